@@ -1,0 +1,43 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let package = Package(
+    name: "EntitlementSync",
+    platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2), .macCatalyst(.v18)],
+    products: [
+        .library(name: "Entitlements", targets: ["Entitlements"]),
+        .library(name: "SyncCore", targets: ["SyncCore"]),
+        .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
+        .library(name: "FileStorage", targets: ["FileStorage"]),
+        .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
+    ],
+    dependencies: [
+        // Only syncd and the tests use these. Executables are not products, so an app never fetches them.
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+    ],
+    targets: [
+        .target(name: "Checksums"),
+        .target(name: "Entitlements", dependencies: ["Checksums"]),
+        .target(name: "SyncCore"),
+        .target(name: "EntitlementSync", dependencies: ["Entitlements", "SyncCore"]),
+        .target(name: "FileStorage", dependencies: ["Checksums", "SyncCore"], path: "Backends/File"),
+        .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
+        .executableTarget(
+            name: "syncd",
+            dependencies: [
+                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ]),
+    ]
+)
+
+for target in package.targets {
+    target.swiftSettings = [
+        .swiftLanguageMode(.v6),
+        .treatAllWarnings(as: .error),
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+        .enableUpcomingFeature("InternalImportsByDefault"),
+    ]
+}

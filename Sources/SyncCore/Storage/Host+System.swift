@@ -1,0 +1,18 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension Host {
+    /// This machine: its wall clock, its monotonic timer, its random number generator.
+    ///
+    /// The one place in the libraries that reads a clock.
+    public static let system = Host(
+        now: { Int64((Date().timeIntervalSince1970 * 1_000).rounded(.down)) },
+        timer: ContinuousClock(),
+        randomBits: {
+            var generator = SystemRandomNumberGenerator()
+            return generator.next()
+        })
+}
