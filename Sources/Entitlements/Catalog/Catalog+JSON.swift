@@ -1,0 +1,140 @@
+extension Catalog {
+    /// Reads a catalogue from JSON.
+    ///
+    /// ```json
+    /// {"products":[{"id":"com.example.3months","type":"nonRenewing","group":"all","duration":"P3M"},
+    ///              {"id":"com.example.owl","type":"nonConsumable"}],
+    ///  "entitlements":[{"id":"owl","grantedBy":["product:com.example.owl","group:all"]}],
+    ///  "policy":{"bonus":"P1D","expiry":"stackPurchases","flags":"purchasedWins","consumables":"shared"}}
+    /// ```
+    ///
+    /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what is no catalogue. A member that
+    ///   is not known is an error too: it is most often a misspelt one.
+    public init(json: some Collection<UInt8>) throws(InputError) {
+        let root: JSONValue
+        do {
+            root = try JSONValue(parsing: json)
+        } catch {
+            throw InputError(path: "line \(error.line), column \(error.column)", reason: error.reason)
+        }
+        let members = try JSONReader(root).object()
+        try members.allow("products", "entitlements", "policy")
+        var products: [Product] = []
+        for reader in try members.required("products").array() { products.append(try Product(reader)) }
+        var entitlements: [Entitlement] = []
+        for reader in try members["entitlements"]?.array() ?? [] { entitlements.append(try Entitlement(reader)) }
+        try self.init(
+            products: products, entitlements: entitlements, policy: try members["policy"].map(Policy.init) ?? Policy())
+    }
+}
+
+extension Product {
+    fileprivate init(_ reader: JSONReader) throws(InputError) {
+        let members = try reader.object()
+        try members.allow(
+            "id", "type", "group", "duration", "units", "level", "introductory", "names", "forSale", "requiresAccount")
+        var names: [String: String] = [:]
+        for (language, name) in try members["names"]?.object().all ?? [] { names[language] = try name.string() }
+        self.init(
+            id: ProductID(try members.required("id").string()),
+            kind: try ProductKind(members),
+            names: names,
+            isForSale: try members["forSale"]?.bool() ?? true,
+            requiresAccount: try members["requiresAccount"]?.bool() ?? false)
+    }
+}
+
+extension ProductKind {
+    fileprivate init(_ members: JSONObjectReader) throws(InputError) {
+        let type = try members.required("type")
+        var needed: Set<String> = []
+        switch try type.string() {
+        case "consumable":
+            needed = ["units"]
+            self = .consumable(units: try members["units"]?.integer() ?? 1)
+        case "nonConsumable":
+            self = .nonConsumable
+        case "nonRenewing":
+            needed = ["group", "duration"]
+            self = .nonRenewing(
+                group: GroupID(try members.required("group").string()),
+                duration: try members.required("duration").duration())
+        case "autoRenewable":
+            needed = ["group", "duration", "level", "introductory"]
+            self = .autoRenewable(
+                group: GroupID(try members.required("group").string()),
+                level: try members["level"]?.integer() ?? 1,
+                duration: try members.required("duration").duration(),
+                introductory: try members["introductory"].map(IntroductoryOffer.init))
+        case let unknown:
+            throw type.error(
+                "\"\(unknown.singleLine)\" is none of consumable, nonConsumable, nonRenewing, autoRenewable")
+        }
+        for name in ["units", "group", "duration", "level", "introductory"] where !needed.contains(name) {
+            if let stray = members[name] { throw stray.error("a \(self.name) has none") }
+        }
+    }
+}
+
+extension IntroductoryOffer {
+    fileprivate init(_ reader: JSONReader) throws(InputError) {
+        let members = try reader.object()
+        try members.allow("mode", "duration")
+        let modeReader = try members.required("mode")
+        guard let mode = Mode(rawValue: try modeReader.string()) else {
+            throw modeReader.error("a mode is one of \(Mode.allCases.map(\.rawValue).joined(separator: ", "))")
+        }
+        self.init(mode: mode, duration: try members.required("duration").duration())
+    }
+}
+
+extension Entitlement {
+    fileprivate init(_ reader: JSONReader) throws(InputError) {
+        let members = try reader.object()
+        try members.allow("id", "grantedBy")
+        var sources: [Source] = []
+        for source in try members.required("grantedBy").array() { sources.append(try Source(source)) }
+        self.init(id: EntitlementID(try members.required("id").string()), grantedBy: sources)
+    }
+}
+
+extension Entitlement.Source {
+    fileprivate init(_ reader: JSONReader) throws(InputError) {
+        let text = try reader.string()
+        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        switch (parts[0], parts.count) {
+        case ("product", 2): self = .product(ProductID(parts[1]))
+        case ("group", 2): self = .group(GroupID(parts[1]))
+        case ("units", 2): self = .units(ProductID(parts[1]))
+        default: throw reader.error("\"\(text.singleLine)\" is none of product:ID, group:ID, units:ID")
+        }
+    }
+}
+
+extension Policy {
+    fileprivate init(_ reader: JSONReader) throws(InputError) {
+        let members = try reader.object()
+        try members.allow("bonus", "expiry", "flags", "consumables")
+        var rules = ConflictRules()
+        if let expiry = members["expiry"] {
+            rules.expiry = try named(expiry, among: ConflictRules.expiryRules, \.name)
+        }
+        if let flags = members["flags"] {
+            rules.flags = try named(flags, among: ConflictRules.flagRules, \.name)
+        }
+        if let consumables = members["consumables"] {
+            rules.consumables = try named(consumables, among: ConsumableScope.allCases, \.rawValue)
+        }
+        self.init(bonus: try members["bonus"]?.duration() ?? .zero, rules: rules)
+    }
+}
+
+private func named<Rule>(_ reader: JSONReader, among known: [Rule], _ name: (Rule) -> String) throws(InputError)
+    -> Rule
+{
+    let text = try reader.string()
+    guard let rule = known.first(where: { name($0) == text }) else {
+        throw reader.error("\"\(text.singleLine)\" is none of \(known.map(name).joined(separator: ", "))")
+    }
+    return rule
+}

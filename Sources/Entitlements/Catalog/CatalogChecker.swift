@@ -1,0 +1,101 @@
+/// What every catalogue must fulfil, wherever it comes from.
+struct CatalogChecker {
+    let products: [Product]
+    let entitlements: [Entitlement]
+    let policy: Policy
+
+    static let unitRange: ClosedRange<Int64> = 1...1_000_000
+
+    func check() throws(InputError) {
+        try checkProducts()
+        try checkEntitlements()
+        guard policy.bonus.isWithinBounds else {
+            throw InputError(path: "policy.bonus", reason: "a bonus is at most 100 years")
+        }
+    }
+
+    private func checkProducts() throws(InputError) {
+        var seen: Set<ProductID> = []
+        var kindOfGroup: [GroupID: String] = [:]
+        for (index, product) in products.enumerated() {
+            let path = "products[\(index)]"
+            try checkID(product.id, at: "\(path).id")
+            guard seen.insert(product.id).inserted else {
+                throw InputError(path: "\(path).id", reason: "\"\(product.id)\" is used twice")
+            }
+            try check(product.kind, at: path)
+            guard let group = product.kind.group else { continue }
+            try checkID(group, at: "\(path).group")
+            let known = kindOfGroup.updateValue(product.kind.name, forKey: group) ?? product.kind.name
+            guard known == product.kind.name else {
+                throw InputError(
+                    path: "\(path).group",
+                    reason: "\"\(group)\" mixes \(known) and \(product.kind.name), a group holds one kind only")
+            }
+        }
+    }
+
+    private func check(_ kind: ProductKind, at path: String) throws(InputError) {
+        switch kind {
+        case .consumable(let units):
+            guard Self.unitRange.contains(units) else {
+                throw InputError(path: "\(path).units", reason: "units are 1 to 1000000, not \(units)")
+            }
+        case .nonConsumable:
+            break
+        case .nonRenewing(_, let duration):
+            try check(duration, at: "\(path).duration")
+        case .autoRenewable(_, let level, let duration, let introductory):
+            guard (1...1_000).contains(level) else {
+                throw InputError(path: "\(path).level", reason: "a level is 1 (highest) to 1000, not \(level)")
+            }
+            try check(duration, at: "\(path).duration")
+            if let introductory { try check(introductory.duration, at: "\(path).introductory.duration") }
+        }
+    }
+
+    private func check(_ duration: CalendarDuration, at path: String) throws(InputError) {
+        guard duration != .zero else { throw InputError(path: path, reason: "a duration is longer than nothing") }
+        guard duration.isWithinBounds else { throw InputError(path: path, reason: "a duration is at most 100 years") }
+    }
+
+    private func checkEntitlements() throws(InputError) {
+        var seen: Set<EntitlementID> = []
+        let kinds = Dictionary(uniqueKeysWithValues: products.map { ($0.id, $0.kind) })
+        let groups = Set(products.compactMap(\.kind.group))
+        for (index, entitlement) in entitlements.enumerated() {
+            let path = "entitlements[\(index)]"
+            try checkID(entitlement.id, at: "\(path).id")
+            guard seen.insert(entitlement.id).inserted else {
+                throw InputError(path: "\(path).id", reason: "\"\(entitlement.id)\" is used twice")
+            }
+            guard !entitlement.grantedBy.isEmpty else {
+                throw InputError(path: "\(path).grantedBy", reason: "nothing grants \"\(entitlement.id)\"")
+            }
+            for (position, source) in entitlement.grantedBy.enumerated() {
+                guard let reason = objection(to: source, kinds: kinds, groups: groups) else { continue }
+                throw InputError(path: "\(path).grantedBy[\(position)]", reason: reason)
+            }
+        }
+    }
+
+    private func objection(to source: Entitlement.Source, kinds: [ProductID: ProductKind], groups: Set<GroupID>)
+        -> String?
+    {
+        switch source {
+        case .group(let id):
+            return groups.contains(id) ? nil : "no product is in group \"\(id)\""
+        case .product(let id):
+            guard let kind = kinds[id] else { return "no product has the id \"\(id)\"" }
+            return kind == .nonConsumable ? nil : "\"\(id)\" is \(kind.name), only a nonConsumable is owned"
+        case .units(let id):
+            guard let kind = kinds[id] else { return "no product has the id \"\(id)\"" }
+            if case .consumable = kind { return nil }
+            return "\"\(id)\" is \(kind.name), only a consumable has units"
+        }
+    }
+
+    private func checkID<Subject>(_ id: Identifier<Subject>, at path: String) throws(InputError) {
+        do { try id.validate() } catch { throw InputError(path: path, reason: error.reason) }
+    }
+}

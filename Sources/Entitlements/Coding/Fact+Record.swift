@@ -1,0 +1,83 @@
+extension Fact {
+    /// The fact as a record: the same fact always gives the same bytes.
+    public var record: Record {
+        switch self {
+        case .purchase(let purchase):
+            Record(
+                key: FactKey.purchase(purchase.transaction).bytes, order: FactOrder.bytes(purchase.stamp),
+                payload: purchase.payload)
+        case .recording(let recording):
+            Record(
+                key: FactKey.recording(recording.transaction, recording.replica).bytes,
+                order: FactOrder.bytes(recording.logicalTime), payload: recording.payload)
+        case .revocation(let revocation):
+            Record(
+                key: FactKey.revocation(revocation.transaction).bytes, order: FactOrder.bytes(revocation.stamp),
+                payload: revocation.payload)
+        case .flag(let flag):
+            Record(
+                key: (flag.isSet ? FactKey.flagSet(flag.product) : .flagCleared(flag.product)).bytes,
+                order: FactOrder.bytes(flag.logicalTime, flag.replica), payload: flag.payload)
+        case .spend(let spend):
+            Record(
+                key: FactKey.spend(spend.id).bytes, order: FactOrder.bytes(spend.logicalTime), payload: spend.payload)
+        case .pending(let pending):
+            Record(
+                key: FactKey.pending(pending.product).bytes, order: FactOrder.bytes(pending.logicalTime),
+                payload: pending.payload)
+        case .unreadable(let record, _):
+            record
+        }
+    }
+
+    /// Reads a record. What this version cannot read becomes ``unreadable(_:reason:)``.
+    public init(_ record: Record) {
+        do {
+            guard let key = try FactKey(record.key) else {
+                self = .unreadable(record, reason: "a kind of fact that this version does not know")
+                return
+            }
+            self = try Fact(key, record)
+        } catch {
+            self = .unreadable(record, reason: error.reason)
+        }
+    }
+
+    private init(_ key: FactKey, _ record: Record) throws(ProtoError) {
+        switch key {
+        case .purchase(let transaction):
+            let stamp = try FactOrder.stamp(record.order)
+            self = .purchase(try Purchase(transaction: transaction, stamp: stamp, payload: record.payload))
+        case .recording(let transaction, let replica):
+            let time = try FactOrder.time(record.order)
+            self = .recording(
+                try Recording(transaction: transaction, replica: replica, time: time, payload: record.payload))
+        case .revocation(let transaction):
+            let stamp = try FactOrder.stamp(record.order)
+            self = .revocation(try Revocation(transaction: transaction, stamp: stamp, payload: record.payload))
+        case .flagSet(let product):
+            self = .flag(try Flag(product: product, isSet: true, record: record))
+        case .flagCleared(let product):
+            self = .flag(try Flag(product: product, isSet: false, record: record))
+        case .spend(let id):
+            let time = try FactOrder.time(record.order)
+            self = .spend(try Spend(id: id, time: time, payload: record.payload))
+        case .pending(let product):
+            let time = try FactOrder.time(record.order)
+            self = .pending(try PendingPurchase(product: product, time: time, payload: record.payload))
+        }
+    }
+
+    /// When the fact was entered; ``LogicalTime/zero`` for one that cannot be read.
+    public var logicalTime: LogicalTime {
+        switch self {
+        case .purchase(let purchase): purchase.stamp.logicalTime
+        case .recording(let recording): recording.logicalTime
+        case .revocation(let revocation): revocation.stamp.logicalTime
+        case .flag(let flag): flag.logicalTime
+        case .spend(let spend): spend.logicalTime
+        case .pending(let pending): pending.logicalTime
+        case .unreadable: .zero
+        }
+    }
+}

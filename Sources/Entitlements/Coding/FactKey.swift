@@ -1,0 +1,120 @@
+/// The key of a fact's record: message `Key` of `Docs/ledger.proto`, written canonically.
+enum FactKey: Hashable {
+    case purchase(TransactionReference)
+    case recording(TransactionReference, ReplicaID)
+    case revocation(TransactionReference)
+    case flagSet(ProductID)
+    case flagCleared(ProductID)
+    case spend(SpendID)
+    case pending(ProductID)
+
+    /// Field numbers of the message's one-of; 4, 5, 9 and 10 are kept for kinds to come.
+    enum Field {
+        static let purchase = 1
+        static let recording = 2
+        static let revocation = 3
+        static let flagSet = 6
+        static let flagCleared = 7
+        static let spend = 8
+        static let pending = 11
+    }
+
+    var bytes: [UInt8] {
+        var writer = ProtoWriter()
+        switch self {
+        case .purchase(let transaction):
+            writer.message(field: Field.purchase) { $0.write(transaction) }
+        case .recording(let transaction, let replica):
+            writer.message(field: Field.recording) {
+                $0.message(field: 1) { $0.write(transaction) }
+                $0.data(replica.bytes, field: 2)
+            }
+        case .revocation(let transaction):
+            writer.message(field: Field.revocation) { $0.write(transaction) }
+        case .flagSet(let product):
+            writer.text(product.rawValue, field: Field.flagSet, isOptional: true)
+        case .flagCleared(let product):
+            writer.text(product.rawValue, field: Field.flagCleared, isOptional: true)
+        case .spend(let id):
+            writer.text(id.rawValue, field: Field.spend, isOptional: true)
+        case .pending(let product):
+            writer.text(product.rawValue, field: Field.pending, isOptional: true)
+        }
+        return writer.bytes
+    }
+
+    /// Reads a key; `nil` when it is of a kind that this version does not know.
+    ///
+    /// - Throws: ``ProtoError`` when it is malformed, or not written canonically: a second spelling of one key would
+    ///   make one purchase count twice.
+    init?(_ bytes: [UInt8]) throws(ProtoError) {
+        var reader = ProtoReader(bytes)
+        guard let (field, value) = try reader.nextField() else { throw ProtoError(reason: "the key is empty") }
+        switch field {
+        case Field.purchase: self = .purchase(try TransactionReference(try value.data()))
+        case Field.recording: self = try Self.recording(try value.data())
+        case Field.revocation: self = .revocation(try TransactionReference(try value.data()))
+        case Field.flagSet: self = .flagSet(try value.identifier())
+        case Field.flagCleared: self = .flagCleared(try value.identifier())
+        case Field.spend: self = .spend(try value.identifier())
+        case Field.pending: self = .pending(try value.identifier())
+        default: return nil
+        }
+        guard self.bytes == bytes else { throw ProtoError(reason: "the key is not written canonically") }
+    }
+
+    private static func recording(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> FactKey {
+        var transaction: TransactionReference?
+        var replica: ReplicaID?
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: transaction = try TransactionReference(try value.data())
+            case 2: replica = try value.replica()
+            default: break
+            }
+        }
+        guard let transaction, let replica else { throw ProtoError(reason: "a recording lacks transaction or replica") }
+        return .recording(transaction, replica)
+    }
+}
+
+extension ProtoWriter {
+    mutating func write(_ transaction: TransactionReference) {
+        text(transaction.store.rawValue, field: 1)
+        text(transaction.environment.rawValue, field: 2)
+        text(transaction.id.rawValue, field: 3)
+    }
+}
+
+extension TransactionReference {
+    init(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+        var (store, environment, id): (StoreID?, EnvironmentID?, TransactionID?)
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: store = try value.identifier()
+            case 2: environment = try value.identifier()
+            case 3: id = try value.identifier()
+            default: break
+            }
+        }
+        guard let store, let environment, let id else {
+            throw ProtoError(reason: "a transaction lacks store, environment or id")
+        }
+        self.init(store: store, environment: environment, id: id)
+    }
+}
+
+extension ProtoReader.Value {
+    func identifier<Subject>() throws(ProtoError) -> Identifier<Subject> {
+        let identifier = Identifier<Subject>(try text())
+        do { try identifier.validate() } catch { throw ProtoError(reason: error.reason) }
+        return identifier
+    }
+
+    func replica() throws(ProtoError) -> ReplicaID {
+        guard let replica = ReplicaID(bytes: try data()) else { throw ProtoError(reason: "a replica id has 16 bytes") }
+        return replica
+    }
+}

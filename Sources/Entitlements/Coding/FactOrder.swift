@@ -1,0 +1,38 @@
+/// The order of a fact's record. Its bytes compare as the statements' strength does: fixed width, highest byte first.
+enum FactOrder {
+    /// Signed? (1 byte), signed date (8, sign bit flipped), logical time (8).
+    static func bytes(_ stamp: Stamp) -> [UInt8] {
+        var bytes: [UInt8] = [stamp.signedDate == nil ? 0 : 1]
+        bytes.appendBigEndian(UInt64(bitPattern: stamp.signedDate?.milliseconds ?? 0) ^ 1 << 63)
+        bytes.appendBigEndian(stamp.logicalTime.rawValue)
+        return bytes
+    }
+
+    /// Logical time (8 bytes).
+    static func bytes(_ time: LogicalTime) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.appendBigEndian(time.rawValue)
+        return bytes
+    }
+
+    /// Logical time (8 bytes), replica (16).
+    static func bytes(_ time: LogicalTime, _ replica: ReplicaID) -> [UInt8] {
+        bytes(time) + replica.bytes
+    }
+
+    static func stamp(_ bytes: [UInt8]) throws(ProtoError) -> Stamp {
+        guard bytes.count == 17, bytes[0] <= 1 else { throw ProtoError(reason: "the order is malformed") }
+        let date = Timestamp(milliseconds: Int64(bitPattern: number(bytes[1..<9]) ^ 1 << 63))
+        return Stamp(
+            signedDate: bytes[0] == 1 ? date : nil, logicalTime: LogicalTime(rawValue: number(bytes[9..<17])))
+    }
+
+    static func time(_ bytes: [UInt8], trailing: Int = 0) throws(ProtoError) -> LogicalTime {
+        guard bytes.count == 8 + trailing else { throw ProtoError(reason: "the order is malformed") }
+        return LogicalTime(rawValue: number(bytes[..<8]))
+    }
+
+    private static func number(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+        bytes.reduce(0) { $0 << 8 | UInt64($1) }
+    }
+}

@@ -1,0 +1,99 @@
+/// Reads the proto3 wire format as anybody may write it: any order of fields, unknown ones, repeated ones (the last
+/// counts).
+struct ProtoReader {
+    private let bytes: ArraySlice<UInt8>
+    private var position: Int
+
+    init(_ bytes: some Collection<UInt8>) {
+        self.bytes = ArraySlice(bytes)
+        position = self.bytes.startIndex
+    }
+
+    /// The value of one field.
+    enum Value {
+        case number(UInt64)
+        case data(ArraySlice<UInt8>)
+        /// `fixed32`, `fixed64` and their kin, which no message of ours uses.
+        case fixed
+    }
+
+    /// The next field, `nil` at the end.
+    ///
+    /// - Throws: ``ProtoError`` when the bytes are no proto3 message.
+    mutating func nextField() throws(ProtoError) -> (field: Int, value: Value)? {
+        guard position < bytes.endIndex else { return nil }
+        let tag = try varint()
+        guard tag >> 3 > 0, tag >> 3 < 1 << 29 else { throw ProtoError(reason: "a field number is out of range") }
+        let field = Int(tag >> 3)
+        switch tag & 7 {
+        case 0: return (field, .number(try varint()))
+        case 1:
+            _ = try take(8)
+            return (field, .fixed)
+        case 2:
+            let count = try varint()
+            return (field, .data(try take(Int(clamping: count))))
+        case 5:
+            _ = try take(4)
+            return (field, .fixed)
+        case let wireType: throw ProtoError(reason: "wire type \(wireType) is not proto3")
+        }
+    }
+
+    private mutating func varint() throws(ProtoError) -> UInt64 {
+        var value: UInt64 = 0
+        for shift in stride(from: UInt64(0), to: 70, by: 7) {
+            guard position < bytes.endIndex else { throw ProtoError(reason: "a number runs past the end") }
+            let byte = bytes[position]
+            position += 1
+            // The tenth byte holds the one bit that is left.
+            guard shift < 63 || byte <= 1 else { break }
+            value |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return value }
+        }
+        throw ProtoError(reason: "a number is longer than 64 bits")
+    }
+
+    private mutating func take(_ count: Int) throws(ProtoError) -> ArraySlice<UInt8> {
+        guard count <= bytes.endIndex - position else { throw ProtoError(reason: "a field runs past the end") }
+        defer { position += count }
+        return bytes[position..<position + count]
+    }
+}
+
+extension ProtoReader.Value {
+    func number() throws(ProtoError) -> UInt64 {
+        guard case .number(let value) = self else { throw ProtoError(reason: "a number is expected") }
+        return value
+    }
+
+    /// A number that is at most `Int64.max`: counts and lengths of time.
+    func count() throws(ProtoError) -> Int64 {
+        guard let value = Int64(exactly: try number()) else { throw ProtoError(reason: "a count is out of range") }
+        return value
+    }
+
+    func timestamp() throws(ProtoError) -> Timestamp {
+        let raw = try number()
+        return Timestamp(milliseconds: Int64(bitPattern: raw >> 1) ^ -Int64(bitPattern: raw & 1))
+    }
+
+    func data() throws(ProtoError) -> ArraySlice<UInt8> {
+        guard case .data(let value) = self else { throw ProtoError(reason: "a length-delimited field is expected") }
+        return value
+    }
+
+    func text() throws(ProtoError) -> String {
+        guard let text = String(validating: try data(), as: UTF8.self) else {
+            throw ProtoError(reason: "a text is not UTF-8")
+        }
+        return text
+    }
+}
+
+/// Bytes are not the message they should be.
+struct ProtoError: Error, Hashable, CustomStringConvertible {
+    let reason: String
+
+    var description: String { reason }
+}

@@ -1,0 +1,156 @@
+extension Purchase {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.text(product.rawValue, field: 1)
+        if let terms { writer.message(field: 2) { terms.write(to: &$0) } }
+        writer.timestamp(date, field: 3)
+        writer.number(UInt64(clamping: quantity), field: 4)
+        if let originalID { writer.text(originalID.rawValue, field: 5) }
+        writer.timestamp(optional: storeExpiry, field: 6)
+        return writer.bytes
+    }
+
+    init(transaction: TransactionReference, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
+        var product: ProductID?
+        var terms: Terms?
+        var date = Timestamp(milliseconds: 0)
+        var quantity: Int64 = 0
+        var originalID: TransactionID?
+        var storeExpiry: Timestamp?
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: product = try value.identifier()
+            case 2: terms = try Terms(try value.data())
+            case 3: date = try value.timestamp()
+            case 4: quantity = try value.count()
+            case 5: originalID = try value.identifier()
+            case 6: storeExpiry = try value.timestamp()
+            default: break
+            }
+        }
+        guard let product else { throw ProtoError(reason: "a purchase lacks its product") }
+        self.init(
+            transaction: transaction, product: product, terms: terms, date: date, quantity: quantity,
+            originalID: originalID, storeExpiry: storeExpiry, stamp: stamp)
+    }
+}
+
+extension Terms {
+    func write(to writer: inout ProtoWriter) {
+        switch kind {
+        case .consumable(let units):
+            writer.message(field: 1) { $0.number(UInt64(clamping: units), field: 1) }
+        case .nonConsumable:
+            writer.message(field: 2) { _ in }
+        case .nonRenewing(let group, let duration):
+            writer.message(field: 3) {
+                $0.text(group.rawValue, field: 1)
+                $0.message(field: 2) { duration.write(to: &$0) }
+            }
+        case .autoRenewable(let group, let level, let duration, let introductory):
+            writer.message(field: 4) {
+                $0.text(group.rawValue, field: 1)
+                $0.message(field: 2) { duration.write(to: &$0) }
+                $0.number(UInt64(clamping: level), field: 3)
+                if let introductory { $0.message(field: 4) { introductory.write(to: &$0) } }
+            }
+        }
+        if bonus != .zero { writer.message(field: 15) { bonus.write(to: &$0) } }
+    }
+
+    /// Reads terms; `nil` when they are of a kind that this version does not know.
+    init?(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+        var kind: ProductKind?
+        var bonus = CalendarDuration.zero
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: kind = .consumable(units: try Self.units(try value.data()))
+            case 2: kind = .nonConsumable
+            case 3: kind = try Self.subscription(try value.data(), renews: false)
+            case 4: kind = try Self.subscription(try value.data(), renews: true)
+            case 15: bonus = try CalendarDuration(try value.data())
+            default: break
+            }
+        }
+        guard let kind else { return nil }
+        self.init(kind: kind, bonus: bonus)
+    }
+
+    private static func units(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> Int64 {
+        var units: Int64 = 0
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            if field == 1 { units = try value.count() }
+        }
+        return units
+    }
+
+    private static func subscription(_ bytes: ArraySlice<UInt8>, renews: Bool) throws(ProtoError) -> ProductKind {
+        var group: GroupID?
+        var duration = CalendarDuration.zero
+        var level: Int64 = 0
+        var introductory: IntroductoryOffer?
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: group = try value.identifier()
+            case 2: duration = try CalendarDuration(try value.data())
+            case 3: level = try value.count()
+            case 4: introductory = try IntroductoryOffer(try value.data())
+            default: break
+            }
+        }
+        guard let group else { throw ProtoError(reason: "a subscription lacks its group") }
+        guard renews else { return .nonRenewing(group: group, duration: duration) }
+        return .autoRenewable(group: group, level: level, duration: duration, introductory: introductory)
+    }
+}
+
+extension CalendarDuration {
+    func write(to writer: inout ProtoWriter) {
+        writer.number(UInt64(clamping: months), field: 1)
+        writer.number(UInt64(clamping: days), field: 2)
+        writer.number(UInt64(clamping: seconds), field: 3)
+    }
+
+    init(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+        var (months, days, seconds): (Int64, Int64, Int64) = (0, 0, 0)
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: months = try value.count()
+            case 2: days = try value.count()
+            case 3: seconds = try value.count()
+            default: break
+            }
+        }
+        self.init(months: months, days: days, seconds: seconds)
+    }
+}
+
+extension IntroductoryOffer {
+    func write(to writer: inout ProtoWriter) {
+        let modes: [Mode: UInt64] = [.free: 1, .payAsYouGo: 2, .payUpFront: 3]
+        writer.number(modes[mode] ?? 0, field: 1)
+        writer.message(field: 2) { duration.write(to: &$0) }
+    }
+
+    /// Reads an offer; `nil` when its mode is one that this version does not know.
+    init?(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+        let modes: [UInt64: Mode] = [1: .free, 2: .payAsYouGo, 3: .payUpFront]
+        var mode: Mode?
+        var duration = CalendarDuration.zero
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: mode = modes[try value.number()]
+            case 2: duration = try CalendarDuration(try value.data())
+            default: break
+            }
+        }
+        guard let mode else { return nil }
+        self.init(mode: mode, duration: duration)
+    }
+}

@@ -1,0 +1,135 @@
+extension Recording {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.timestamp(recordedAt, field: 1)
+        writer.timestamp(optional: knownEnd, field: 2)
+        return writer.bytes
+    }
+
+    init(transaction: TransactionReference, replica: ReplicaID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+        var recordedAt = Timestamp(milliseconds: 0)
+        var knownEnd: Timestamp?
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: recordedAt = try value.timestamp()
+            case 2: knownEnd = try value.timestamp()
+            default: break
+            }
+        }
+        self.init(
+            transaction: transaction, replica: replica, recordedAt: recordedAt, knownEnd: knownEnd, logicalTime: time)
+    }
+}
+
+extension Revocation {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.timestamp(optional: revokedAt, field: 1)
+        writer.text(reason, field: 2)
+        return writer.bytes
+    }
+
+    init(transaction: TransactionReference, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
+        var revokedAt: Timestamp?
+        var reason = ""
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: revokedAt = try value.timestamp()
+            case 2: reason = try value.text()
+            default: break
+            }
+        }
+        guard let revokedAt else { throw ProtoError(reason: "a revocation of a kind that this version does not know") }
+        self.init(transaction: transaction, revokedAt: revokedAt, reason: reason, stamp: stamp)
+    }
+}
+
+extension Flag {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.data(replica.bytes, field: 1)
+        writer.timestamp(date, field: 2)
+        return writer.bytes
+    }
+
+    init(product: ProductID, isSet: Bool, record: Record) throws(ProtoError) {
+        let time = try FactOrder.time(record.order, trailing: 16)
+        let origin = try Origin(record.payload, replica: 1, date: 2)
+        self.init(product: product, isSet: isSet, date: origin.date, replica: origin.replica, logicalTime: time)
+    }
+}
+
+extension Spend {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.text(product.rawValue, field: 1)
+        writer.number(UInt64(clamping: units), field: 2)
+        writer.data(replica.bytes, field: 3)
+        writer.timestamp(date, field: 4)
+        return writer.bytes
+    }
+
+    init(id: SpendID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+        let origin = try Origin(payload, replica: 3, date: 4)
+        var product: ProductID?
+        var units: Int64 = 0
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: product = try value.identifier()
+            case 2: units = try value.count()
+            default: break
+            }
+        }
+        guard let product else { throw ProtoError(reason: "a spend lacks its product") }
+        self.init(
+            id: id, product: product, units: units, date: origin.date, replica: origin.replica, logicalTime: time)
+    }
+}
+
+extension PendingPurchase {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.timestamp(requestedAt, field: 1)
+        writer.number(isWithdrawn ? 1 : 0, field: 2)
+        return writer.bytes
+    }
+
+    init(product: ProductID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+        var requestedAt = Timestamp(milliseconds: 0)
+        var isWithdrawn = false
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: requestedAt = try value.timestamp()
+            case 2: isWithdrawn = try value.number() != 0
+            default: break
+            }
+        }
+        self.init(product: product, requestedAt: requestedAt, isWithdrawn: isWithdrawn, logicalTime: time)
+    }
+}
+
+/// Who did something and when, from the fields of the given numbers.
+private struct Origin {
+    let replica: ReplicaID
+    let date: Timestamp
+
+    init(_ payload: [UInt8], replica replicaField: Int, date dateField: Int) throws(ProtoError) {
+        var replica: ReplicaID?
+        var date = Timestamp(milliseconds: 0)
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case replicaField: replica = try value.replica()
+            case dateField: date = try value.timestamp()
+            default: break
+            }
+        }
+        guard let replica else { throw ProtoError(reason: "it does not say which replica made it") }
+        self.replica = replica
+        self.date = date
+    }
+}

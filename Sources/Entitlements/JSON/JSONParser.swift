@@ -1,0 +1,187 @@
+/// Reads JSON text by recursive descent (RFC 8259).
+struct JSONParser {
+    private let bytes: [UInt8]
+    private var position = 0
+    private static let maximumDepth = 64
+
+    init(bytes: [UInt8]) {
+        self.bytes = bytes
+    }
+
+    mutating func document() throws(JSONSyntaxError) -> JSONValue {
+        guard String(validating: bytes, as: UTF8.self) != nil else { throw failure("the text is not UTF-8") }
+        let value = try value(depth: 0)
+        skipSpace()
+        guard position == bytes.count else { throw failure("something follows the end of the text") }
+        return value
+    }
+
+    private mutating func value(depth: Int) throws(JSONSyntaxError) -> JSONValue {
+        guard depth < Self.maximumDepth else { throw failure("nested deeper than \(Self.maximumDepth) levels") }
+        skipSpace()
+        switch peek {
+        case UInt8(ascii: "{"): return try object(depth: depth)
+        case UInt8(ascii: "["): return try array(depth: depth)
+        case UInt8(ascii: "\""): return .string(try string())
+        case UInt8(ascii: "-"): return try number()
+        case UInt8(ascii: "t"): return try word("true", .bool(true))
+        case UInt8(ascii: "f"): return try word("false", .bool(false))
+        case UInt8(ascii: "n"): return try word("null", .null)
+        case let byte where isDigit(byte): return try number()
+        case nil: throw failure("the text ends where a value is expected")
+        default: throw failure("a value is expected here")
+        }
+    }
+
+    private mutating func object(depth: Int) throws(JSONSyntaxError) -> JSONValue {
+        position += 1
+        var members: [String: JSONValue] = [:]
+        skipSpace()
+        if take("}") { return .object(members) }
+        repeat {
+            skipSpace()
+            guard peek == UInt8(ascii: "\"") else { throw failure("a member name in quotes is expected") }
+            let start = position
+            let name = try string()
+            skipSpace()
+            guard take(":") else { throw failure("\":\" is expected after a member name") }
+            let value = try value(depth: depth + 1)
+            guard members.updateValue(value, forKey: name) == nil else {
+                position = start
+                throw failure("\"\(name.singleLine)\" stands here twice")
+            }
+            skipSpace()
+        } while take(",")
+        guard take("}") else { throw failure("\",\" or \"}\" is expected") }
+        return .object(members)
+    }
+
+    private mutating func array(depth: Int) throws(JSONSyntaxError) -> JSONValue {
+        position += 1
+        var elements: [JSONValue] = []
+        skipSpace()
+        if take("]") { return .array(elements) }
+        repeat {
+            elements.append(try value(depth: depth + 1))
+            skipSpace()
+        } while take(",")
+        guard take("]") else { throw failure("\",\" or \"]\" is expected") }
+        return .array(elements)
+    }
+
+    private mutating func string() throws(JSONSyntaxError) -> String {
+        position += 1
+        var text: [UInt8] = []
+        while let byte = peek {
+            switch byte {
+            case UInt8(ascii: "\""):
+                position += 1
+                return String(decoding: text, as: UTF8.self)
+            case UInt8(ascii: "\\"):
+                position += 1
+                text.append(contentsOf: String(try escapedScalar()).utf8)
+            case 0..<0x20:
+                throw failure("a control character stands in a string, write it as \\u00XX")
+            default:
+                text.append(byte)
+                position += 1
+            }
+        }
+        throw failure("a string has no end")
+    }
+
+    private mutating func escapedScalar() throws(JSONSyntaxError) -> Unicode.Scalar {
+        guard let byte = peek else { throw failure("a string has no end") }
+        position += 1
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return Unicode.Scalar(byte)
+        case UInt8(ascii: "b"): return "\u{8}"
+        case UInt8(ascii: "f"): return "\u{C}"
+        case UInt8(ascii: "n"): return "\n"
+        case UInt8(ascii: "r"): return "\r"
+        case UInt8(ascii: "t"): return "\t"
+        case UInt8(ascii: "u"):
+            let first = try hexUnit()
+            if let scalar = Unicode.Scalar(first) { return scalar }
+            guard (0xD800..<0xDC00).contains(first), take("\\"), take("u") else {
+                throw failure("half of a surrogate pair stands alone")
+            }
+            let second = try hexUnit()
+            guard (0xDC00..<0xE000).contains(second),
+                let scalar = Unicode.Scalar(0x10000 + (first - 0xD800) << 10 + (second - 0xDC00))
+            else { throw failure("half of a surrogate pair stands alone") }
+            return scalar
+        default:
+            throw failure("no such escape in a string")
+        }
+    }
+
+    private mutating func hexUnit() throws(JSONSyntaxError) -> UInt32 {
+        var unit: UInt32 = 0
+        for _ in 0..<4 {
+            guard let byte = peek, let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
+                throw failure("four hexadecimal digits are expected after \\u")
+            }
+            unit = unit << 4 | UInt32(digit)
+            position += 1
+        }
+        return unit
+    }
+
+    private mutating func number() throws(JSONSyntaxError) -> JSONValue {
+        let start = position
+        _ = take("-")
+        if take("0") {
+            if isDigit(peek) { throw failure("a number has no leading zero") }
+        } else {
+            try digits()
+        }
+        var isInteger = true
+        if take(".") {
+            isInteger = false
+            try digits()
+        }
+        if take("e") || take("E") {
+            isInteger = false
+            if !take("+") { _ = take("-") }
+            try digits()
+        }
+        let text = String(decoding: bytes[start..<position], as: UTF8.self)
+        if isInteger, let integer = Int64(text) { return .integer(integer) }
+        return .number(text)
+    }
+
+    private mutating func digits() throws(JSONSyntaxError) {
+        guard isDigit(peek) else { throw failure("a digit is expected") }
+        while isDigit(peek) { position += 1 }
+    }
+
+    private mutating func word(_ word: String, _ value: JSONValue) throws(JSONSyntaxError) -> JSONValue {
+        guard bytes[position...].starts(with: word.utf8) else { throw failure("a value is expected here") }
+        position += word.utf8.count
+        return value
+    }
+
+    private var peek: UInt8? { position < bytes.count ? bytes[position] : nil }
+
+    private func isDigit(_ byte: UInt8?) -> Bool {
+        byte.map { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
+    }
+
+    private mutating func take(_ character: Unicode.Scalar) -> Bool {
+        guard peek == UInt8(ascii: character) else { return false }
+        position += 1
+        return true
+    }
+
+    private mutating func skipSpace() {
+        while let byte = peek, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { position += 1 }
+    }
+
+    private func failure(_ reason: String) -> JSONSyntaxError {
+        let before = bytes[..<position]
+        let line = before.count { $0 == 0x0A } + 1
+        let column = before.reversed().prefix { $0 != 0x0A }.count + 1
+        return JSONSyntaxError(line: line, column: column, reason: reason)
+    }
+}

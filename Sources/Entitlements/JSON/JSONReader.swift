@@ -1,0 +1,93 @@
+/// A JSON value together with its path, for readers that say where a document is wrong.
+package struct JSONReader: Sendable {
+    package let value: JSONValue
+    /// `products[3].duration`; empty for the whole document.
+    package let path: String
+
+    package init(_ value: JSONValue, path: String = "") {
+        self.value = value
+        self.path = path
+    }
+
+    package func error(_ reason: String) -> InputError {
+        InputError(path: path, reason: reason)
+    }
+
+    package func array() throws(InputError) -> [JSONReader] {
+        guard case .array(let elements) = value else { throw error("an array is expected, not \(value.typeName)") }
+        return elements.enumerated().map { JSONReader($1, path: "\(path)[\($0)]") }
+    }
+
+    package func object() throws(InputError) -> JSONObjectReader {
+        guard case .object(let members) = value else { throw error("an object is expected, not \(value.typeName)") }
+        return JSONObjectReader(members: members, path: path)
+    }
+
+    package func string() throws(InputError) -> String {
+        guard case .string(let text) = value else { throw error("a string is expected, not \(value.typeName)") }
+        return text
+    }
+
+    package func integer() throws(InputError) -> Int64 {
+        guard case .integer(let number) = value else {
+            throw error("a whole number is expected, not \(value.typeName)")
+        }
+        return number
+    }
+
+    package func bool() throws(InputError) -> Bool {
+        guard case .bool(let flag) = value else { throw error("true or false is expected, not \(value.typeName)") }
+        return flag
+    }
+
+    package func timestamp() throws(InputError) -> Timestamp {
+        let text = try string()
+        do { return try Timestamp(text) } catch { throw self.error("\(error)") }
+    }
+
+    package func duration() throws(InputError) -> CalendarDuration {
+        let text = try string()
+        do { return try CalendarDuration(text) } catch { throw self.error("\(error)") }
+    }
+}
+
+/// The members of a JSON object; a name that nobody knows is an error, because it is most often a misspelt one.
+package struct JSONObjectReader: Sendable {
+    private let members: [String: JSONValue]
+    private let path: String
+
+    fileprivate init(members: [String: JSONValue], path: String) {
+        self.members = members
+        self.path = path
+    }
+
+    /// Refuses members other than `known`.
+    package func allow(_ known: String...) throws(InputError) {
+        guard let stranger = members.keys.sorted().first(where: { !known.contains($0) }) else { return }
+        throw InputError(
+            path: memberPath(stranger), reason: "nothing is known by this name (known: \(known.joined(separator: ", ")))")
+    }
+
+    /// The member, or `nil` when it is missing or null.
+    package subscript(name: String) -> JSONReader? {
+        guard let value = members[name], value != .null else { return nil }
+        return JSONReader(value, path: memberPath(name))
+    }
+
+    /// The member.
+    package func required(_ name: String) throws(InputError) -> JSONReader {
+        guard let reader = self[name] else { throw InputError(path: memberPath(name), reason: "this is missing") }
+        return reader
+    }
+
+    /// All members, in ascending order of their names.
+    package var all: [(name: String, value: JSONReader)] {
+        members.keys.sorted().compactMap { name in
+            members[name].map { (name, JSONReader($0, path: memberPath(name))) }
+        }
+    }
+
+    private func memberPath(_ name: String) -> String {
+        path.isEmpty ? name.singleLine : "\(path).\(name.singleLine)"
+    }
+}

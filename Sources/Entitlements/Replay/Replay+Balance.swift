@@ -1,0 +1,72 @@
+extension Replay {
+    /// The units of a consumable that are left at `instant`.
+    ///
+    /// Grants and spends are replayed by (logical time, key), and the running balance never falls below 0: what two
+    /// offline devices overspent is written off once, and a later purchase is whole. Purchases dated after `instant`
+    /// and those revoked by then grant nothing. Linear in the number of facts.
+    public func balance(of product: ProductID, at instant: Timestamp) -> Int64 {
+        balanceSteps(of: product, at: instant).last?.balance ?? 0
+    }
+
+    /// A change of a balance.
+    struct BalanceStep {
+        enum Cause {
+            case grant(Purchase)
+            case spend(Spend)
+        }
+        let time: LogicalTime
+        let key: [UInt8]
+        let cause: Cause
+        let units: Int64
+        var balance: Int64 = 0
+        /// Units of a spend that no grant covered.
+        var writtenOff: Int64 = 0
+    }
+
+    func balanceSteps(of product: ProductID, at instant: Timestamp) -> [BalanceStep] {
+        var steps: [BalanceStep] = []
+        for purchase in facts.purchases where purchase.product == product && purchase.date <= instant {
+            guard case .counts(.consumable(let units)) = verdicts[purchase.transaction] else { continue }
+            if let revocation = facts.revocations[purchase.transaction], revocation.revokedAt <= instant { continue }
+            steps.append(
+                BalanceStep(
+                    time: facts.firstRecorded(purchase), key: FactKey.purchase(purchase.transaction).bytes,
+                    cause: .grant(purchase), units: units * purchase.quantity))
+        }
+        let isLocal = rules.consumables == .deviceLocal
+        for spend in facts.spends where spend.product == product && (!isLocal || facts.isOnDevice(spend)) {
+            steps.append(
+                BalanceStep(
+                    time: spend.logicalTime, key: FactKey.spend(spend.id).bytes, cause: .spend(spend),
+                    units: spend.units))
+        }
+        steps.sort { left, right in
+            left.time != right.time ? left.time < right.time : left.key.lexicographicallyPrecedes(right.key)
+        }
+        var balance: Int64 = 0
+        for index in steps.indices {
+            switch steps[index].cause {
+            case .grant:
+                let (sum, overflow) = balance.addingReportingOverflow(steps[index].units)
+                balance = overflow ? .max : sum
+            case .spend:
+                steps[index].writtenOff = max(0, steps[index].units - balance)
+                balance = max(0, balance - steps[index].units)
+            }
+            steps[index].balance = balance
+        }
+        return steps
+    }
+
+    /// All consumables that the catalogue or a fact names, ascending.
+    public var consumables: [ProductID] {
+        var ids: Set<ProductID> = []
+        for product in catalog.products {
+            if case .consumable = product.kind { ids.insert(product.id) }
+        }
+        for purchase in facts.purchases {
+            if case .counts(.consumable) = verdicts[purchase.transaction] { ids.insert(purchase.product) }
+        }
+        return ids.sorted()
+    }
+}

@@ -1,0 +1,90 @@
+/// What the facts of one environment say under a catalogue's rules, for all times at once.
+///
+/// Pure: no clock, no I/O. Ask it about an instant with ``snapshot(at:context:)`` or ``access(to:at:context:)``.
+public struct Replay: Sendable {
+    /// The facts that were read.
+    public let facts: Facts
+    /// What they were read with.
+    public let catalog: Catalog
+    /// The environment whose transactions count.
+    public let environment: EnvironmentID
+    /// The periods of each group that the catalogue or a fact names.
+    public let timelines: [GroupID: Timeline]
+    /// When each product is owned.
+    let ownerships: [ProductID: Ownership]
+    /// What became of each purchase.
+    let verdicts: [TransactionReference: Verdict]
+
+    /// Reads `facts` with `catalog`. Linear in the number of facts but for sorting.
+    ///
+    /// - Parameter rules: instead of the catalogue's own.
+    public init(
+        _ facts: Facts, catalog: Catalog, environment: EnvironmentID = .production, rules: ConflictRules? = nil
+    ) {
+        self.facts = facts
+        self.environment = environment
+        self.catalog = rules.map(catalog.replacing) ?? catalog
+        var pass = ReplayPass(facts: facts, catalog: self.catalog, environment: environment)
+        pass.run()
+        timelines = pass.timelines
+        ownerships = pass.ownerships
+        verdicts = pass.verdicts
+    }
+
+    /// The rules in force.
+    public var rules: ConflictRules { catalog.policy.rules }
+
+    /// Why a purchase counts nothing, or that it counts.
+    enum Verdict: Hashable {
+        case counts(ProductKind)
+        case setAside(SetAside)
+    }
+}
+
+/// Why a fact counts nothing.
+public enum SetAside: Hashable, Sendable, CustomStringConvertible {
+    /// No catalogue at hand knows the product. It will count once one does.
+    case unknownProduct
+    /// The quantity is not 1 to 10,000, or the duration none or more than 100 years.
+    case outOfBounds
+    /// It belongs to another environment.
+    case otherEnvironment(EnvironmentID)
+    /// Units count on the device that bought them, and this is another.
+    case otherDevice
+    /// This version cannot read the record.
+    case unreadable(String)
+    /// A rule prefers another fact.
+    case overruled(String)
+
+    /// The reason, for a person.
+    public var description: String {
+        switch self {
+        case .unknownProduct: "no catalogue at hand knows the product"
+        case .outOfBounds: "quantity or duration is out of bounds"
+        case .otherEnvironment(let environment): "it belongs to environment \(environment)"
+        case .otherDevice: "its units stay on the device that bought them (consumables: deviceLocal)"
+        case .unreadable(let reason): "it cannot be read: \(reason)"
+        case .overruled(let rule): "overruled by \(rule)"
+        }
+    }
+}
+
+extension Catalog {
+    fileprivate func replacing(_ rules: ConflictRules) -> Catalog {
+        Catalog(self, policy: Policy(bonus: policy.bonus, rules: rules))
+    }
+}
+
+/// When a product is owned: from a purchase on until its revocation, or ever since a flag was set.
+struct Ownership: Hashable, Sendable {
+    var holdings: [Period] = []
+    var isFlagged = false
+
+    func isOwned(at instant: Timestamp) -> Bool {
+        isFlagged || holdings.contains { $0.contains(instant) }
+    }
+
+    func lastRevocation(at instant: Timestamp) -> Timestamp? {
+        holdings.compactMap(\.revokedAt).filter { $0 <= instant }.max()
+    }
+}
