@@ -1,0 +1,236 @@
+/// Decides, step by step, how one document becomes the same on two sides. Pure: it performs nothing, the engine does.
+///
+/// The engine performs the effect that ``start()`` returns, hands the result to ``handle(_:)``, performs what that
+/// returns, and so on until ``Effect/finish(_:)``. Requests to the remote:
+///
+/// | case | requests |
+/// |---|---|
+/// | nothing changed; remote changed; local changed and remote not | 1 |
+/// | both changed; first contact with a non-empty local document | 2 |
+///
+/// It never deletes, never writes without a precondition, and never sends the local section to the remote.
+struct Reconciler<Merge: DocumentMerge> {
+    enum Effect {
+        case readLocal
+        case readRemote(unless: EntryVersion?)
+        case writeRemote([UInt8], Precondition)
+        case writeLocal([UInt8], Precondition)
+        /// Wait a random while, the longer the higher the attempt, then report ``Event/resumed``.
+        case pause(attempt: Int)
+        case finish(Result<DocumentReport<Merge.Content>, SyncError>)
+    }
+
+    enum Event {
+        case localRead(Result<ReadOutcome, BackendError>)
+        case remoteRead(Result<ReadOutcome, BackendError>)
+        case remoteWritten(Result<WriteOutcome, BackendError>)
+        case localWritten(Result<WriteOutcome, BackendError>)
+        case resumed
+    }
+
+    private struct Side {
+        var version: EntryVersion?
+        var content: Merge.Content
+    }
+
+    private enum Waiting {
+        case nothing
+        /// A push of this content was sent.
+        case push(Merge.Content, Precondition)
+        /// This content was sent to the local store.
+        case save(Merge.Content, Checkpoints, Precondition)
+    }
+
+    private let merge: Merge
+    private let remoteID: String
+    private let isDryRun: Bool
+    private let maximumAttempts: Int
+
+    private var local: Side
+    private var checkpoints = Checkpoints()
+    /// `nil` until the remote told us what it holds.
+    private var remote: Side?
+    private var waiting = Waiting.nothing
+    private var attempt = 0
+    private var pushFailure: BackendError?
+    private var report: DocumentReport<Merge.Content>
+
+    init(merge: Merge, remoteID: String, isDryRun: Bool = false, maximumAttempts: Int = 10) {
+        self.merge = merge
+        self.remoteID = remoteID
+        self.isDryRun = isDryRun
+        self.maximumAttempts = maximumAttempts
+        local = Side(version: nil, content: merge.empty)
+        report = DocumentReport(content: merge.empty)
+    }
+
+    func start() -> Effect { .readLocal }
+
+    mutating func handle(_ event: Event) -> Effect {
+        do {
+            switch event {
+            case .localRead(let result): return try begin(with: result)
+            case .remoteRead(let result): return try remoteAnswered(result)
+            case .remoteWritten(let result): return try pushAnswered(result)
+            case .localWritten(let result): return try saveAnswered(result)
+            case .resumed: return resume()
+            }
+        } catch {
+            return .finish(.failure(error))
+        }
+    }
+}
+
+extension Reconciler {
+    private mutating func begin(with result: Result<ReadOutcome, BackendError>) throws(SyncError) -> Effect {
+        switch result {
+        case .success(.found(let entry)): try take(local: entry)
+        case .success(.absent), .success(.unchanged): break
+        case .failure(let error): throw SyncError(.backend(error), side: .local)
+        }
+        guard let checkpoint = checkpoints[remoteID] else { return .readRemote(unless: nil) }
+        let isDirty = checkpoint.contentDigest != merge.digest(of: local.content)
+        if isDirty, !isDryRun { return push(local.content, if: .matches(checkpoint.remoteVersion)) }
+        return .readRemote(unless: checkpoint.remoteVersion)
+    }
+
+    private mutating func take(local entry: Entry) throws(SyncError) {
+        let document = try open(entry.value, on: .local)
+        local = Side(version: entry.version, content: document.content)
+        checkpoints = Checkpoints(section: document.localSection)
+    }
+
+    private mutating func take(remote entry: Entry?) throws(SyncError) {
+        guard let entry else {
+            remote = Side(version: nil, content: merge.empty)
+            return
+        }
+        remote = Side(version: entry.version, content: try open(entry.value, on: .remote).content)
+    }
+
+    private func open(_ bytes: [UInt8], on side: SyncError.Side) throws(SyncError) -> OpenDocument<Merge.Content> {
+        do { return try merge.open(bytes) } catch { throw SyncError(.document(error), side: side) }
+    }
+
+    private mutating func remoteAnswered(_ result: Result<ReadOutcome, BackendError>) throws(SyncError) -> Effect {
+        switch result {
+        case .success(.unchanged):
+            // Only a dry run asks so while local facts wait to be pushed.
+            report.remoteGains = checkpoints[remoteID]?.contentDigest != merge.digest(of: local.content)
+            return finish(with: local.content)
+        case .success(.found(let entry)): try take(remote: entry)
+        case .success(.absent): try take(remote: nil)
+        case .failure(let error): throw SyncError(.backend(error), side: .remote)
+        }
+        return settle()
+    }
+
+    /// Joins both sides and writes the one that lacks something: the remote first, so that one local write holds both
+    /// the news and the checkpoint.
+    private mutating func settle() -> Effect {
+        guard let remote else { return .readRemote(unless: nil) }
+        let joined = merge.join(local.content, remote.content)
+        report.localGains = report.localGains || joined.leftLacks
+        if isDryRun {
+            report.remoteGains = joined.rightLacks
+            return finish(with: joined.content)
+        }
+        if joined.rightLacks, pushFailure == nil {
+            return push(joined.content, if: remote.version.map(Precondition.matches) ?? .absent)
+        }
+        var checkpoints = checkpoints
+        if let version = remote.version {
+            checkpoints[remoteID] = Checkpoints.Checkpoint(
+                remoteVersion: version, contentDigest: merge.digest(of: remote.content))
+        }
+        guard joined.leftLacks || checkpoints != self.checkpoints else { return finish(with: joined.content) }
+        return save(joined.content, checkpoints, if: local.version.map(Precondition.matches) ?? .absent)
+    }
+
+    private mutating func push(_ content: Merge.Content, if precondition: Precondition) -> Effect {
+        waiting = .push(content, precondition)
+        return .writeRemote(merge.close(OpenDocument(content: content)), precondition)
+    }
+
+    private mutating func save(_ content: Merge.Content, _ checkpoints: Checkpoints, if precondition: Precondition)
+        -> Effect
+    {
+        waiting = .save(content, checkpoints, precondition)
+        let document = OpenDocument(content: content, localSection: checkpoints.section)
+        return .writeLocal(merge.close(document), precondition)
+    }
+
+    private mutating func pushAnswered(_ result: Result<WriteOutcome, BackendError>) throws(SyncError) -> Effect {
+        guard case .push(let content, _) = waiting else { preconditionFailure("no push was sent") }
+        switch result {
+        case .success(.written(let version)):
+            waiting = .nothing
+            report.remoteGains = true
+            remote = Side(version: version, content: content)
+            return settle()
+        case .success(.conflict(let current)):
+            waiting = .nothing
+            report.conflicts += 1
+            try take(remote: current)
+            return try again()
+        case .success(.deleted):
+            preconditionFailure("a write does not delete")
+        case .failure(let error) where error.disposition == .outcomeUnknown:
+            // Repeating is safe: if the write happened, the answer is a conflict with our own content.
+            return try again(after: SyncError(.backend(error), side: .remote))
+        case .failure(let error):
+            // What was read of the remote is still worth saving: a restore needs no permission to write.
+            guard remote != nil else { throw SyncError(.backend(error), side: .remote) }
+            waiting = .nothing
+            pushFailure = error
+            return settle()
+        }
+    }
+
+    private mutating func saveAnswered(_ result: Result<WriteOutcome, BackendError>) throws(SyncError) -> Effect {
+        guard case .save(let content, let saved, _) = waiting else { preconditionFailure("nothing was saved") }
+        switch result {
+        case .success(.written(let version)):
+            waiting = .nothing
+            local = Side(version: version, content: content)
+            checkpoints = saved
+            return finish(with: content)
+        case .success(.conflict(let current)):
+            // Somebody recorded meanwhile, or the local store was wiped: start from what is there now.
+            waiting = .nothing
+            report.conflicts += 1
+            local = Side(version: nil, content: merge.empty)
+            checkpoints = Checkpoints()
+            if let current { try take(local: current) }
+            return try again()
+        case .success(.deleted):
+            preconditionFailure("a write does not delete")
+        case .failure(let error) where error.disposition == .outcomeUnknown:
+            return try again(after: SyncError(.backend(error), side: .local))
+        case .failure(let error):
+            throw SyncError(.backend(error), side: .local)
+        }
+    }
+
+    private mutating func again(after error: SyncError? = nil) throws(SyncError) -> Effect {
+        attempt += 1
+        guard attempt < maximumAttempts else {
+            throw error ?? SyncError(.contention(attempts: attempt), side: .remote)
+        }
+        return .pause(attempt: attempt)
+    }
+
+    private mutating func resume() -> Effect {
+        switch waiting {
+        case .nothing: settle()
+        case .push(let content, let precondition): push(content, if: precondition)
+        case .save(let content, let checkpoints, let precondition): save(content, checkpoints, if: precondition)
+        }
+    }
+
+    private mutating func finish(with content: Merge.Content) -> Effect {
+        if let pushFailure { return .finish(.failure(SyncError(.backend(pushFailure), side: .remote))) }
+        report.content = content
+        return .finish(.success(report))
+    }
+}
