@@ -41,8 +41,10 @@ public protocol KeyValueBackend: Sendable {
 
     /// Reads one key.
     ///
-    /// - Parameter knownVersion: when the key still holds this version, the answer is ``ReadOutcome/unchanged`` and no
-    ///   value travels.
+    /// - Parameters:
+    ///   - key: what to read.
+    ///   - knownVersion: when the key still holds this version, the answer is ``ReadOutcome/unchanged`` and no value
+    ///     travels.
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome>
 
     /// Writes `value` to `key` if `precondition` holds.
