@@ -1,0 +1,46 @@
+# `make help` lists the targets. Everything is built by SwiftPM; this file only knows the commands.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint docs bench proto clean
+
+FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
+# What must come out the same in every time zone, as a filter of `swift test`.
+DATE_TESTS ?= CivilCalendar
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
+
+setup: ## Install the system packages that are missing (Debian and its relatives)
+	@.ci/setup
+
+demo: setup ## Build syncd and let it tell its story: two devices, a lost phone, a restore
+	swift build --product syncd
+	"$$(swift build --show-bin-path)/syncd" demo
+
+test: setup ## Run all tests, and the tests of dates once more in several time zones
+	swift test
+	.ci/zones '$(DATE_TESTS)'
+
+lint: ## Check the format of all Swift code
+	swift format lint --strict --parallel --recursive $(FOLDERS) Package.swift
+
+docs: ## Build the documentation of every library; a warning is an error
+	.ci/docs
+
+bench: setup ## Time the hot paths in release mode
+	swift run --package-path Benchmarks --configuration release benchmarks
+
+proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with
+	@.ci/setup protobuf-compiler
+	swift package resolve
+	swift build --package-path .build/checkouts/swift-protobuf --scratch-path .build-proto \
+		--product protoc-gen-swift
+	protoc --proto_path=Docs --swift_out=Tests/LedgerFormatTests --swift_opt=Visibility=Internal \
+		--plugin="$$(swift build --package-path .build/checkouts/swift-protobuf \
+			--scratch-path .build-proto --show-bin-path)/protoc-gen-swift" \
+		Docs/ledger.proto
+
+clean: ## Remove everything that was built
+	rm -rf .build .build-* Benchmarks/.build
