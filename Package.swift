@@ -29,6 +29,8 @@ let package = Package(
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]),
+        .testTarget(name: "TidyTests"),
+        .testTarget(name: "PackageTests"),
     ]
 )
 

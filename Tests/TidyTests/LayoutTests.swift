@@ -1,0 +1,69 @@
+import Testing
+
+@Suite("Layout")
+struct LayoutTests {
+    @Test("The top of the repository holds only what the design names")
+    func topLevel() throws {
+        let found = Layout.strangers(amongTopLevel: try Repository.current().topLevelEntries)
+        #expect(found.isEmpty, "\(report(found))")
+    }
+
+    @Test("Every folder of code has 1 to 12 Swift files")
+    func folders() throws {
+        let tops = ["Sources", "Backends"]
+        let paths = try Repository.current().paths.filter { path in tops.contains { path.hasPrefix($0 + "/") } }
+        try #require(!paths.isEmpty)
+        let found = Layout.folders(of: paths, below: tops)
+        #expect(found.isEmpty, "\(report(found))")
+    }
+
+    @Test("No module has the name of a type in it")
+    func namesakes() throws {
+        let files = try Repository.current().files(in: "Sources", "Backends")
+        let found = Layout.namesakes(in: files, table: .design)
+        #expect(found.isEmpty, "\(report(found))")
+    }
+
+    @Test("Every library is documented")
+    func documentation() throws {
+        let repository = try Repository.current()
+        let manifest = try #require(repository.swiftFiles.first { $0.path == "Package.swift" })
+        let index = try #require(try repository.text(at: ".spi.yml"))
+        try #require(manifest.text.contains(".library(name: \"Entitlements\""))
+        let found = Layout.undocumentedLibraries(manifest: manifest, index: index)
+        #expect(found.isEmpty, "\(report(found))")
+    }
+
+    @Test("An unknown entry at the top is found, a hidden one belongs to a tool")
+    func stranger() {
+        #expect(Layout.strangers(amongTopLevel: ["Sources", "Utils", ".ci"]).map(\.path) == ["Utils"])
+    }
+
+    @Test("A folder of 13 files is found, as is a module of none")
+    func crowded() {
+        let files = (1...13).map { "Sources/A/Sub/\($0).swift" } + (1...12).map { "Sources/A/\($0).swift" }
+        let found = Layout.folders(of: files + ["Sources/B/notes.txt"], below: ["Sources"])
+        #expect(found.map(\.path) == ["Sources/A/Sub", "Sources/B"])
+    }
+
+    @Test("A type with the name of its module is found, in any folder of that module")
+    func namesake() {
+        let files = [
+            SourceFile("Backends/File/A.swift", "public struct\nFileStorage {}"),
+            SourceFile("Sources/SyncCore/A.swift", "enum FileStorage {}\nclass func SyncCore() {}"),
+        ]
+        #expect(
+            Layout.namesakes(in: files, table: .design).map(\.description) == [
+                "Backends/File/A.swift:2: FileStorage is the name of its module"
+            ])
+    }
+
+    @Test("A library without documentation is found, and documentation without a library")
+    func undocumented() {
+        let manifest = SourceFile(
+            "Package.swift", #".library(name: "A", targets: []), .library(name: "B", targets: [])"#)
+        let index = "    - documentation_targets:\n        - B\n        - C\n"
+        let found = Layout.undocumentedLibraries(manifest: manifest, index: index)
+        #expect(found.map(\.message) == ["A is a product and not documented", "C is documented and no product"])
+    }
+}

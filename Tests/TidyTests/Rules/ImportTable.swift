@@ -1,0 +1,113 @@
+/// Which module lives in which folder and what it may import: the table of the design, word for word.
+///
+/// A module may also import what the modules in its row may import, since `MemberImportVisibility` asks for an import
+/// of every module whose members are used. A leaf is not passed on: it stays an affair of those who name it.
+struct ImportTable {
+    struct Row {
+        let module: String
+        let folder: String
+        /// Modules of ours.
+        var imports: [String] = []
+        /// Modules of ours that whoever imports this one does not get.
+        var leaves: [String] = []
+        /// Modules of other packages and of one platform.
+        var packages: [String] = []
+    }
+
+    let rows: [Row]
+
+    /// What comes with the toolchain and may be imported anywhere.
+    static let systemModules: Set = [
+        "FoundationEssentials", "Foundation", "Synchronization", "Observation",
+        "Darwin", "Glibc", "Musl", "Android", "WASILibc", "ucrt",
+    ]
+
+    static let design = ImportTable(
+        rows: libraries + [
+            Row(
+                module: "syncd", folder: "Sources/syncd", imports: libraries.map(\.module),
+                packages: ["ArgumentParser"]),
+            Row(
+                module: "syncsim", folder: "Sources/syncsim", imports: libraries.map(\.module),
+                packages: ["ArgumentParser"]),
+        ])
+
+    private static let libraries = [
+        Row(module: "Checksums", folder: "Sources/Checksums"),
+        Row(module: "Entitlements", folder: "Sources/Entitlements", leaves: ["Checksums"]),
+        Row(module: "SyncCore", folder: "Sources/SyncCore"),
+        Row(module: "EntitlementSync", folder: "Sources/EntitlementSync", imports: ["Entitlements", "SyncCore"]),
+        Row(
+            module: "EntitlementSyncStoreKit", folder: "Sources/EntitlementSyncStoreKit",
+            imports: ["EntitlementSync"], packages: ["StoreKit"]),
+        Row(
+            module: "SyncProtocol", folder: "Sources/SyncProtocol", imports: ["SyncCore"],
+            packages: ["HTTPTypes"]),
+        Row(
+            module: "SyncService", folder: "Sources/SyncService",
+            imports: ["EntitlementSync", "SyncProtocol"]),
+        Row(
+            module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
+            packages: ["Hummingbird"]),
+        Row(module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"]),
+        Row(
+            module: "FileStorage", folder: "Backends/File", imports: ["SyncCore"],
+            leaves: ["Checksums"]),
+        Row(module: "SQLiteStorage", folder: "Backends/SQLite", imports: ["SyncCore"]),
+        Row(
+            module: "HTTPStorage", folder: "Backends/HTTP",
+            imports: ["SyncCore", "SyncProtocol", "CurlTransport"]),
+        Row(module: "CurlTransport", folder: "Backends/Curl", imports: ["SyncCore", "SyncProtocol"]),
+        Row(module: "SealedStorage", folder: "Backends/Sealed", imports: ["SyncCore"]),
+        Row(module: "PostgreSQLStorage", folder: "Backends/PostgreSQL", imports: ["SyncCore"]),
+        Row(module: "SyncCoreTesting", folder: "Sources/SyncCoreTesting", imports: ["SyncCore"]),
+        Row(
+            module: "SyncSimulation", folder: "Sources/SyncSimulation",
+            imports: ["EntitlementSync", "SyncService", "HTTPStorage", "FileStorage", "SyncCoreTesting"]),
+    ]
+
+    /// The row of the module that the file at `path` belongs to.
+    func row(forPath path: String) -> Row? {
+        rows.first { path.hasPrefix($0.folder + "/") }
+    }
+
+    /// Everything that the module of `row` may import.
+    func allowedModules(for row: Row) -> Set<String> {
+        inherited(by: row).union(row.leaves).union(Self.systemModules)
+    }
+
+    private func inherited(by row: Row) -> Set<String> {
+        var modules = Set(row.imports + row.packages)
+        for name in row.imports {
+            if let next = rows.first(where: { $0.module == name }) { modules.formUnion(inherited(by: next)) }
+        }
+        return modules
+    }
+
+    /// The imports in `files` that the table does not allow, and the files in folders that it does not know.
+    func violations(in files: [SourceFile]) -> [Violation] {
+        files.flatMap { file -> [Violation] in
+            guard let row = row(forPath: file.path) else {
+                return [Violation(path: file.path, line: 1, message: "no row of the import table has this folder")]
+            }
+            let allowed = allowedModules(for: row)
+            return Self.imports(in: file).filter { !allowed.contains($0.text) }.map { module in
+                Violation(
+                    path: file.path, line: module.line, message: "\(row.module) may not import \(module.text)")
+            }
+        }
+    }
+
+    /// The modules that `file` imports, where it does so.
+    static func imports(in file: SourceFile) -> [Token] {
+        let kinds: Set = ["typealias", "struct", "class", "enum", "protocol", "let", "var", "func"]
+        let tokens = file.tokens
+        return tokens.indices.compactMap { index in
+            guard tokens[index].text == "import", index == 0 || tokens[index - 1].text != "." else { return nil }
+            let following = tokens[(index + 1)...].drop { kinds.contains($0.text) }
+            // `import:` is an argument's label.
+            guard let module = following.first, module.text != ":" else { return nil }
+            return module
+        }
+    }
+}
