@@ -1,0 +1,113 @@
+import Foundation
+
+/// A package of its own in a temporary folder, with one executable that uses products of this package.
+struct AppPackage {
+    let folder: URL
+    private var scratch: URL { folder.appending(path: ".build") }
+
+    /// What an app pulls in, besides itself.
+    struct Packages: Equatable {
+        /// The names of what was fetched or pinned, in order.
+        let fetched: [String]
+        /// All packages that the build needed: the fetched ones and this one.
+        var count: Int { fetched.count + 1 }
+    }
+
+    /// How a command ended, and everything it printed.
+    struct Finished: Sendable {
+        let status: Int32
+        let output: String
+    }
+
+    /// Writes a package whose `main.swift` is `code`.
+    init(products: [String], code: String) throws {
+        var repository = URL(filePath: #filePath)
+        for _ in 1...3 { repository.deleteLastPathComponent() }
+        folder = FileManager.default.temporaryDirectory.appending(path: "entitlement-sync-app-\(UUID().uuidString)")
+        let dependencies = products.map { ".product(name: \"\($0)\", package: \"EntitlementSync\")" }
+        let manifest = """
+            // swift-tools-version: 6.2
+            import PackageDescription
+
+            let package = Package(
+                name: "App",
+                platforms: [.macOS(.v15)],
+                dependencies: [.package(name: "EntitlementSync", path: \(String(reflecting: repository.path)))],
+                targets: [.executableTarget(name: "App", dependencies: [\(dependencies.joined(separator: ", "))])]
+            )
+            """
+        let sources = folder.appending(path: "Sources/App")
+        try FileManager.default.createDirectory(at: sources, withIntermediateDirectories: true)
+        try Data(manifest.utf8).write(to: folder.appending(path: "Package.swift"))
+        try Data(code.utf8).write(to: sources.appending(path: "main.swift"))
+    }
+
+    func remove() throws {
+        try FileManager.default.removeItem(at: folder)
+    }
+
+    /// Builds the package as a developer at a terminal would.
+    func build() async throws -> Finished {
+        try await run(["swift", "build", "--package-path", folder.path, "--scratch-path", scratch.path])
+    }
+
+    /// Runs what was built.
+    func launch() async throws -> Finished {
+        try await run([scratch.appending(path: "debug/App").path])
+    }
+
+    /// What SwiftPM fetched for the build or pinned for the next one.
+    func packages() throws -> Packages {
+        let checkouts = scratch.appending(path: "checkouts")
+        let cloned =
+            FileManager.default.fileExists(atPath: checkouts.path)
+            ? try FileManager.default.contentsOfDirectory(atPath: checkouts.path) : []
+        let pinned = try Self.pins(in: folder.appending(path: "Package.resolved"))
+        return Packages(fetched: Set((cloned + pinned).map { $0.lowercased() }).sorted())
+    }
+
+    private static func pins(in file: URL) throws -> [String] {
+        struct Resolved: Decodable {
+            struct Pin: Decodable { let identity: String }
+            let pins: [Pin]
+        }
+        // SwiftPM writes no file when there is nothing to pin.
+        guard FileManager.default.fileExists(atPath: file.path) else { return [] }
+        return try JSONDecoder().decode(Resolved.self, from: Data(contentsOf: file)).pins.map(\.identity)
+    }
+
+    private func run(_ command: [String]) async throws -> Finished {
+        // A file takes any amount of output; a pipe that nobody empties stops the command.
+        let log = folder.appending(path: "output.log")
+        try Data().write(to: log)
+        let output = try FileHandle(forWritingTo: log)
+        defer { try? output.close() }
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = command
+        process.environment = Self.environment
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
+        process.standardError = output
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { (ended: CheckedContinuation<Void, any Error>) in
+                process.terminationHandler = { _ in ended.resume() }
+                do {
+                    try process.run()
+                } catch {
+                    process.terminationHandler = nil
+                    ended.resume(throwing: error)
+                }
+            }
+        } onCancel: {
+            if process.isRunning { process.terminate() }
+        }
+        return Finished(status: process.terminationStatus, output: try String(contentsOf: log, encoding: .utf8))
+    }
+
+    /// Ours without what the outer build and test run said to each other.
+    private static var environment: [String: String] {
+        let outer = ["SWIFTPM_", "SWIFT_", "XCTest", "LLVM_PROFILE_FILE", "PACKAGE_"]
+        return ProcessInfo.processInfo.environment.filter { name, _ in !outer.contains { name.hasPrefix($0) } }
+    }
+}

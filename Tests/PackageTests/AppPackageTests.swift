@@ -1,0 +1,44 @@
+import Foundation
+import Testing
+
+@Suite("An app's package")
+struct AppPackageTests {
+    @Test(
+        "An app of EntitlementSync and FileStorage builds, runs and fetches at most 3 packages",
+        .timeLimit(.minutes(10)))
+    func app() async throws {
+        let app = try AppPackage(
+            products: ["EntitlementSync", "FileStorage"],
+            code: """
+                import EntitlementSync
+                import FileStorage
+
+                print("ready")
+                """)
+        defer { try? app.remove() }
+
+        let build = try await app.build()
+        try #require(build.status == 0, "\(build.output)")
+
+        let packages = try app.packages()
+        #expect(packages.count <= 3, "fetched \(packages.fetched)")
+
+        let launch = try await app.launch()
+        #expect(launch.status == 0)
+        #expect(launch.output == "ready\n")
+    }
+
+    @Test("Packages are counted by checkouts and by pins, each once, and with this one")
+    func counting() throws {
+        let app = try AppPackage(products: [], code: "")
+        defer { try? app.remove() }
+        #expect(try app.packages().count == 1)
+
+        let checkout = app.folder.appending(path: ".build/checkouts/swift-log")
+        try FileManager.default.createDirectory(at: checkout, withIntermediateDirectories: true)
+        let pins = #"{"pins":[{"identity":"swift-log"},{"identity":"swift-nio"},{"identity":"swift-atomics"}]}"#
+        try Data(pins.utf8).write(to: app.folder.appending(path: "Package.resolved"))
+        #expect(try app.packages() == AppPackage.Packages(fetched: ["swift-atomics", "swift-log", "swift-nio"]))
+        #expect(try app.packages().count == 4)
+    }
+}
