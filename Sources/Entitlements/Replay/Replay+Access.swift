@@ -106,14 +106,14 @@ extension Replay {
             transaction: transaction, product: product, terms: terms, date: instant, quantity: quantity,
             stamp: Stamp(logicalTime: time))
         let recording = Recording(
-            transaction: transaction, replica: nobody, recordedAt: instant, knownEnd: knownEnd(of: group, at: instant),
+            transaction: transaction, replica: nobody, recordedAt: instant, knownEnd: knownEnd(of: group),
             logicalTime: time)
         let after = Replay(facts.adding(purchase, recording), catalog: catalog, environment: environment)
         return after.timelines[group]?.chain(at: instant)?.end
     }
 
     /// The end that a replica which is about to record a purchase knows, as the tutorials store it.
-    public func knownEnd(of group: GroupID, at instant: Timestamp) -> Timestamp? {
-        timelines[group]?.chain(at: instant)?.end
+    public func knownEnd(of group: GroupID) -> Timestamp? {
+        timelines[group]?.periods.map(\.end).max()
     }
 }

@@ -1,0 +1,68 @@
+import SyncCore
+
+/// Where things lie in a store. What begins with `device/` never leaves it.
+struct LedgerKeys: Sendable {
+    /// The account's ledger: what is synced, under the same key on every side.
+    let ledger: EntryKey
+    /// The ledger that this device keeps to itself: units under ``ConsumableScope/deviceLocal``, pending purchases.
+    let device: EntryKey
+    /// Which remotes this device has met for this account.
+    let meetings: EntryKey
+    /// The id under which this store writes facts.
+    let replica: EntryKey
+
+    init(_ account: Account) throws(BackendError) {
+        let base = account.name.map { Self.accountPrefix + Self.escaped($0) + "/" + Self.escaped(account.incarnation) }
+        let path = base ?? Self.anonymousPath
+        ledger = try EntryKey(path + "/ledger")
+        device = try EntryKey("device/" + path + "/ledger")
+        meetings = try EntryKey("device/" + path + "/meetings")
+        replica = try EntryKey("device/replica")
+    }
+
+    static let accountPrefix = "accounts/"
+    static let anonymousPath = "anonymous"
+
+    /// The account whose ledger or device ledger lies under `key`, `nil` for any other key.
+    static func account(of key: EntryKey) -> Account? {
+        var parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+        if parts.first == "device" { parts.removeFirst() }
+        guard parts.last == "ledger" else { return nil }
+        if parts.count == 2, parts[0] == anonymousPath { return .anonymous }
+        guard parts.count == 4, parts[0] + "/" == accountPrefix,
+            let name = unescaped(parts[1]), let incarnation = unescaped(parts[2])
+        else { return nil }
+        return try? Account(name, incarnation: incarnation)
+    }
+
+    /// A name as one level of a key: a slash would begin another.
+    private static func escaped(_ name: String) -> String {
+        var text = ""
+        for scalar in name.unicodeScalars {
+            switch scalar {
+            case "/": text += "%2F"
+            case "%": text += "%25"
+            default: text.unicodeScalars.append(scalar)
+            }
+        }
+        return text
+    }
+
+    private static func unescaped(_ text: String) -> String? {
+        var name = ""
+        var rest = text.unicodeScalars[...]
+        while let scalar = rest.popFirst() {
+            guard scalar == "%" else {
+                name.unicodeScalars.append(scalar)
+                continue
+            }
+            switch String(String.UnicodeScalarView(rest.prefix(2))) {
+            case "2F": name += "/"
+            case "25": name += "%"
+            default: return nil
+            }
+            rest = rest.dropFirst(2)
+        }
+        return name
+    }
+}

@@ -1,0 +1,34 @@
+public import Entitlements
+
+/// Something that an app may want to tell its user. See ``EntitlementStore/events``.
+public enum EntitlementEvent: Sendable {
+    /// Purchases were recorded on this device.
+    case purchased([TransactionReference])
+    /// A sync brought purchases of other devices.
+    case restored([TransactionReference])
+    /// Purchases were taken back, here or elsewhere.
+    case revoked([TransactionReference])
+    /// Access to an entitlement changed, by a fact or by time.
+    case accessChanged([AccessChange])
+    /// A group that is active ends within the store's notice.
+    case expiring(GroupID, at: Timestamp)
+    /// A sync failed; what was recorded is safe on this device, and ``EntitlementStore/run(pollingEvery:)`` goes on.
+    case failed(EntitlementError)
+}
+
+/// Access to one entitlement, before and after.
+public struct AccessChange: Hashable, Sendable {
+    /// The entitlement.
+    public var entitlement: EntitlementID
+    /// What held before.
+    public var before: Access
+    /// What holds now.
+    public var after: Access
+
+    /// The entitlements whose grant or denial differs, in ascending order. Both snapshots are of one catalogue.
+    static func between(_ before: Snapshot, _ after: Snapshot) -> [AccessChange] {
+        zip(before.access, after.access).compactMap { old, new in
+            old == new ? nil : AccessChange(entitlement: old.entitlement, before: old.access, after: new.access)
+        }
+    }
+}

@@ -1,0 +1,77 @@
+public import SyncCore
+
+/// The store could not do what it was asked. Nothing was changed.
+public struct EntitlementError: Error, Sendable, CustomStringConvertible {
+    /// What went wrong. More kinds may come; switch with a default.
+    public struct Kind: Hashable, Sendable, CustomStringConvertible {
+        private enum Code: String {
+            case unknownProduct, unknownEntitlement, invalid, contradiction, ledgerFull, signInNeeded, noRemote
+            case unsuitableStore, storage, damaged, sync
+        }
+        private let code: Code
+
+        /// The catalogue has no product of this id.
+        public static let unknownProduct = Kind(code: .unknownProduct)
+        /// The catalogue has no entitlement of this id.
+        public static let unknownEntitlement = Kind(code: .unknownEntitlement)
+        /// An argument is out of range or malformed.
+        public static let invalid = Kind(code: .invalid)
+        /// The transaction is already recorded, with other contents.
+        public static let contradiction = Kind(code: .contradiction)
+        /// The ledger has reached ``LedgerLimits/standard``.
+        public static let ledgerFull = Kind(code: .ledgerFull)
+        /// Syncing is for accounts, and nobody is signed in.
+        public static let signInNeeded = Kind(code: .signInNeeded)
+        /// The store was made without a remote.
+        public static let noRemote = Kind(code: .noRemote)
+        /// A backend lacks what a ledger needs of it.
+        public static let unsuitableStore = Kind(code: .unsuitableStore)
+        /// The local store failed.
+        public static let storage = Kind(code: .storage)
+        /// A document in the local store cannot be read. It was left as it is.
+        public static let damaged = Kind(code: .damaged)
+        /// A sync could not be finished; what was recorded is safe on this device.
+        public static let sync = Kind(code: .sync)
+
+        /// The kind's name.
+        public var description: String { code.rawValue }
+    }
+
+    /// What went wrong.
+    public let kind: Kind
+    /// One line for a person: what is wrong and what to do.
+    public let message: String
+    /// The backend's error, for kind ``Kind/storage``.
+    public let backendError: BackendError?
+    /// The engine's error, for kind ``Kind/sync``.
+    public let syncError: SyncError?
+
+    init(_ kind: Kind, _ message: String) {
+        self.kind = kind
+        self.message = message
+        backendError = nil
+        syncError = nil
+    }
+
+    init(_ error: BackendError) {
+        kind = .storage
+        message = "local store: \(error)"
+        backendError = error
+        syncError = nil
+    }
+
+    init(_ error: SyncError) {
+        kind = .sync
+        message = "\(error)"
+        backendError = nil
+        syncError = error
+    }
+
+    /// Whether the same call may succeed later.
+    public var isTransient: Bool {
+        syncError?.isTransient ?? (backendError.map { $0.disposition != .permanent } ?? false)
+    }
+
+    /// The message.
+    public var description: String { message }
+}

@@ -1,0 +1,133 @@
+public import Entitlements
+import SyncCore
+import Synchronization
+
+/// What a sync did, or in a dry run would do.
+public struct SyncReport: Sendable {
+    /// Facts that this device did not have.
+    public var received: [Fact]
+    /// Whether the remote lacked something that this device has.
+    public var didSend: Bool
+    /// Entitlements whose access changed by it.
+    public var accessChanges: [AccessChange]
+    /// How often a write met somebody else's and was merged.
+    public var conflicts: Int
+}
+
+/// What a restore brought back.
+public struct RestoreReport: Sendable {
+    /// Purchases that this device did not know, in ascending order of date.
+    public var purchases: [Purchase]
+    /// All that holds afterwards.
+    public var snapshot: Snapshot
+    /// What the sync underneath did.
+    public var sync: SyncReport
+}
+
+extension EntitlementStore {
+    /// Makes this device and the remote hold the same facts.
+    ///
+    /// Safe to repeat, to interrupt and to run on many devices at once.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `noRemote`, `signInNeeded`, `sync` (what was recorded is safe on this
+    ///   device), `storage` or `damaged`.
+    @discardableResult
+    public func sync() async throws(EntitlementError) -> SyncReport {
+        try await sync(isDryRun: false)
+    }
+
+    /// What ``sync()`` would do, without writing anything on either side.
+    ///
+    /// - Throws: as ``sync()``.
+    public func syncDryRun() async throws(EntitlementError) -> SyncReport {
+        try await sync(isDryRun: true)
+    }
+
+    /// Brings back what the account bought: syncs, and tells what is new.
+    ///
+    /// Subscriptions and unlocks come back on any device; units of consumables do under ``ConsumableScope/shared``.
+    ///
+    /// - Throws: as ``sync()``.
+    @discardableResult
+    public func restore() async throws(EntitlementError) -> RestoreReport {
+        let report = try await sync()
+        let purchases = report.received.compactMap { if case .purchase(let purchase) = $0 { purchase } else { nil } }
+        return RestoreReport(
+            purchases: purchases.sorted { ($0.date, $0.transaction) < ($1.date, $1.transaction) },
+            snapshot: try await snapshot(), sync: report)
+    }
+
+    private func sync(isDryRun: Bool) async throws(EntitlementError) -> SyncReport {
+        guard let remote else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
+        guard !account.isAnonymous else {
+            throw EntitlementError(.signInNeeded, "only an account is synced, and nobody is signed in")
+        }
+        let before = try await ledgers.current()
+        let snapshotBefore = try await snapshot(of: before)
+        let engine = SyncEngine(local: local, remote: remote, merge: LedgerMerge(), host: host)
+        let report: DocumentReport<Ledger>
+        do {
+            report = isDryRun ? try await engine.dryRun(keys.ledger) : try await engine.sync(keys.ledger)
+        } catch {
+            // Some of it may have been saved before the failure.
+            try await publish(changesSince: before, facts: [])
+            throw EntitlementError(error)
+        }
+        let after: Snapshot
+        if isDryRun {
+            let facts = Facts(account: report.content, device: before.device.document.ledger)
+            let replay = Replay(facts, catalog: catalog, environment: environment)
+            after = replay.snapshot(at: snapshotBefore.at, context: AccessContext())
+        } else {
+            try await noteMeeting()
+            try await publish(changesSince: before, facts: [])
+            after = try await snapshot(of: try await ledgers.current())
+        }
+        let mine = Set(before.account.document.ledger.records)
+        return SyncReport(
+            received: report.content.records.filter { !mine.contains($0) }.map { Fact($0) },
+            didSend: report.remoteGains, accessChanges: AccessChange.between(snapshotBefore, after),
+            conflicts: report.conflicts)
+    }
+
+    /// Whether the facts at hand are the account's, as far as anyone can know: there is no remote, or it was met.
+    func hasMetRemote() async throws(EntitlementError) -> Bool {
+        guard let remote, !hasMet.withLock({ $0 }) else { return true }
+        do {
+            guard case .found(let entry) = try await local.read(keys.meetings).outcome else { return false }
+            let met = Self.meetings(in: entry).contains(remote.label)
+            if met { hasMet.withLock { $0 = true } }
+            return met
+        } catch {
+            throw EntitlementError(error)
+        }
+    }
+
+    /// Remembers that the remote was met, also where it held nothing: from then on "not purchased" is an answer.
+    private func noteMeeting() async throws(EntitlementError) {
+        guard let remote, try await !hasMetRemote() else { return }
+        do {
+            for _ in 0..<10 {
+                var labels: [String] = []
+                var precondition = Precondition.absent
+                if case .found(let entry) = try await local.read(keys.meetings).outcome {
+                    labels = Self.meetings(in: entry)
+                    precondition = .matches(entry.version)
+                }
+                labels.append(remote.label)
+                let value = Array(labels.joined(separator: "\n").utf8)
+                if case .written = try await local.write(value, to: keys.meetings, if: precondition).outcome { break }
+            }
+        } catch where error.disposition == .outcomeUnknown {
+            // Only a hint: written or not, the next sync looks again.
+        } catch {
+            throw EntitlementError(error)
+        }
+        hasMet.withLock { $0 = true }
+    }
+
+    /// Labels of remotes, one a line.
+    private static func meetings(in entry: Entry) -> [String] {
+        String(decoding: entry.value, as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+}

@@ -1,0 +1,98 @@
+public import Entitlements
+public import SyncCore
+import Synchronization
+
+/// What an app asks about purchases, and tells about them. Works offline; syncs when there is a remote.
+///
+/// Everything recorded is durable in the local store when the call returns, as durable as that store's
+/// ``Capabilities/durability`` says. Several stores, in one process or in many, may use one local backend at once.
+/// All calls may be made from any task.
+///
+/// ```swift
+/// let store = try await EntitlementStore(
+///     catalog: Catalog(json: bytes), local: .file("/var/lib/owls"), remote: .file("/mnt/nas/owls"),
+///     account: Account("alice"))
+/// try await store.record(.reported("com.example.3months"))
+/// switch try await store.access(to: "random-owls") {
+/// case .granted(let grant): show(until: grant.until)
+/// case .denied(.restoreNeeded): try await store.restore()
+/// case .denied(let why): explain(why)
+/// }
+/// ```
+public final class EntitlementStore: Sendable {
+    /// What is sold, and by which rules facts are read.
+    public let catalog: Catalog
+    /// Whose ledger this is.
+    public let account: Account
+    /// The environment whose transactions count.
+    public let environment: EnvironmentID
+
+    let local: any KeyValueBackend
+    let remote: (any KeyValueBackend)?
+    let host: Host
+    let keys: LedgerKeys
+    let ledgers: LocalLedgers
+    let wakeUp = WakeUp()
+    let hasMet = Mutex(false)
+    let lastPublished = Mutex<Snapshot?>(nil)
+    let snapshotFeed = Broadcast<Snapshot>()
+    let eventFeed = Broadcast<EntitlementEvent>()
+
+    /// A store over `local`, synced with `remote` where there is one.
+    ///
+    /// Opening reads the local ledger, so that a damaged one is known at once; it writes nothing and needs no network.
+    ///
+    /// - Parameters:
+    ///   - catalog: what is sold.
+    ///   - local: the store on this device.
+    ///   - remote: the store that all devices share, if any. Wrap it in ``RetryBackend`` if it can be out of reach for
+    ///     a moment.
+    ///   - account: whose ledger; nobody's by default.
+    ///   - environment: the environment whose transactions count.
+    ///   - host: clock, timer and randomness; a test replaces them.
+    /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
+    public init(
+        catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
+        account: Account = .anonymous, environment: EnvironmentID = .production, host: Host = .system
+    ) async throws(EntitlementError) {
+        for backend in [local, remote].compactMap({ $0 }) where !backend.capabilities.compareAndSwap {
+            throw EntitlementError(
+                .unsuitableStore, "\(backend.label) cannot write conditionally, and a ledger needs that")
+        }
+        self.catalog = catalog
+        self.local = local
+        self.remote = remote
+        self.account = account
+        self.environment = environment
+        self.host = host
+        do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
+        ledgers = LocalLedgers(
+            backend: local, keys: keys, host: host, catalog: catalog, environment: environment)
+        _ = try await ledgers.current()
+    }
+
+    /// The accounts that have a ledger in `backend`, ascending by name, ``Account/anonymous`` first.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage`.
+    public static func accounts(in backend: any KeyValueBackend) async throws(EntitlementError) -> [Account] {
+        var accounts: Set<Account> = []
+        do {
+            for prefix in ["", "device/"].flatMap({ [$0 + LedgerKeys.accountPrefix, $0 + LedgerKeys.anonymousPath] }) {
+                var after: EntryKey?
+                repeat {
+                    let page = try await backend.list(prefix: prefix, after: after, limit: 1_000).outcome
+                    accounts.formUnion(page.items.compactMap { LedgerKeys.account(of: $0.key) })
+                    after = page.next
+                } while after != nil
+            }
+        } catch {
+            throw EntitlementError(error)
+        }
+        return accounts.sorted { left, right in
+            Identifier<Account>(left.name ?? "") < Identifier<Account>(right.name ?? "")
+        }
+    }
+
+    var now: Timestamp { Timestamp(milliseconds: host.now()) }
+}
+

@@ -1,0 +1,173 @@
+import Entitlements
+import SyncCore
+import Synchronization
+
+/// The two ledgers of one account in the local store, read when they changed and not before.
+final class LocalLedgers: Sendable {
+    /// One ledger as it stands in the local store.
+    struct Held: Sendable {
+        var version: EntryVersion?
+        var document = LedgerDocument()
+    }
+
+    /// Both ledgers, and what they say.
+    struct State: Sendable {
+        var account: Held
+        var device: Held
+        var replay: Replay
+
+        var facts: Facts { replay.facts }
+    }
+
+    /// Which of the two.
+    enum Target: Sendable {
+        case account
+        case device
+    }
+
+    private let backend: any KeyValueBackend
+    private let keys: LedgerKeys
+    private let host: Host
+    private let catalog: Catalog
+    private let environment: EnvironmentID
+    private let cache = Mutex<State?>(nil)
+    private let knownReplica = Mutex<ReplicaID?>(nil)
+
+    init(backend: any KeyValueBackend, keys: LedgerKeys, host: Host, catalog: Catalog, environment: EnvironmentID) {
+        self.backend = backend
+        self.keys = keys
+        self.host = host
+        self.catalog = catalog
+        self.environment = environment
+    }
+
+    /// What the local store holds now. Another process may have written to it, so it is asked each time; it answers
+    /// "unchanged" without a value.
+    func current() async throws(EntitlementError) -> State {
+        let cached = cache.withLock { $0 }
+        let account = try await held(keys.ledger, cached: cached?.account)
+        let device = try await held(keys.device, cached: cached?.device)
+        if let cached, cached.account.version == account.version, cached.device.version == device.version {
+            return cached
+        }
+        let facts = Facts(account: account.document.ledger, device: device.document.ledger)
+        let replay = Replay(facts, catalog: catalog, environment: environment)
+        let state = State(account: account, device: device, replay: replay)
+        cache.withLock { $0 = state }
+        return state
+    }
+
+    /// What was read last, for deciding how long to wait.
+    var lastReplay: Replay? { cache.withLock { $0?.replay } }
+
+    private func held(_ key: EntryKey, cached: Held?) async throws(EntitlementError) -> Held {
+        let outcome: ReadOutcome
+        do { outcome = try await backend.read(key, unless: cached?.version).outcome } catch {
+            throw EntitlementError(error)
+        }
+        switch outcome {
+        case .absent: return Held()
+        case .unchanged:
+            guard let cached else {
+                throw EntitlementError(.storage, "local store: it answered \"unchanged\" to an unconditional read")
+            }
+            return cached
+        case .found(let entry):
+            do {
+                return Held(version: entry.version, document: try LedgerDocument(decoding: entry.value))
+            } catch {
+                throw EntitlementError(.damaged, "local store: \(backend.label): \"\(key)\" cannot be read \(error)")
+            }
+        }
+    }
+
+    /// How often a write is tried when other processes keep writing in between.
+    private static let maximumAttempts = 100
+
+    /// Adds the facts that `decide` wants for the state it is given, durably, and returns them. `decide` may be called
+    /// several times: each time another writer came first.
+    func append(
+        to target: Target, _ decide: (State) throws(EntitlementError) -> [Fact]
+    ) async throws(EntitlementError) -> [Fact] {
+        var unsettled: [Fact]?
+        for _ in 0..<Self.maximumAttempts {
+            let state = try await current()
+            let held = target == .account ? state.account : state.device
+            if let unsettled, !Ledger.join(held.document.ledger, Ledger(unsettled.map(\.record))).leftLacks {
+                return unsettled
+            }
+            let facts = try decide(state)
+            let join = Ledger.join(held.document.ledger, Ledger(facts.map(\.record)))
+            guard join.leftLacks else { return [] }
+            try checkLimits(of: join.ledger)
+            let document = LedgerDocument(ledger: join.ledger, localSection: held.document.localSection)
+            let precondition = held.version.map(Precondition.matches) ?? .absent
+            switch try await write(document.encoded(), to: target, if: precondition) {
+            case .happened: return facts
+            case .conflicted: break
+            case .unknown: unsettled = facts
+            }
+        }
+        throw EntitlementError(
+            BackendError(
+                .busy, operation: .write, key: keys.ledger,
+                message: "others wrote in between \(Self.maximumAttempts) times, try again"))
+    }
+
+    private enum WriteResult {
+        case happened
+        case conflicted
+        /// It may have happened: the next round finds its facts in place, or writes them.
+        case unknown
+    }
+
+    private func write(_ bytes: [UInt8], to target: Target, if precondition: Precondition)
+        async throws(EntitlementError) -> WriteResult
+    {
+        do {
+            let key = target == .account ? keys.ledger : keys.device
+            if case .written = try await backend.write(bytes, to: key, if: precondition).outcome { return .happened }
+            return .conflicted
+        } catch where error.disposition == .outcomeUnknown {
+            return .unknown
+        } catch {
+            throw EntitlementError(error)
+        }
+    }
+
+    private func checkLimits(of ledger: Ledger) throws(EntitlementError) {
+        let limits = LedgerLimits.standard
+        guard ledger.count <= limits.recordCount, ledger.byteCount <= limits.byteCount else {
+            throw EntitlementError(
+                .ledgerFull,
+                "the ledger is full: at most \(limits.recordCount) records and \(limits.byteCount) bytes")
+        }
+    }
+
+    /// The id under which this store writes; made at the first write.
+    func replica() async throws(EntitlementError) -> ReplicaID {
+        if let known = knownReplica.withLock({ $0 }) { return known }
+        let bytes: [UInt8]
+        do { bytes = try await storedReplica() } catch { throw EntitlementError(error) }
+        guard let replica = ReplicaID(bytes: bytes) else {
+            throw EntitlementError(.damaged, "local store: \"\(keys.replica)\" is not an id of 16 bytes")
+        }
+        knownReplica.withLock { $0 = replica }
+        return replica
+    }
+
+    private func storedReplica() async throws(BackendError) -> [UInt8] {
+        var generator = host.generator
+        let new = ReplicaID.random(using: &generator).bytes
+        for _ in 0..<Self.maximumAttempts {
+            if case .found(let entry) = try await backend.read(keys.replica).outcome { return entry.value }
+            do {
+                let outcome = try await backend.write(new, to: keys.replica, if: .absent).outcome
+                if case .written = outcome { return new }
+            } catch where error.disposition == .outcomeUnknown {
+                continue  // The next read tells.
+            }
+        }
+        throw BackendError(.busy, operation: .write, key: keys.replica, message: "the store does not settle")
+    }
+}

@@ -1,0 +1,163 @@
+import Entitlements
+import SyncCore
+
+/// Evidence, checked and turned into facts for the state that a ledger is in.
+struct RecordingPlan: Sendable {
+    private struct Sale: Sendable {
+        let transaction: TransactionReference
+        let report: ReportedPurchase
+        let terms: Terms
+        let target: LocalLedgers.Target
+    }
+
+    private let catalog: Catalog
+    private let host: Host
+    private var sales: [Sale] = []
+    private var requests: [(product: ProductID, isWithdrawn: Bool)] = []
+
+    init(catalog: Catalog, host: Host) {
+        self.catalog = catalog
+        self.host = host
+    }
+
+    /// The transactions of all purchases, in the order in which they were added.
+    var transactions: [TransactionReference] { sales.map(\.transaction) }
+
+    func concerns(_ target: LocalLedgers.Target) -> Bool {
+        sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
+    }
+
+    mutating func add(_ evidence: Evidence) throws(EntitlementError) {
+        switch evidence.content {
+        case .reported(let report): try add(report)
+        case .deferred(let product): try add(request: product, isWithdrawn: false)
+        case .withdrawn(let product): try add(request: product, isWithdrawn: true)
+        }
+    }
+
+    private mutating func add(request product: ProductID, isWithdrawn: Bool) throws(EntitlementError) {
+        guard catalog[product: product] != nil else { throw .unknown(product) }
+        requests.append((product, isWithdrawn))
+    }
+
+    private mutating func add(_ report: ReportedPurchase) throws(EntitlementError) {
+        guard let terms = catalog.terms(of: report.product) else { throw .unknown(report.product) }
+        guard Purchase.quantityRange.contains(report.quantity) else {
+            throw EntitlementError(.invalid, "a quantity is 1 to 10000, not \(report.quantity)")
+        }
+        let id = report.transaction ?? TransactionID(host.randomUUID())
+        let transaction = TransactionReference(store: report.store, environment: report.environment, id: id)
+        try Self.check(transaction)
+        if let twin = sales.first(where: { $0.transaction == transaction }) {
+            guard twin.report.product == report.product, twin.report.date == report.date,
+                twin.report.quantity == report.quantity
+            else { throw .contradiction(transaction, "itself, earlier in the same input") }
+            return
+        }
+        let isUnits = if case .consumable = terms.kind { true } else { false }
+        let staysHere = isUnits && catalog.policy.rules.consumables == .deviceLocal
+        sales.append(
+            Sale(transaction: transaction, report: report, terms: terms, target: staysHere ? .device : .account))
+    }
+
+    static func check(_ transaction: TransactionReference) throws(EntitlementError) {
+        do {
+            try transaction.store.validate()
+            try transaction.environment.validate()
+            try transaction.id.validate()
+        } catch {
+            throw EntitlementError(.invalid, "transaction: \(error)")
+        }
+    }
+
+    /// The facts that `target` lacks.
+    func facts(for target: LocalLedgers.Target, in state: LocalLedgers.State, replica: ReplicaID, now: Timestamp)
+        throws(EntitlementError) -> [Fact]
+    {
+        var facts: [Fact] = []
+        var time = state.facts.latestTime
+        var knownEnds = KnownEnds(replay: state.replay)
+        for sale in sales where sale.target == target {
+            let known = state.facts[sale.transaction]
+            if let known { try sale.report.checkAgreement(with: known) }
+            let recordings = state.facts.recordings[sale.transaction] ?? []
+            if known != nil, recordings.contains(where: { $0.replica == replica }) { continue }
+            time = time.next(at: now)
+            let purchase = Purchase(
+                transaction: sale.transaction, product: sale.report.product, terms: sale.terms,
+                date: sale.report.date ?? now, quantity: sale.report.quantity, storeExpiry: sale.report.expires,
+                stamp: Stamp(logicalTime: time))
+            if known == nil { facts.append(.purchase(purchase)) }
+            let recording = Recording(
+                transaction: sale.transaction, replica: replica, recordedAt: now,
+                knownEnd: knownEnds.end(before: purchase, sale.terms), logicalTime: time)
+            facts.append(.recording(recording))
+        }
+        if target == .device {
+            for request in requests where state.replay.isPending(request.product) == request.isWithdrawn {
+                time = time.next(at: now)
+                facts.append(
+                    .pending(
+                        PendingPurchase(
+                            product: request.product, requestedAt: now, isWithdrawn: request.isWithdrawn,
+                            logicalTime: time)))
+            }
+        }
+        return facts
+    }
+}
+
+/// The ends of groups as a device sees them that records one purchase after the other, the way the tutorials store
+/// them.
+private struct KnownEnds {
+    let replay: Replay
+    var ends: [GroupID: Timestamp] = [:]
+
+    init(replay: Replay) {
+        self.replay = replay
+    }
+
+    /// The end known before `purchase`, which counts from then on.
+    mutating func end(before purchase: Purchase, _ terms: Terms) -> Timestamp? {
+        guard case .nonRenewing(let group, let duration) = terms.kind else { return nil }
+        let known = ends[group] ?? replay.knownEnd(of: group)
+        let start = max(known ?? purchase.date, purchase.date)
+        ends[group] = start.adding(duration.multiplied(by: purchase.quantity)).adding(terms.bonus)
+        return known
+    }
+}
+
+extension ReportedPurchase {
+    fileprivate func checkAgreement(with known: Purchase) throws(EntitlementError) {
+        if known.product != product { throw .contradiction(known.transaction, "product \(known.product)") }
+        if let date, known.date != date { throw .contradiction(known.transaction, "date \(known.date)") }
+        if known.quantity != quantity { throw .contradiction(known.transaction, "quantity \(known.quantity)") }
+    }
+}
+
+extension EntitlementError {
+    fileprivate static func contradiction(_ transaction: TransactionReference, _ known: String) -> EntitlementError {
+        EntitlementError(
+            .contradiction,
+            "transaction \"\(transaction.id.rawValue.singleLine)\" is already recorded differently: \(known)")
+    }
+}
+
+extension Host {
+    /// A random UUID (RFC 9562, version 4), lower case.
+    func randomUUID() -> String {
+        let high = randomBits() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000
+        let low = randomBits() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+        let digits = [high, low].map { word in
+            let text = String(word, radix: 16)
+            return String(repeating: "0", count: 16 - text.count) + text
+        }.joined()
+        var parts: [Substring] = []
+        var rest = digits[...]
+        for count in [8, 4, 4, 4, 12] {
+            parts.append(rest.prefix(count))
+            rest = rest.dropFirst(count)
+        }
+        return parts.joined(separator: "-")
+    }
+}
