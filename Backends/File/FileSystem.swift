@@ -1,0 +1,126 @@
+/// The system calls that the file store makes, and nothing else: what a test replaces to cut the power at any of them.
+///
+/// Every call is synchronous, may be made from any thread, and either did what it says or throws. Paths may be longer
+/// than the system's `PATH_MAX`.
+package protocol FileSystem: Sendable {
+    /// Opens `path`.
+    func open(_ path: String, _ mode: OpenMode) throws(FileSystemError) -> OpenFile
+    /// Gives the descriptor back. Whatever matters was synchronised before, so there is nothing to report.
+    func close(_ file: OpenFile)
+    /// Reads at `offset` until `buffer` is full or the file ends; answers how many bytes it read.
+    func read(_ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws(FileSystemError)
+        -> Int
+    /// Writes all of `bytes` at `offset`.
+    func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer, at offset: Int) throws(FileSystemError)
+    /// Returns when the file's content, or the folder's names, would survive a power cut.
+    func synchronize(_ file: OpenFile) throws(FileSystemError)
+    /// Takes the exclusive advisory lock of the file, which ends with the descriptor; `false` when another has it.
+    func tryLock(_ file: OpenFile) throws(FileSystemError) -> Bool
+    /// Which file is open.
+    func identity(of file: OpenFile) throws(FileSystemError) -> FileIdentity
+    /// Which file `path` names.
+    func identity(at path: String) throws(FileSystemError) -> FileIdentity
+    /// Gives the file the name `target` in one atomic step, replacing what had it. Both are in one folder.
+    func rename(_ source: String, to target: String) throws(FileSystemError)
+    /// Removes the name of a file.
+    func removeFile(_ path: String) throws(FileSystemError)
+    /// Makes a folder whose parent exists.
+    func createFolder(_ path: String) throws(FileSystemError)
+    /// The names in a folder, in no order, without `.` and `..`.
+    func names(inFolder path: String) throws(FileSystemError) -> [String]
+}
+
+/// What a file is opened for.
+package enum OpenMode: Sendable {
+    /// An existing file, to read.
+    case read
+    /// A file that must not exist yet, to write; readable by the owner only.
+    case createNew
+    /// A file to read, write and lock, made when it is missing.
+    case createShared
+    /// An existing file to read, write and lock.
+    case shared
+    /// A folder, to synchronise.
+    case folder
+}
+
+/// An open file, with its path for messages.
+package struct OpenFile: Sendable {
+    /// The system's descriptor.
+    package let descriptor: Int32
+    /// Where it was opened.
+    package let path: String
+
+    package init(descriptor: Int32, path: String) {
+        self.descriptor = descriptor
+        self.path = path
+    }
+}
+
+/// Tells one file from another, whatever its name.
+package struct FileIdentity: Hashable, Sendable {
+    /// The device that the file is on.
+    package let device: UInt64
+    /// The file's number on that device.
+    package let number: UInt64
+
+    package init(device: UInt64, number: UInt64) {
+        self.device = device
+        self.number = number
+    }
+}
+
+/// A system call failed.
+package struct FileSystemError: Error, Hashable, CustomStringConvertible {
+    /// The system call's name.
+    package let call: String
+    /// What it was about.
+    package let path: String
+    /// The system's error number.
+    package let code: Int32
+
+    package init(call: String, path: String, code: Int32) {
+        self.call = call
+        self.path = path
+        self.code = code
+    }
+
+    /// The call and the system's words for the error.
+    package var description: String { "\(call): \(systemMessage(code))" }
+}
+
+extension FileSystem {
+    /// Opens `path` for the time of `body`.
+    func withFile<Result>(
+        _ path: String, _ mode: OpenMode, _ body: (OpenFile) throws(FileSystemError) -> Result
+    ) throws(FileSystemError) -> Result {
+        let file = try open(path, mode)
+        defer { close(file) }
+        return try body(file)
+    }
+
+    /// Synchronises the names in a folder.
+    func synchronizeFolder(_ path: String) throws(FileSystemError) {
+        try withFile(path, .folder) { (folder) throws(FileSystemError) in try synchronize(folder) }
+    }
+
+    /// The bytes at the beginning of the file, at most `limit`.
+    func bytes(of file: OpenFile, from offset: Int = 0, limit: Int) throws(FileSystemError) -> [UInt8] {
+        var result: Result<Int, FileSystemError> = .success(0)
+        let bytes = [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
+            result = Result { () throws(FileSystemError) in
+                try read(file, into: UnsafeMutableRawBufferPointer(buffer), at: offset)
+            }
+            if case .success(let read) = result { count = read }
+        }
+        _ = try result.get()
+        return bytes
+    }
+
+    /// Writes all of `bytes` at the beginning of the file.
+    func write(_ file: OpenFile, _ bytes: [UInt8]) throws(FileSystemError) {
+        try bytes.withUnsafeBytes { buffer in
+            Result { () throws(FileSystemError) in try write(file, buffer, at: 0) }
+        }.get()
+    }
+}

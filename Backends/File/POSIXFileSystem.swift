@@ -1,0 +1,195 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The machine's own file system, through POSIX calls.
+///
+/// Interrupted calls are repeated and short ones continued. A path that is longer than the system takes at once is
+/// walked folder by folder.
+package struct POSIXFileSystem: FileSystem {
+    package init() {}
+
+    package func open(_ path: String, _ mode: OpenMode) throws(FileSystemError) -> OpenFile {
+        let flags =
+            switch mode {
+            case .read: O_RDONLY
+            case .createNew: O_WRONLY | O_CREAT | O_EXCL
+            case .createShared: O_RDWR | O_CREAT
+            case .shared: O_RDWR
+            case .folder: O_RDONLY | O_DIRECTORY
+            }
+        // Only the owner reads entries. The umask decides over the lock, which several users may share.
+        let permissions: mode_t = if case .createShared = mode { 0o666 } else { 0o600 }
+        let descriptor = try call("open", path) { folder, name in openat(folder, name, flags | O_CLOEXEC, permissions) }
+        return OpenFile(descriptor: descriptor, path: path)
+    }
+
+    package func close(_ file: OpenFile) {
+        // Not repeated when interrupted: the descriptor may belong to another thread by then.
+        _ = systemClose(file.descriptor)
+    }
+
+    package func read(
+        _ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int
+    ) throws(FileSystemError) -> Int {
+        var done = 0
+        while done < buffer.count {
+            let count = try retryingInterrupted("read", file.path) {
+                pread(
+                    file.descriptor, buffer.baseAddress.map { $0 + done }, buffer.count - done, off_t(offset + done))
+            }
+            if count == 0 { break }
+            done += count
+        }
+        return done
+    }
+
+    package func write(
+        _ file: OpenFile, _ bytes: UnsafeRawBufferPointer, at offset: Int
+    ) throws(FileSystemError) {
+        var done = 0
+        while done < bytes.count {
+            done += try retryingInterrupted("write", file.path) {
+                pwrite(file.descriptor, bytes.baseAddress.map { $0 + done }, bytes.count - done, off_t(offset + done))
+            }
+        }
+    }
+
+    package func synchronize(_ file: OpenFile) throws(FileSystemError) {
+        #if canImport(Darwin)
+        // There fsync leaves the data in the drive's own cache. Volumes that cannot do better refuse the request.
+        if fcntl(file.descriptor, F_FULLFSYNC) == 0 { return }
+        guard [ENOTSUP, EINVAL, ENOTTY].contains(errno) else { throw failure("fsync", file.path) }
+        #endif
+        _ = try retryingInterrupted("fsync", file.path) { Int(fsync(file.descriptor)) }
+    }
+
+    package func tryLock(_ file: OpenFile) throws(FileSystemError) -> Bool {
+        while flock(file.descriptor, LOCK_EX | LOCK_NB) != 0 {
+            if errno == EWOULDBLOCK { return false }
+            guard errno == EINTR else { throw failure("flock", file.path) }
+        }
+        return true
+    }
+
+    package func identity(of file: OpenFile) throws(FileSystemError) -> FileIdentity {
+        var status = stat()
+        _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
+        return FileIdentity(status)
+    }
+
+    package func identity(at path: String) throws(FileSystemError) -> FileIdentity {
+        var status = stat()
+        _ = try call("stat", path) { folder, name in fstatat(folder, name, &status, 0) }
+        return FileIdentity(status)
+    }
+
+    package func rename(_ source: String, to target: String) throws(FileSystemError) {
+        let sourceName = source.split(separator: "/").last.map(String.init) ?? source
+        _ = try call("rename", target) { folder, name in
+            let folderOfName = String(decoding: name, upToLast: "/")
+            return (folderOfName + sourceName).withCString {
+                renameat(folder, $0, folder, name)
+            }
+        }
+    }
+
+    package func removeFile(_ path: String) throws(FileSystemError) {
+        _ = try call("unlink", path) { folder, name in unlinkat(folder, name, 0) }
+    }
+
+    package func createFolder(_ path: String) throws(FileSystemError) {
+        _ = try call("mkdir", path) { folder, name in mkdirat(folder, name, 0o777) }
+    }
+
+    package func names(inFolder path: String) throws(FileSystemError) -> [String] {
+        let file = try open(path, .folder)
+        guard let folder = fdopendir(file.descriptor) else {
+            let error = failure("opendir", path)
+            close(file)
+            throw error
+        }
+        defer { closedir(folder) }
+        var names: [String] = []
+        while true {
+            errno = 0
+            guard let item = readdir(folder) else { break }
+            let name = withUnsafeBytes(of: &item.pointee.d_name) { bytes in
+                String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            }
+            if name != ".", name != ".." { names.append(name) }
+        }
+        guard errno == 0 else { throw failure("readdir", path) }
+        return names
+    }
+}
+
+extension POSIXFileSystem {
+    /// Well below `PATH_MAX`, which is 1,024 on Apple's systems and 4,096 on Linux.
+    private static let longestPath = 1_000
+
+    /// Performs `body` on a folder and a path from there that is short enough for one call.
+    private func call(
+        _ name: String, _ path: String, _ body: (Int32, UnsafePointer<CChar>) -> Int32
+    ) throws(FileSystemError) -> Int32 {
+        var folder = AT_FDCWD
+        defer { if folder != AT_FDCWD { _ = systemClose(folder) } }
+        var rest = Substring(path)
+        while rest.utf8.count > Self.longestPath,
+            let slash = rest.utf8.prefix(Self.longestPath).lastIndex(of: UInt8(ascii: "/")), slash > rest.startIndex
+        {
+            let next = try retryingInterrupted(name, path) {
+                String(rest[..<slash]).withCString { Int(openat(folder, $0, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) }
+            }
+            if folder != AT_FDCWD { _ = systemClose(folder) }
+            folder = Int32(next)
+            rest = rest[slash...].drop { $0 == "/" }
+        }
+        let result = try retryingInterrupted(name, path) { String(rest).withCString { Int(body(folder, $0)) } }
+        return Int32(result)
+    }
+
+    private func retryingInterrupted(_ name: String, _ path: String, _ body: () -> Int) throws(FileSystemError) -> Int {
+        while true {
+            let result = body()
+            if result >= 0 { return result }
+            guard errno == EINTR else { throw failure(name, path) }
+        }
+    }
+
+    private func failure(_ call: String, _ path: String) -> FileSystemError {
+        FileSystemError(call: call, path: path, code: errno)
+    }
+}
+
+extension FileIdentity {
+    fileprivate init(_ status: stat) {
+        self.init(device: UInt64(truncatingIfNeeded: status.st_dev), number: UInt64(truncatingIfNeeded: status.st_ino))
+    }
+}
+
+extension String {
+    /// The C string up to and including the last `separator`; empty when it has none.
+    fileprivate init(decoding name: UnsafePointer<CChar>, upToLast separator: Unicode.Scalar) {
+        let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
+        let end = bytes.lastIndex { $0 == UInt8(ascii: separator) }.map { $0 + 1 } ?? 0
+        self.init(decoding: bytes[..<end], as: UTF8.self)
+    }
+}
+
+/// The system's words for an error number.
+func systemMessage(_ code: Int32) -> String {
+    var buffer = [CChar](repeating: 0, count: 256)
+    guard strerror_r(code, &buffer, buffer.count) == 0 else { return "error \(code)" }
+    return String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+}
+
+private func systemClose(_ descriptor: Int32) -> Int32 {
+    close(descriptor)
+}

@@ -1,0 +1,67 @@
+import SyncCore
+
+extension StoreFolder {
+    /// A page of the keys that begin with `prefix`, in ascending order of their bytes.
+    ///
+    /// Walks the folders in key order, so memory is bounded by the largest folders on one path and the page, whatever
+    /// the size of the store.
+    func page(prefix: String, after cursor: EntryKey?, limit: Int) throws(BackendError) -> KeyPage {
+        precondition(limit >= 1, "a page holds 1 key or more")
+        let range = KeyRange(prefix: Array(prefix.utf8), cursor: cursor.map { Array($0.text.utf8) })
+        var items: [KeyPage.Item] = []
+        // A stack of our own: keys may be a thousand folders deep.
+        var pending = try places(inFolder: root, below: [], in: range)
+        while let place = pending.popLast() {
+            guard place.isEntry else {
+                pending += try places(inFolder: place.path, below: place.keyBytes, in: range)
+                continue
+            }
+            guard let key = EntryKey(utf8: place.keyBytes) else { continue }
+            if items.count == limit { return KeyPage(items: items, next: items.last?.key) }
+            // One that is gone again is skipped.
+            if let version = try version(of: key) { items.append(KeyPage.Item(key: key, version: version)) }
+        }
+        return KeyPage(items: items, next: nil)
+    }
+
+    /// What is in a folder and may belong to the page, last first.
+    private func places(
+        inFolder path: String, below start: [UInt8], in range: KeyRange
+    ) throws(BackendError) -> [Place] {
+        let names: [String]
+        do {
+            names = try fileSystem.names(inFolder: path)
+        } catch {
+            // Removed since its parent was read.
+            if error.isMissing { return [] }
+            throw BackendError(error)
+        }
+        var places = names.compactMap { name -> Place? in
+            guard let part = KeyFileName.Part(fileName: name) ?? KeyFileName.Part(folderName: name) else { return nil }
+            let place = Place(path: "\(path)/\(name)", keyBytes: start + part.sortKey, isEntry: part.isEntry)
+            return range.mayContain(place) ? place : nil
+        }
+        places.sort { $1.keyBytes.lexicographicallyPrecedes($0.keyBytes) }
+        return places
+    }
+}
+
+/// A file or folder with the key, or the beginning of the keys, that it stands for.
+private struct Place {
+    let path: String
+    let keyBytes: [UInt8]
+    let isEntry: Bool
+}
+
+/// The keys that begin with `prefix` and come after `cursor`.
+private struct KeyRange {
+    let prefix: [UInt8]
+    let cursor: [UInt8]?
+
+    func mayContain(_ place: Place) -> Bool {
+        let bytes = place.keyBytes
+        guard bytes.starts(with: prefix) || (!place.isEntry && prefix.starts(with: bytes)) else { return false }
+        guard let cursor else { return true }
+        return cursor.lexicographicallyPrecedes(bytes) || (!place.isEntry && cursor.starts(with: bytes))
+    }
+}

@@ -1,0 +1,195 @@
+import SyncCore
+import Synchronization
+
+/// Changes to a store. Every function here wants the store's lock to be held.
+extension StoreFolder {
+    /// Makes the folder a store if it is empty; throws, having changed nothing, if it is something else.
+    func makeStore() throws(BackendError) {
+        guard try inspect() == .empty else { return }
+        known.withLock { $0.durableFolders.removeAll() }
+        try replace(Self.markerName, inFolder: root, with: Self.marker)
+        // A process may have died between making the folder and synchronising its parent.
+        do {
+            try fileSystem.synchronizeFolder(Self.parent(of: root))
+        } catch {
+            let error = BackendError(error)
+            // A parent that we may not open is one in which we cannot have made the folder.
+            if error.kind != .permissionDenied { throw error }
+        }
+    }
+
+    /// Makes the root folder, with its parents where they are missing, and synchronises the parent of each that it made.
+    func makeRoot() throws(BackendError) {
+        var missing = [root]
+        while let path = missing.last {
+            do {
+                try fileSystem.createFolder(path)
+            } catch {
+                let parent = Self.parent(of: path)
+                if error.isMissing, parent != path {
+                    missing.append(parent)
+                    continue
+                }
+                guard error.isExisting else { throw BackendError(error) }
+                missing.removeLast()
+                continue
+            }
+            try attempting { () throws(FileSystemError) in
+                try fileSystem.synchronizeFolder(Self.parent(of: path))
+            }
+            missing.removeLast()
+        }
+    }
+
+    /// Puts `entry` under `key` if `precondition` holds.
+    func write(
+        _ entry: Entry, to key: EntryKey, if precondition: Precondition, lock: OpenFile
+    ) throws(BackendError) -> WriteOutcome {
+        if let conflict = try conflict(at: key, with: precondition) { return conflict }
+        let place = KeyFileName(key)
+        try clearLeftover(in: place.folders, lock: lock)
+        try makeDurable(place.folders)
+        try replace(place.file, inFolder: folderPath(of: place), with: EntryFile.encode(entry, key: key))
+        return .written(entry.version)
+    }
+
+    /// Removes `key` if `precondition` holds. Its folders stay: another process may be about to write into them.
+    func delete(_ key: EntryKey, if precondition: Precondition) throws(BackendError) -> WriteOutcome {
+        if let conflict = try conflict(at: key, with: precondition) { return conflict }
+        let place = KeyFileName(key)
+        do {
+            try fileSystem.removeFile(path(of: place))
+        } catch {
+            if error.isMissing { return .deleted }
+            throw BackendError(renaming: error)
+        }
+        try synchronizeNames(inFolder: folderPath(of: place))
+        return .deleted
+    }
+
+    private func conflict(at key: EntryKey, with precondition: Precondition) throws(BackendError) -> WriteOutcome? {
+        switch precondition {
+        case .any:
+            // Not even looked at, so that a damaged entry can be replaced.
+            return nil
+        case .absent:
+            if case .found(let entry) = try entry(key) { return .conflict(entry) }
+            return nil
+        case .matches(let version):
+            return switch try entry(key, unless: version) {
+            case .unchanged: nil
+            case .found(let entry): .conflict(entry)
+            case .absent: .conflict(nil)
+            }
+        }
+    }
+
+    /// The atomic replacement: a new file beside the old one, on the disk before it gets the name, and then the name.
+    private func replace(_ name: String, inFolder folder: String, with bytes: [UInt8]) throws(BackendError) {
+        let pending = "\(folder)/\(Self.pendingName)"
+        try attempting { () throws(FileSystemError) in
+            let file = try openPending(pending)
+            do throws(FileSystemError) {
+                defer { fileSystem.close(file) }
+                try fileSystem.write(file, bytes)
+                try fileSystem.synchronize(file)
+            } catch {
+                removePending(pending)
+                throw error
+            }
+        }
+        do {
+            try fileSystem.rename(pending, to: "\(folder)/\(name)")
+        } catch {
+            removePending(pending)
+            throw BackendError(renaming: error)
+        }
+        try synchronizeNames(inFolder: folder)
+    }
+
+    private func openPending(_ pending: String) throws(FileSystemError) -> OpenFile {
+        do {
+            return try fileSystem.open(pending, .createNew)
+        } catch {
+            guard error.isExisting else {
+                if error.isMissing { known.withLock { $0.durableFolders.removeAll() } }
+                throw error
+            }
+            // We hold the lock, so whoever wrote this is dead.
+            try fileSystem.removeFile(pending)
+            return try fileSystem.open(pending, .createNew)
+        }
+    }
+
+    private func removePending(_ pending: String) {
+        do {
+            try fileSystem.removeFile(pending)
+        } catch {
+            // The error that brought us here is the one to report; the next writer removes the file.
+        }
+    }
+
+    private func synchronizeNames(inFolder folder: String) throws(BackendError) {
+        do {
+            try fileSystem.synchronizeFolder(folder)
+        } catch {
+            // Every reader sees the change already; only a power cut can still undo it.
+            throw BackendError(error, disposition: .outcomeUnknown)
+        }
+    }
+
+    /// Makes the folders on the way to an entry and sees to it that their names survive a power cut.
+    ///
+    /// A folder that is there may have been made a moment ago by a process that died before it synchronised the
+    /// parent. So that is done for every folder once a process, whoever made it.
+    private func makeDurable(_ folders: [String]) throws(BackendError) {
+        let deepest = ([root] + folders).joined(separator: "/")
+        if known.withLock({ $0.durableFolders.contains(deepest) }) { return }
+        var path = root
+        for folder in folders {
+            let parent = path
+            path += "/" + folder
+            if known.withLock({ $0.durableFolders.contains(path) }) { continue }
+            try makeFolder(path)
+            try attempting { () throws(FileSystemError) in try fileSystem.synchronizeFolder(parent) }
+            known.withLock { known in
+                // A bound, not a cache policy: forgetting costs a few calls each.
+                if known.durableFolders.count >= 10_000 { known.durableFolders.removeAll() }
+                known.durableFolders.insert(path)
+            }
+        }
+    }
+
+    private func makeFolder(_ path: String) throws(BackendError) {
+        do {
+            try fileSystem.createFolder(path)
+        } catch {
+            if !error.isExisting { throw BackendError(error) }
+        }
+    }
+
+    /// Removes what a writer that died left in the folder that it wrote to, and notes ours for the next one.
+    ///
+    /// Without the note a leftover would stay until the next write to its own folder; with it, until the next write.
+    private func clearLeftover(in folders: [String], lock: OpenFile) throws(BackendError) {
+        let note = folders.joined(separator: "/")
+        try attempting { () throws(FileSystemError) in
+            let content = try fileSystem.bytes(of: lock, limit: 8_192)
+            let last = content.prefix { $0 != UInt8(ascii: "\n") }
+            if last.count < content.count {
+                if last.elementsEqual(note.utf8) { return }
+                let lastFolders = String(decoding: last, as: UTF8.self).split(separator: "/").map(String.init)
+                // A note that we would not have written leads nowhere.
+                if lastFolders.allSatisfy({ KeyFileName.Part(folderName: $0) != nil }) {
+                    removePending(([root] + lastFolders + [Self.pendingName]).joined(separator: "/"))
+                }
+            }
+            try fileSystem.write(lock, Array("\(note)\n".utf8))
+        }
+    }
+
+    private static func parent(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+}

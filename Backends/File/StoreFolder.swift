@@ -1,0 +1,174 @@
+import SyncCore
+import Synchronization
+
+/// The folder of a file store: what is in it, and how an entry is read from it. `StoreFolder+Writing` changes it.
+///
+/// | name | what |
+/// |---|---|
+/// | `store.format` | says that this is a store, and of which format; written before the first entry |
+/// | `store.lock` | held by a writer; its content names the folder that was written to last |
+/// | `…/NAME.entry` | one entry each, see ``KeyFileName`` and ``EntryFile`` |
+/// | `…/.pending.tmp` | an entry that is being written, or was when a process died |
+///
+/// No key has a file name with a dot before `.entry`, so none of these names can meet an entry's.
+final class StoreFolder: Sendable {
+    static let markerName = "store.format"
+    static let lockName = "store.lock"
+    static let pendingName = ".pending.tmp"
+
+    /// Small entries come with the read that fetches their header.
+    private static let firstReadByteCount = 4_096
+    private static let markerStart = "EntitlementSync file store "
+    private static let format = 1
+
+    let root: String
+    let fileSystem: any FileSystem
+    let known = Mutex(Known())
+
+    /// What was found out about the folder and need not be asked again.
+    struct Known {
+        var isStore = false
+        /// Folders whose own names are known to survive a power cut.
+        var durableFolders: Set<String> = []
+        var lockIdentity: FileIdentity?
+    }
+
+    /// What a folder is.
+    enum State {
+        case store
+        /// Missing, or with nothing in it: the first write makes it a store.
+        case empty
+    }
+
+    init(root: String, fileSystem: any FileSystem) {
+        self.root = root
+        self.fileSystem = fileSystem
+    }
+
+    func path(of name: String) -> String { "\(root)/\(name)" }
+
+    func path(of place: KeyFileName) -> String { folderPath(of: place) + "/" + place.file }
+
+    func folderPath(of place: KeyFileName) -> String { ([root] + place.folders).joined(separator: "/") }
+
+    /// The content of a new store's marker.
+    static var marker: [UInt8] { Array("\(markerStart)\(format)\n".utf8) }
+
+    /// What the folder is, asked once for a store that reads.
+    func stateForReading() throws(BackendError) -> State {
+        if known.withLock({ $0.isStore }) { return .store }
+        let state = try inspect()
+        if state == .store { known.withLock { $0.isStore = true } }
+        return state
+    }
+
+    /// Looks what the folder is; throws unless it is a store that this software knows, or can become one.
+    func inspect() throws(BackendError) -> State {
+        while true {
+            if let marker = try readMarker() {
+                try check(marker)
+                return .store
+            }
+            let names = try attempting { () throws(FileSystemError) in
+                do throws(FileSystemError) {
+                    return try fileSystem.names(inFolder: root)
+                } catch {
+                    guard error.isMissing else { throw error }
+                    return []
+                }
+            }
+            // Another process may have made its first write between the two looks.
+            if names.contains(Self.markerName) { continue }
+            guard names.allSatisfy({ $0 == Self.lockName || $0 == Self.pendingName }) else {
+                throw BackendError(
+                    .notAStore,
+                    message: "\(root): the folder has other files and no \(Self.markerName); choose an empty folder")
+            }
+            return .empty
+        }
+    }
+
+    /// The entry of `key`, `nil` when there is none; its value stays empty when it still has `knownVersion`.
+    func entry(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) throws(BackendError) -> ReadOutcome {
+        let path = path(of: KeyFileName(key))
+        guard let file = try openEntry(path) else { return .absent }
+        defer { fileSystem.close(file) }
+        var bytes = try attempting { () throws(FileSystemError) in
+            try fileSystem.bytes(of: file, limit: Self.firstReadByteCount)
+        }
+        let header = try header(of: bytes, key: key, path: path)
+        if header.version == knownVersion { return .unchanged }
+        if header.fileByteCount >= bytes.count, bytes.count == Self.firstReadByteCount {
+            // One byte more than there should be, to notice when there is.
+            bytes += try attempting { () throws(FileSystemError) in
+                try fileSystem.bytes(
+                    of: file, from: bytes.count, limit: header.fileByteCount - bytes.count + 1)
+            }
+        }
+        do throws(EntryFile.Problem) {
+            return .found(Entry(value: try EntryFile.value(of: bytes, header: header), version: header.version))
+        } catch {
+            throw BackendError(error, path: path)
+        }
+    }
+
+    /// The version of `key` without its value, `nil` when there is none.
+    func version(of key: EntryKey) throws(BackendError) -> EntryVersion? {
+        let path = path(of: KeyFileName(key))
+        guard let file = try openEntry(path) else { return nil }
+        defer { fileSystem.close(file) }
+        let bytes = try attempting { () throws(FileSystemError) in
+            try fileSystem.bytes(of: file, limit: EntryFile.maximumHeaderByteCount)
+        }
+        return try header(of: bytes, key: key, path: path).version
+    }
+
+    private func openEntry(_ path: String) throws(BackendError) -> OpenFile? {
+        do {
+            return try fileSystem.open(path, .read)
+        } catch {
+            guard error.isMissing else { throw BackendError(error) }
+            return nil
+        }
+    }
+
+    private func header(of bytes: [UInt8], key: EntryKey, path: String) throws(BackendError) -> EntryFile.Header {
+        do throws(EntryFile.Problem) {
+            let header = try EntryFile.header(of: bytes)
+            guard header.key == key else {
+                throw EntryFile.Problem.damaged(
+                    "byte \(EntryFile.fixedByteCount): this is the entry of another key, \"\(header.key)\"")
+            }
+            return header
+        } catch {
+            throw BackendError(error, path: path)
+        }
+    }
+
+    private func readMarker() throws(BackendError) -> [UInt8]? {
+        do {
+            return try fileSystem.withFile(path(of: Self.markerName), .read) { (file) throws(FileSystemError) in
+                try fileSystem.bytes(of: file, limit: 256)
+            }
+        } catch {
+            guard error.isMissing else { throw BackendError(error) }
+            return nil
+        }
+    }
+
+    private func check(_ marker: [UInt8]) throws(BackendError) {
+        if marker == Self.marker { return }
+        let path = path(of: Self.markerName)
+        let start = Array(Self.markerStart.utf8)
+        let digits = marker.dropFirst(start.count).prefix { $0 != UInt8(ascii: "\n") }
+        guard marker.starts(with: start), let format = Int(String(decoding: digits, as: UTF8.self)) else {
+            throw BackendError(.notAStore, message: "\(path): this is no file store's; choose another folder")
+        }
+        guard format <= Self.format else {
+            throw BackendError(
+                .newerFormat,
+                message: "\(path): the store has format \(format), this software knows up to \(Self.format); update it")
+        }
+        throw BackendError(.damaged, message: "\(path): damaged; it should say \"\(Self.markerStart)\(Self.format)\"")
+    }
+}

@@ -1,0 +1,144 @@
+import Synchronization
+
+/// A store in this process's memory: for tests, for previews, and as the simplest complete backend to read.
+///
+/// It honours the whole contract of ``KeyValueBackend``: compare-and-swap, paging, tagged cursors and pushed signals.
+/// Everything is gone with the object. All calls may be made from any task; each is one short critical section.
+///
+/// ```swift
+/// let backend = MemoryBackend()
+/// _ = try await backend.write([1, 2, 3], to: EntryKey("greeting"), if: .absent)
+/// ```
+public final class MemoryBackend: KeyValueBackend {
+    /// What it honours: everything that a process alone can.
+    public let capabilities: Capabilities
+    /// `memory:`
+    public let label = "memory:"
+
+    private let host: Host
+    private let state = Mutex(MemoryState())
+    private let hub = SignalHub()
+
+    /// An empty store.
+    ///
+    /// - Parameters:
+    ///   - host: where versions and tags come from.
+    ///   - maximumValueByteCount: larger values are refused with ``BackendError/Kind/tooLarge``; `nil` for no limit.
+    public init(host: Host = .system, maximumValueByteCount: Int? = nil) {
+        self.host = host
+        capabilities = Capabilities(
+            compareAndSwap: true, durability: .process, changes: true, signals: .pushed,
+            sharedBetweenProcesses: false, maximumValueByteCount: maximumValueByteCount)
+    }
+
+    /// Reads one key. O(1).
+    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
+        -> Answer<ReadOutcome>
+    {
+        try BackendError.throwIfCancelled(.read, key: key)
+        guard let entry = state.withLock({ $0.entries[key] }) else { return Answer(.absent) }
+        return Answer(entry.version == knownVersion ? .unchanged : .found(entry))
+    }
+
+    /// Writes one key. O(1), for a new key O(keys) moves of 16 bytes.
+    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try BackendError.throwIfCancelled(.write, key: key)
+        if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
+            throw BackendError(
+                .tooLarge, operation: .write, key: key,
+                message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
+        }
+        var generator = host.generator
+        let entry = Entry(value: value, version: .random(using: &generator))
+        return change(key, to: entry, if: precondition)
+    }
+
+    /// Deletes one key. O(keys) moves of 16 bytes.
+    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try BackendError.throwIfCancelled(.delete, key: key)
+        return change(key, to: nil, if: precondition)
+    }
+
+    /// Lists keys. O(log keys + limit).
+    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
+        -> Answer<KeyPage>
+    {
+        try BackendError.throwIfCancelled(.list)
+        return Answer(state.withLock { $0.page(prefix: prefix, after: cursor, limit: limit) })
+    }
+
+    /// What changed after `cursor`; O(changes kept after it).
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try BackendError.throwIfCancelled(.changes)
+        return Answer(
+            try state.withLock { (state) throws(BackendError) in
+                let entries = state.entries
+                return try state.log.page(since: cursor, limit: limit) { entries[$0]?.version }
+            })
+    }
+
+    /// Signals after every change, to each subscriber on its own.
+    public func signals() -> AsyncStream<Void> {
+        hub.subscribe()
+    }
+
+    private func change(_ key: EntryKey, to entry: Entry?, if precondition: Precondition) -> Answer<WriteOutcome> {
+        let tag = host.randomBits()
+        let (outcome, changed) = state.withLock { $0.change(key, to: entry, tag: tag, if: precondition) }
+        if changed { hub.signal() }
+        return Answer(outcome)
+    }
+}
+
+extension KeyValueBackend where Self == MemoryBackend {
+    /// A new, empty store in memory.
+    public static func memory(host: Host = .system) -> MemoryBackend {
+        MemoryBackend(host: host)
+    }
+}
+
+/// What a memory store holds, and the pure rules of changing and listing it.
+private struct MemoryState {
+    var entries: [EntryKey: Entry] = [:]
+    /// The keys of `entries` in ascending order, so that a page costs no sorting.
+    var keys: [EntryKey] = []
+    var log = ChangeLog()
+
+    mutating func change(
+        _ key: EntryKey, to entry: Entry?, tag: UInt64, if precondition: Precondition
+    ) -> (WriteOutcome, changed: Bool) {
+        let current = entries[key]
+        guard precondition.holds(for: current?.version) else { return (.conflict(current), false) }
+        switch (current, entry) {
+        case (nil, nil):
+            return (.deleted, false)
+        case (nil, _?):
+            keys.insert(key, at: keys.partitioningIndex { $0 > key })
+        case (_?, nil):
+            keys.remove(at: keys.partitioningIndex { $0 >= key })
+        case (_?, _?):
+            break
+        }
+        entries[key] = entry
+        log.append(key, tag: tag)
+        return (entry.map { .written($0.version) } ?? .deleted, true)
+    }
+
+    func page(prefix: String, after cursor: EntryKey?, limit: Int) -> KeyPage {
+        precondition(limit >= 1, "a page holds 1 key or more")
+        let start = keys.partitioningIndex { key in
+            if let cursor, key <= cursor { return false }
+            return !key.text.utf8.lexicographicallyPrecedes(prefix.utf8)
+        }
+        let items = keys[start...].prefix(limit).prefix { $0.hasPrefix(prefix) }.compactMap { key in
+            entries[key].map { KeyPage.Item(key: key, version: $0.version) }
+        }
+        let following = keys[(start + items.count)...].first
+        let hasMore = items.count == limit && following?.hasPrefix(prefix) == true
+        return KeyPage(items: items, next: hasMore ? items.last?.key : nil)
+    }
+}

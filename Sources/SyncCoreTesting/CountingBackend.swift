@@ -1,0 +1,126 @@
+public import SyncCore
+import Synchronization
+
+/// Counts the requests that reach a store. A batch is one request.
+///
+/// ```swift
+/// let remote = CountingBackend(MemoryBackend())
+/// try await engine.sync()
+/// #expect(remote.takeCounts().total == 1)
+/// ```
+public final class CountingBackend: KeyValueBackend {
+    /// How many requests of each kind there were.
+    public struct Counts: Hashable, Sendable, CustomStringConvertible {
+        /// Reads of one key.
+        public var reads = 0
+        /// Writes of one key.
+        public var writes = 0
+        /// Deletes of one key.
+        public var deletes = 0
+        /// Pages of keys.
+        public var lists = 0
+        /// Pages of changes.
+        public var changes = 0
+        /// Batches of reads.
+        public var readBatches = 0
+        /// Batches of writes and deletes.
+        public var writeBatches = 0
+
+        /// No requests.
+        public init() {}
+
+        /// All requests.
+        public var total: Int { reads + writes + deletes + lists + changes + readBatches + writeBatches }
+
+        /// The kinds that occurred: `2 reads, 1 writes`.
+        public var description: String {
+            let kinds = [
+                (reads, "reads"), (writes, "writes"), (deletes, "deletes"), (lists, "lists"), (changes, "changes"),
+                (readBatches, "read batches"), (writeBatches, "write batches"),
+            ]
+            let parts = kinds.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }
+            return parts.isEmpty ? "no requests" : parts.joined(separator: ", ")
+        }
+    }
+
+    private let wrapped: any KeyValueBackend
+    private let state = Mutex(Counts())
+
+    /// Counts what is asked of `wrapped`.
+    public init(_ wrapped: any KeyValueBackend) {
+        self.wrapped = wrapped
+    }
+
+    /// The requests so far.
+    public var counts: Counts { state.withLock { $0 } }
+
+    /// The requests so far; the counters start again at 0.
+    public func takeCounts() -> Counts {
+        state.withLock { counts in
+            defer { counts = Counts() }
+            return counts
+        }
+    }
+
+    /// Those of the wrapped store.
+    public var capabilities: Capabilities { wrapped.capabilities }
+    /// The label of the wrapped store.
+    public var label: String { wrapped.label }
+
+    /// Reads one key and counts it.
+    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
+        -> Answer<ReadOutcome>
+    {
+        state.withLock { $0.reads += 1 }
+        return try await wrapped.read(key, unless: knownVersion)
+    }
+
+    /// Writes one key and counts it.
+    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        state.withLock { $0.writes += 1 }
+        return try await wrapped.write(value, to: key, if: precondition)
+    }
+
+    /// Deletes one key and counts it.
+    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        state.withLock { $0.deletes += 1 }
+        return try await wrapped.delete(key, if: precondition)
+    }
+
+    /// Lists a page and counts it.
+    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
+        -> Answer<KeyPage>
+    {
+        state.withLock { $0.lists += 1 }
+        return try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    /// Reads several keys and counts one request.
+    public func read(_ requests: [ReadRequest]) async throws(BackendError)
+        -> Answer<[Result<ReadOutcome, BackendError>]>
+    {
+        state.withLock { $0.readBatches += 1 }
+        return try await wrapped.read(requests)
+    }
+
+    /// Writes several keys and counts one request.
+    public func write(_ requests: [WriteRequest]) async throws(BackendError)
+        -> Answer<[Result<WriteOutcome, BackendError>]>
+    {
+        state.withLock { $0.writeBatches += 1 }
+        return try await wrapped.write(requests)
+    }
+
+    /// Asks for a page of changes and counts it.
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        state.withLock { $0.changes += 1 }
+        return try await wrapped.changes(since: cursor, limit: limit)
+    }
+
+    /// The signals of the wrapped store, not counted.
+    public func signals() -> AsyncStream<Void> { wrapped.signals() }
+}
