@@ -1,0 +1,108 @@
+/// Purchases as another system kept them, for importing and for trying out rules.
+///
+/// A JSON array of `{"transactionID","productID","purchaseDate","quantity"?,"revokedAt"?,"expiresDate"?}`, dates in
+/// RFC 3339.
+public struct History: Hashable, Sendable {
+    /// One purchase of a history.
+    public struct Entry: Hashable, Sendable {
+        /// The transaction, once a history.
+        public var transaction: TransactionID
+        /// What was bought.
+        public var product: ProductID
+        /// When.
+        public var purchaseDate: Timestamp
+        /// How many, 1 to 10,000.
+        public var quantity: Int64
+        /// From when on it counts nothing, if it was taken back.
+        public var revokedAt: Timestamp?
+        /// The end that the store gave, for a subscription that it renews.
+        public var expiresDate: Timestamp?
+
+        /// A purchase.
+        public init(
+            transaction: TransactionID, product: ProductID, purchaseDate: Timestamp, quantity: Int64 = 1,
+            revokedAt: Timestamp? = nil, expiresDate: Timestamp? = nil
+        ) {
+            self.transaction = transaction
+            self.product = product
+            self.purchaseDate = purchaseDate
+            self.quantity = quantity
+            self.revokedAt = revokedAt
+            self.expiresDate = expiresDate
+        }
+    }
+
+    /// The purchases, in the order of the document.
+    public var entries: [Entry]
+
+    /// A history of `entries`.
+    public init(entries: [Entry]) {
+        self.entries = entries
+    }
+
+    /// Reads a history, all of it or nothing. Products are checked against `catalog`.
+    ///
+    /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what is no history.
+    public init(json: some Collection<UInt8>, catalog: Catalog) throws(InputError) {
+        let root: JSONValue
+        do {
+            root = try JSONValue(parsing: json)
+        } catch {
+            throw InputError(path: "line \(error.line), column \(error.column)", reason: error.reason)
+        }
+        entries = []
+        var seen: Set<TransactionID> = []
+        for reader in try JSONReader(root).array() {
+            let entry = try Entry(reader, catalog: catalog)
+            guard seen.insert(entry.transaction).inserted else {
+                throw reader.error("transaction \"\(entry.transaction.rawValue.singleLine)\" stands here twice")
+            }
+            entries.append(entry)
+        }
+    }
+
+    /// The ledger of somebody who has recorded this history, for replaying it without a store.
+    public func ledger(catalog: Catalog, environment: EnvironmentID = .production) -> Ledger {
+        var time = LogicalTime.zero
+        var facts: [Fact] = []
+        for entry in entries {
+            time = time.next(at: entry.purchaseDate)
+            let transaction = TransactionReference(environment: environment, id: entry.transaction)
+            facts.append(
+                .purchase(
+                    Purchase(
+                        transaction: transaction, product: entry.product, terms: catalog.terms(of: entry.product),
+                        date: entry.purchaseDate, quantity: entry.quantity, storeExpiry: entry.expiresDate,
+                        stamp: Stamp(logicalTime: time))))
+            guard let revokedAt = entry.revokedAt else { continue }
+            time = time.next(at: revokedAt)
+            facts.append(
+                .revocation(
+                    Revocation(transaction: transaction, revokedAt: revokedAt, stamp: Stamp(logicalTime: time))))
+        }
+        return Ledger(facts.map(\.record))
+    }
+}
+
+extension History.Entry {
+    fileprivate init(_ reader: JSONReader, catalog: Catalog) throws(InputError) {
+        let members = try reader.object()
+        try members.allow("transactionID", "productID", "purchaseDate", "quantity", "revokedAt", "expiresDate")
+        let transactionReader = try members.required("transactionID")
+        let transaction = TransactionID(try transactionReader.string())
+        do { try transaction.validate() } catch { throw transactionReader.error(error.reason) }
+        let productReader = try members.required("productID")
+        let product = ProductID(try productReader.string())
+        guard catalog[product: product] != nil else {
+            throw productReader.error("the catalogue has no product \"\(product.rawValue.singleLine)\"")
+        }
+        let quantity = try members["quantity"]?.integer() ?? 1
+        guard Purchase.quantityRange.contains(quantity) else {
+            throw InputError(path: "\(reader.path).quantity", reason: "a quantity is 1 to 10000, not \(quantity)")
+        }
+        self.init(
+            transaction: transaction, product: product,
+            purchaseDate: try members.required("purchaseDate").timestamp(), quantity: quantity,
+            revokedAt: try members["revokedAt"]?.timestamp(), expiresDate: try members["expiresDate"]?.timestamp())
+    }
+}

@@ -1,0 +1,141 @@
+import ArgumentParser
+import EntitlementSync
+import Entitlements
+
+struct Check: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Say whether an entitlement is granted: exit code 0, or 10 when it is denied.")
+
+    @Argument(help: "The entitlement's id.")
+    var entitlement: String
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let access = try await store.access(to: EntitlementID(entitlement))
+        options.output.show(access.json(for: entitlement), or: access.summary)
+        if !access.isGranted { throw ExitCode(Failure.Code.denied.rawValue) }
+    }
+}
+
+struct Use: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Use an entitlement once: a unit is spent only when no period or ownership grants it.")
+
+    @Argument(help: "The entitlement's id.")
+    var entitlement: String
+
+    @Option(help: "An idempotency key: the same one spends once, however often the command is repeated.")
+    var id: String?
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        switch try await store.use(EntitlementID(entitlement), id: id.map { SpendID($0) }) {
+        case .granted(let grant):
+            let access = Access.granted(grant)
+            options.output.show(access.json(for: entitlement), or: access.summary + ", nothing spent")
+        case .spent(let remaining, let product):
+            let units = "\(remaining) \(remaining == 1 ? "unit" : "units") left"
+            options.output.show(
+                .object([
+                    ("entitlement", .string(entitlement)), ("granted", .bool(true)), ("spent", .number(1)),
+                    ("productID", .string(product.rawValue)), ("remaining", .number(remaining)),
+                ]),
+                or: "granted: 1 unit of \(product) spent, \(units)")
+        case .denied(let denial):
+            let access = Access.denied(denial)
+            options.output.show(access.json(for: entitlement), or: access.summary)
+            throw ExitCode(Failure.Code.denied.rawValue)
+        }
+    }
+}
+
+struct Explain: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Say why an entitlement is granted or denied: which facts, which rule.")
+
+    @Argument(help: "The entitlement's id.")
+    var entitlement: String
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let id = EntitlementID(entitlement)
+        let access = try await store.access(to: id)
+        let replay = try await store.replay()
+        guard var explanation = replay.explanation(of: id, at: try options.clock.now()) else {
+            throw Failure(.notFound, "the catalogue has no entitlement \"\(entitlement)\"")
+        }
+        explanation.access = access
+        options.output.show(explanation.json(rules: replay.rules), or: explanation.text(rules: replay.rules))
+    }
+}
+
+struct Status: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Show all that holds now.")
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let snapshot = try await store.snapshot()
+        let account = "\(store.account)"
+        options.output.show(snapshot.json(account: account), or: snapshot.text(account: account))
+    }
+}
+
+struct TimelineCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "timeline", abstract: "Draw the periods of each group, on 80 columns.")
+
+    @Argument(help: "Only this group.")
+    var group: String?
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let snapshot = try await store.snapshot()
+        let replay = try await store.replay()
+        let subscriptions = snapshot.subscriptions.filter { group == nil || $0.group == group.map { GroupID($0) } }
+        if let group, subscriptions.isEmpty {
+            throw Failure(.notFound, "neither catalogue nor facts know the group \"\(group)\"")
+        }
+        let drawings = subscriptions.map { subscription in
+            TimelineDrawing(
+                subscription: subscription, timeline: replay.timelines[subscription.group] ?? Timeline(),
+                now: snapshot.at)
+        }
+        options.output.show(
+            .array(drawings.map(\.json)),
+            or: drawings.isEmpty
+                ? "the catalogue has no group" : drawings.map(\.text).joined(separator: "\n\n"))
+    }
+}
+
+struct FactsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "facts", abstract: "List every fact of the ledger.")
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let (account, device) = try await store.localLedgers()
+        let facts = account.records.map { (Fact($0), "account") } + device.records.map { (Fact($0), "device") }
+        options.output.show(
+            .array(facts.map { $0.json(ledger: $1) }),
+            or: facts.isEmpty
+                ? "no facts" : aligned(facts.map { [$0.kindName, $0.summary, $1] }).joined(separator: "\n"))
+    }
+}
+
+extension Access {
+    func json(for entitlement: String) -> JSON {
+        guard case .object(let members) = json else { return json }
+        return .object([("entitlement", .string(entitlement))] + members)
+    }
+}

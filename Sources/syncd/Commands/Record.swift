@@ -1,0 +1,143 @@
+import ArgumentParser
+import EntitlementSync
+import Entitlements
+
+struct Record: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Record that something happened.",
+        subcommands: [RecordPurchase.self, RecordRefund.self, RecordFlag.self, RecordPending.self])
+}
+
+/// Where a transaction comes from.
+struct TransactionOptions: ParsableArguments {
+    @Option(help: "The store that the transaction id is from.")
+    var store: String = "reported"
+
+    func reference(_ id: String, environment: EnvironmentID) -> TransactionReference {
+        TransactionReference(store: StoreID(store), environment: environment, id: TransactionID(id))
+    }
+}
+
+struct RecordPurchase: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "purchase", abstract: "Record that something was bought.")
+
+    @Argument(help: "The product's id.")
+    var product: String
+
+    @Option(help: "The store's transaction id; a new random one when not given.")
+    var transaction: String?
+
+    @Option(help: "When it was bought; now when not given.")
+    var date: String?
+
+    @Option(help: "How many, 1 to 10000.")
+    var quantity: Int64 = 1
+
+    @Option(help: "The end that the store gave, for a subscription that it renews.")
+    var expires: String?
+
+    @OptionGroup var origin: TransactionOptions
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let evidence = Evidence.reported(
+            ProductID(product), transaction: transaction.map { TransactionID($0) },
+            date: try syncd.date(date, option: "--date"), quantity: quantity,
+            expires: try syncd.date(expires, option: "--expires"), store: StoreID(origin.store),
+            environment: options.catalog.environmentID)
+        let store = try await options.openStore()
+        let receipt = try await store.record(evidence)
+        let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
+        let transaction = receipt.transactions.first?.id.rawValue ?? ""
+        options.output.show(
+            .object([
+                ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
+                ("productID", .string(product)), ("isNew", .bool(isNew)),
+            ]),
+            or: "\(isNew ? "recorded" : "already recorded"): \(product) as \(transaction) for \(store.account)")
+    }
+}
+
+struct RecordRefund: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "refund", abstract: "Record that a purchase was taken back.")
+
+    @Argument(help: "The transaction's id. The purchase need not be known yet.")
+    var transaction: String
+
+    @Option(help: "From when on it counts nothing; now when not given.")
+    var date: String?
+
+    @Option(help: "Why, in the store's words.")
+    var reason: String = ""
+
+    @OptionGroup var origin: TransactionOptions
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let date = try syncd.date(date, option: "--date")
+        let store = try await options.openStore()
+        let reference = origin.reference(transaction, environment: options.catalog.environmentID)
+        let fact = try await store.refund(reference, at: date, reason: reason)
+        let isKnown = try await store.replay().facts[reference] != nil
+        let note = isKnown ? "" : " (its purchase is not known here yet)"
+        options.output.show(
+            .object([
+                ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
+                ("isNew", .bool(fact != nil)), ("purchaseKnown", .bool(isKnown)),
+            ]),
+            or: "\(fact == nil ? "already refunded" : "refunded"): \(transaction) for \(store.account)\(note)")
+    }
+}
+
+struct RecordFlag: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "flag", abstract: "Mark a non-consumable as owned, without a transaction.")
+
+    @Argument(help: "The product's id.")
+    var product: String
+
+    @Flag(help: "Take the mark back. Under purchasedWins a mark once set counts all the same.")
+    var clear = false
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let fact = try await store.flag(ProductID(product), isSet: !clear)
+        let verb = fact == nil ? "unchanged" : clear ? "cleared" : "set"
+        options.output.show(
+            .object([
+                ("account", .string("\(store.account)")), ("productID", .string(product)),
+                ("isNew", .bool(fact != nil)),
+            ]),
+            or: "\(verb): flag of \(product) for \(store.account)")
+    }
+}
+
+struct RecordPending: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pending", abstract: "Record that a purchase waits for somebody's approval.")
+
+    @Argument(help: "The product's id.")
+    var product: String
+
+    @Flag(help: "The request was declined or taken back.")
+    var withdraw = false
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let id = ProductID(product)
+        let receipt = try await store.record(withdraw ? .withdrawn(id) : .deferred(id))
+        let verb = receipt.newFacts.isEmpty ? "unchanged" : withdraw ? "withdrawn" : "pending"
+        options.output.show(
+            .object([
+                ("account", .string("\(store.account)")), ("productID", .string(product)),
+                ("isNew", .bool(!receipt.newFacts.isEmpty)),
+            ]),
+            or: "\(verb): \(product) for \(store.account)")
+    }
+}

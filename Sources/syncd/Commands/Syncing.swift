@@ -1,0 +1,80 @@
+import ArgumentParser
+import EntitlementSync
+import Entitlements
+
+struct Sync: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Make this device and the remote hold the same facts.")
+
+    @Flag(help: "Say what would change, and change nothing.")
+    var dryRun = false
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let report = dryRun ? try await store.syncDryRun() : try await store.sync()
+        options.output.show(
+            report.json(account: "\(store.account)", isDryRun: dryRun),
+            or: report.text(account: "\(store.account)", isDryRun: dryRun))
+    }
+}
+
+struct Restore: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Bring back what the account bought, and show what is new.")
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let report = try await store.restore()
+        let account = "\(store.account)"
+        let products = report.purchases.map { "  \($0.product)  \($0.date)  \($0.transaction.id)" }
+        let head =
+            products.isEmpty
+            ? "nothing new for \(account)" : "restored for \(account): \(plural(products.count, "purchase"))"
+        options.output.show(
+            .object([
+                ("account", .string(account)),
+                ("restored", .array(report.purchases.map { Fact.purchase($0).json(ledger: "account") })),
+                ("status", report.snapshot.json(account: account)),
+            ]),
+            or: ([head] + products + report.sync.accessChanges.map(\.line)).joined(separator: "\n"))
+    }
+}
+
+extension SyncReport {
+    fileprivate func json(account: String, isDryRun: Bool) -> JSON {
+        .object([
+            ("account", .string(account)), ("dryRun", .bool(isDryRun)),
+            ("received", .array(received.map { $0.json(ledger: "account") })), ("sent", .bool(didSend)),
+            ("conflicts", .number(Int64(conflicts))),
+            (
+                "accessChanges",
+                .object(
+                    accessChanges.map { change in
+                        (
+                            change.entitlement.rawValue,
+                            .object([("before", change.before.json), ("after", change.after.json)])
+                        )
+                    })
+            ),
+        ])
+    }
+
+    fileprivate func text(account: String, isDryRun: Bool) -> String {
+        let verb = isDryRun ? "would sync" : "synced"
+        let got = received.isEmpty ? "received nothing" : "received \(plural(received.count, "fact"))"
+        let gave = didSend ? "sent what the remote lacked" : "sent nothing"
+        return (["\(verb) \(account): \(got), \(gave)"] + accessChanges.map(\.line)).joined(separator: "\n")
+    }
+}
+
+extension AccessChange {
+    fileprivate var line: String { "  \(entitlement): \(before.summary) → \(after.summary)" }
+}
+
+func plural(_ count: Int, _ noun: String, _ many: String? = nil) -> String {
+    "\(count) \(count == 1 ? noun : many ?? noun + "s")"
+}

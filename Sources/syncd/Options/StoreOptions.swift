@@ -1,0 +1,135 @@
+import ArgumentParser
+import EntitlementSync
+import Entitlements
+import Foundation
+import SyncCore
+
+/// What every command that looks into a store is told. A flag goes before its environment variable.
+struct StoreOptions: ParsableArguments {
+    @Option(help: "The store on this device: file:DIR or memory: (SYNCD_LOCAL).")
+    var local: String?
+
+    @Option(help: "The store that all devices share: file:DIR (SYNCD_REMOTE).")
+    var remote: String?
+
+    @Option(help: "Whose ledger; \"anonymous\" for nobody's (SYNCD_ACCOUNT).")
+    var account: String?
+
+    @OptionGroup var catalog: CatalogOptions
+
+    @OptionGroup var clock: ClockOptions
+
+    @OptionGroup var output: OutputOptions
+
+    func openStore() async throws -> EntitlementStore {
+        let host = try clock.host()
+        guard let localURL = local ?? environmentVariable("SYNCD_LOCAL") else {
+            throw Failure(.usage, "--local is needed: the store on this device, file:DIR (or set SYNCD_LOCAL)")
+        }
+        let localStore = try StoreURL.open(localURL, host: host, option: "--local")
+        let remoteStore = try (remote ?? environmentVariable("SYNCD_REMOTE")).map {
+            try StoreURL.open($0, host: host, option: "--remote")
+        }
+        return try await EntitlementStore(
+            catalog: try catalog.load(), local: localStore, remote: remoteStore,
+            account: try await account(in: localStore), environment: catalog.environmentID, host: host)
+    }
+
+    /// The account that was named, or the only one that the store holds.
+    private func account(in store: any KeyValueBackend) async throws -> Account {
+        if let name = account ?? environmentVariable("SYNCD_ACCOUNT") {
+            return name == "\(Account.anonymous)" ? .anonymous : try Account(name)
+        }
+        let known = try await EntitlementStore.accounts(in: store)
+        guard known.count > 1 else { return known.first ?? .anonymous }
+        let names = known.map { "\"\($0)\"" }.joined(separator: ", ")
+        throw Failure(.usage, "--account is needed: this store holds \(names)")
+    }
+}
+
+/// Which catalogue, and how its rules are read.
+struct CatalogOptions: ParsableArguments {
+    @Option(name: .customLong("catalog"), help: "The catalogue, a JSON file (SYNCD_CATALOG).")
+    var file: String?
+
+    @Option(help: "Read facts by this expiry rule instead of the catalogue's: stackPurchases or latestExpiryWins.")
+    var expiry: String?
+
+    @Option(help: "Count purchases of this environment.")
+    var environment: String = "production"
+
+    var environmentID: EnvironmentID { EnvironmentID(environment) }
+
+    func load() throws -> Catalog {
+        guard let path = file ?? environmentVariable("SYNCD_CATALOG") else {
+            throw Failure(.usage, "--catalog is needed: what is sold, a JSON file (or set SYNCD_CATALOG)")
+        }
+        do { try environmentID.validate() } catch { throw Failure(.usage, "--environment: \(error)") }
+        let catalog = try readDocument(path) { try Catalog(json: $0) }
+        guard let expiry else { return catalog }
+        guard let rule = ConflictRules.expiryRules.first(where: { $0.name == expiry }) else {
+            let known = ConflictRules.expiryRules.map(\.name).joined(separator: ", ")
+            throw Failure(.usage, "--expiry: \"\(expiry)\" is none of \(known)")
+        }
+        var policy = catalog.policy
+        policy.rules.expiry = rule
+        return try Catalog(products: catalog.products, entitlements: catalog.entitlements, policy: policy)
+    }
+}
+
+/// The clock, for tests and support.
+struct ClockOptions: ParsableArguments {
+    @Option(help: "Take this for the current time (RFC 3339, or a plain date).")
+    var at: String?
+
+    func host() throws -> Host {
+        guard let at else { return .system }
+        do {
+            let time = try Timestamp(at).milliseconds
+            var host = Host.system
+            host.now = { time }
+            return host
+        } catch {
+            throw Failure(.usage, "--at: \(error)")
+        }
+    }
+
+    func now() throws -> Timestamp { Timestamp(milliseconds: try host().now()) }
+}
+
+/// How results are printed.
+struct OutputOptions: ParsableArguments {
+    @Flag(help: "Print JSON.")
+    var json = false
+
+    /// Prints `object` as JSON if asked for, else `text`.
+    func show(_ object: @autoclosure () -> JSON, or text: @autoclosure () -> String) {
+        print(json ? object().text() : text())
+    }
+}
+
+func environmentVariable(_ name: String) -> String? {
+    guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else { return nil }
+    return value
+}
+
+/// Reads a file and what `parse` makes of it; every error names the file.
+func readDocument<Document>(_ path: String, _ parse: ([UInt8]) throws -> Document) throws -> Document {
+    let bytes: [UInt8]
+    do {
+        bytes = Array(try Data(contentsOf: URL(filePath: path)))
+    } catch CocoaError.fileReadNoSuchFile {
+        throw Failure(.notFound, "\(path): no such file")
+    } catch CocoaError.fileReadNoPermission {
+        throw Failure(.refused, "\(path): it may not be read")
+    } catch {
+        throw Failure(.failed, "\(path): it cannot be read: \(error.localizedDescription)")
+    }
+    do { return try parse(bytes) } catch let error as InputError { throw Failure(.failed, "\(path): \(error)") }
+}
+
+/// A date argument.
+func date(_ text: String?, option: String) throws -> Timestamp? {
+    guard let text else { return nil }
+    do { return try Timestamp(text) } catch { throw Failure(.usage, "\(option): \(error)") }
+}

@@ -1,0 +1,24 @@
+import FileStorage
+import SyncCore
+
+/// Opens the stores that a command line can name.
+enum StoreURL {
+    /// The store that `text` names: `memory:`, or `file:DIR`.
+    static func open(_ text: String, host: Host, option: String) throws(Failure) -> any KeyValueBackend {
+        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        switch parts[0] {
+        case "memory" where parts.count == 2 && parts[1].isEmpty:
+            return MemoryBackend(host: host)
+        case "file" where parts.count == 2 && !parts[1].isEmpty:
+            // A busy folder is worth a few more tries; everything else is told at once.
+            return FileBackend(folder: path(parts[1]), host: host).retrying(host: host)
+        default:
+            throw Failure(.usage, "\(option): \"\(text)\" is no store: write file:DIR or memory:")
+        }
+    }
+
+    /// `file:///a/b` and `file:/a/b` are the same folder, as in other programs.
+    private static func path(_ text: String) -> String {
+        text.hasPrefix("///") ? String(text.dropFirst(2)) : text
+    }
+}

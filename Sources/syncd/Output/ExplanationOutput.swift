@@ -1,0 +1,78 @@
+import Entitlements
+
+extension Explanation {
+    func text(rules: ConflictRules) -> String {
+        var lines = [
+            "\(entitlement) at \(at): \(access.summary)",
+            "rules: \(rules.expiry.name), \(rules.flags.name), consumables \(rules.consumables.rawValue)",
+        ]
+        for section in sections {
+            lines += ["", "\(section.source)"]
+            let rows = section.lines.map { [$0.fact.kindName, $0.fact.summary, "→ \($0.effect.summary)"] }
+            lines += rows.isEmpty ? ["  no facts"] : aligned(rows)
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    func json(rules: ConflictRules) -> JSON {
+        .object([
+            ("entitlement", .string(entitlement.rawValue)), ("at", .string("\(at)")), ("access", access.json),
+            (
+                "rules",
+                .object([
+                    ("expiry", .string(rules.expiry.name)), ("flags", .string(rules.flags.name)),
+                    ("consumables", .string(rules.consumables.rawValue)),
+                ])
+            ),
+            (
+                "sources",
+                .array(
+                    sections.map { section in
+                        .object([
+                            ("source", .string("\(section.source)")),
+                            (
+                                "facts",
+                                .array(
+                                    section.lines.map { line in
+                                        .object([
+                                            ("kind", .string(line.fact.kindName)),
+                                            ("fact", .string(line.fact.summary)),
+                                            ("counts", .bool(line.effect.counts)),
+                                            ("effect", .string(line.effect.summary)),
+                                        ])
+                                    })
+                            ),
+                        ])
+                    })
+            ),
+        ])
+    }
+}
+
+extension Explanation.Effect {
+    var counts: Bool {
+        switch self {
+        case .setAside, .notYet: false
+        case .period(let period): !period.isEmpty
+        default: true
+        }
+    }
+
+    var summary: String {
+        switch self {
+        case .period(let period) where period.isEmpty: "nothing is left of its period"
+        case .period(let period):
+            "\(period.start) to \(period.end)" + (period.revokedAt == nil ? "" : ", cut off by a refund")
+        case .ownership(let period) where period.end == .latest: "owned since \(period.start)"
+        case .ownership(let period): "owned from \(period.start) to \(period.end)"
+        case .units(let units, let balance): "+\(units), \(balance) then"
+        case .spent(let units, let writtenOff, let balance):
+            "−\(units), \(balance) then" + (writtenOff == 0 ? "" : ", \(writtenOff) written off")
+        case .revokes: "takes the purchase back"
+        case .flagCounts: "counts"
+        case .waits: "waits for approval"
+        case .notYet: "lies in the future"
+        case .setAside(let reason): "counts nothing: \(reason)"
+        }
+    }
+}

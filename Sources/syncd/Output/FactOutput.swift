@@ -1,0 +1,89 @@
+import Entitlements
+
+extension Fact {
+    var kindName: String {
+        switch self {
+        case .purchase: "purchase"
+        case .recording: "recording"
+        case .revocation: "revocation"
+        case .flag(let flag): flag.isSet ? "flag set" : "flag cleared"
+        case .spend: "spend"
+        case .pending(let request): request.isWithdrawn ? "withdrawn" : "pending"
+        case .unreadable: "unreadable"
+        }
+    }
+
+    /// The fact on one line.
+    var summary: String {
+        switch self {
+        case .purchase(let purchase):
+            "\(purchase.transaction.id)  \(purchase.product)"
+                + (purchase.quantity == 1 ? "" : " × \(purchase.quantity)") + "  \(purchase.date)"
+        case .recording(let recording):
+            "\(recording.transaction.id)  by \(recording.replica.short) at \(recording.recordedAt)"
+                + (recording.knownEnd.map { ", who knew of \($0)" } ?? "")
+        case .revocation(let revocation):
+            "\(revocation.transaction.id)  at \(revocation.revokedAt)"
+                + (revocation.reason.isEmpty ? "" : " (\(revocation.reason))")
+        case .flag(let flag): "\(flag.product)  by \(flag.replica.short) at \(flag.date)"
+        case .spend(let spend): "\(spend.product)  \(spend.units) by \(spend.replica.short) at \(spend.date)"
+        case .pending(let request): "\(request.product)  at \(request.requestedAt)"
+        case .unreadable(let record, let reason): "\(record.key.count) bytes of key: \(reason)"
+        }
+    }
+
+    func json(ledger: String) -> JSON {
+        .object([("kind", .string(kindName)), ("ledger", .string(ledger))] + details)
+    }
+
+    private var details: [(String, JSON)] {
+        switch self {
+        case .purchase(let purchase):
+            purchase.transaction.members + [
+                ("productID", .string(purchase.product.rawValue)), ("purchaseDate", .string("\(purchase.date)")),
+                ("quantity", .number(purchase.quantity)), ("expiresDate", JSON(purchase.storeExpiry?.description)),
+                ("terms", JSON(purchase.terms?.kind.name)),
+            ]
+        case .recording(let recording):
+            recording.transaction.members + [
+                ("replica", .string("\(recording.replica)")), ("recordedAt", .string("\(recording.recordedAt)")),
+                ("knownEnd", JSON(recording.knownEnd?.description)),
+            ]
+        case .revocation(let revocation):
+            revocation.transaction.members + [
+                ("revokedAt", .string("\(revocation.revokedAt)")), ("reason", .string(revocation.reason)),
+            ]
+        case .flag(let flag):
+            [
+                ("productID", .string(flag.product.rawValue)), ("replica", .string("\(flag.replica)")),
+                ("date", .string("\(flag.date)")),
+            ]
+        case .spend(let spend):
+            [
+                ("spendID", .string(spend.id.rawValue)), ("productID", .string(spend.product.rawValue)),
+                ("units", .number(spend.units)), ("replica", .string("\(spend.replica)")),
+                ("date", .string("\(spend.date)")),
+            ]
+        case .pending(let request):
+            [
+                ("productID", .string(request.product.rawValue)), ("requestedAt", .string("\(request.requestedAt)")),
+            ]
+        case .unreadable(let record, let reason):
+            [("keyBytes", .number(Int64(record.key.count))), ("reason", .string(reason))]
+        }
+    }
+}
+
+extension TransactionReference {
+    fileprivate var members: [(String, JSON)] {
+        [
+            ("store", .string(store.rawValue)), ("environment", .string(environment.rawValue)),
+            ("transactionID", .string(id.rawValue)),
+        ]
+    }
+}
+
+extension ReplicaID {
+    /// Enough of the id to tell replicas apart in a listing.
+    var short: String { String("\(self)".prefix(8)) }
+}

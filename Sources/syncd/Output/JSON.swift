@@ -1,0 +1,53 @@
+/// JSON to print: members stay in the order in which they are given.
+enum JSON {
+    case null
+    case bool(Bool)
+    case number(Int64)
+    case string(String)
+    case array([JSON])
+    case object([(String, JSON)])
+
+    init(_ text: String?) {
+        self = text.map(JSON.string) ?? .null
+    }
+
+    /// The text, indented by two spaces a level; empty arrays and objects on one line.
+    func text(indentation: Int = 0) -> String {
+        let inner = String(repeating: "  ", count: indentation + 1)
+        let outer = String(repeating: "  ", count: indentation)
+        switch self {
+        case .null: return "null"
+        case .bool(let flag): return flag ? "true" : "false"
+        case .number(let number): return String(number)
+        case .string(let text): return Self.quoted(text)
+        case .array(let elements):
+            if elements.isEmpty { return "[]" }
+            let lines = elements.map { inner + $0.text(indentation: indentation + 1) }
+            return "[\n" + lines.joined(separator: ",\n") + "\n" + outer + "]"
+        case .object(let members):
+            if members.isEmpty { return "{}" }
+            let lines = members.map { name, value in
+                inner + Self.quoted(name) + ": " + value.text(indentation: indentation + 1)
+            }
+            return "{\n" + lines.joined(separator: ",\n") + "\n" + outer + "}"
+        }
+    }
+
+    private static func quoted(_ text: String) -> String {
+        var quoted = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": quoted += "\\\""
+            case "\\": quoted += "\\\\"
+            case "\n": quoted += "\\n"
+            case "\r": quoted += "\\r"
+            case "\t": quoted += "\\t"
+            case _ where scalar.value < 0x20 || scalar.value == 0x7F:
+                let digits = String(scalar.value, radix: 16)
+                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: quoted.unicodeScalars.append(scalar)
+            }
+        }
+        return quoted + "\""
+    }
+}

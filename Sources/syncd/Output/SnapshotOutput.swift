@@ -1,0 +1,105 @@
+import Entitlements
+
+extension Snapshot {
+    /// The object that `status --json` and `evaluate --json` print.
+    func json(account: String?) -> JSON {
+        let head: [(String, JSON)] = account.map { [("account", .string($0))] } ?? []
+        return .object(
+            head + [
+                ("at", .string("\(at)")),
+                ("subscriptions", .array(subscriptions.map(\.json))),
+                ("owned", .array(owned.map { .string($0.rawValue) })),
+                ("balances", .object(balances.map { ($0.product.rawValue, .number($0.units)) })),
+                ("access", .object(access.map { ($0.entitlement.rawValue, $0.access.json) })),
+                ("pending", .array(pending.map { .string($0.rawValue) })),
+            ])
+    }
+
+    /// The same for a person.
+    func text(account: String?) -> String {
+        var lines = [account.map { "\($0), at \(at)" } ?? "at \(at)"]
+        if !subscriptions.isEmpty {
+            lines += ["", "subscriptions"] + aligned(subscriptions.map { [$0.group.rawValue, $0.summary] })
+        }
+        let holdings =
+            owned.map { [$0.rawValue, "owned"] }
+            + balances.map { [$0.product.rawValue, "\($0.units) left"] } + pending.map { [$0.rawValue, "pending"] }
+        if !holdings.isEmpty { lines += ["", "products"] + aligned(holdings) }
+        if !access.isEmpty {
+            lines += ["", "access"] + aligned(access.map { [$0.entitlement.rawValue, $0.access.summary] })
+        }
+        return lines.joined(separator: "\n")
+    }
+}
+
+extension Snapshot.Subscription {
+    fileprivate var json: JSON {
+        .object([
+            ("group", .string(group.rawValue)), ("active", .bool(isActive)), ("level", .null),
+            ("expires", JSON(expires?.description)), ("daysRemaining", .number(Int64(daysRemaining))),
+            ("periods", .array(periods.map(\.json))),
+        ])
+    }
+
+    /// `active until 2026-07-01T00:00:00.000Z, 40 days left`.
+    var summary: String {
+        guard let expires else { return "never active" }
+        guard isActive else { return "expired at \(expires)" }
+        return "active until \(expires), \(daysRemaining) \(daysRemaining == 1 ? "day" : "days") left"
+    }
+}
+
+extension Period {
+    var json: JSON {
+        .object([
+            ("start", .string("\(start)")), ("end", .string("\(end)")),
+            ("transactionID", .string(transaction.id.rawValue)),
+        ])
+    }
+}
+
+extension Access {
+    var json: JSON {
+        switch self {
+        case .granted(let grant):
+            .object(
+                [
+                    ("granted", .bool(true)), ("until", JSON(grant.until?.description)),
+                    ("because", .string("\(grant.because)")),
+                ] + (grant.units.map { [("units", .number($0))] } ?? []))
+        case .denied(let denial):
+            .object([
+                ("granted", .bool(false)), ("reason", .string(denial.name)),
+                ("date", JSON(denial.date?.description)),
+            ])
+        }
+    }
+
+    var summary: String {
+        switch self {
+        case .granted(let grant):
+            if let units = grant.units {
+                "granted by \(grant.because), \(units) \(units == 1 ? "unit" : "units") left"
+            } else if let until = grant.until {
+                "granted until \(until) by \(grant.because)"
+            } else {
+                "granted for good by \(grant.because)"
+            }
+        case .denied(let denial): "denied: \(denial)"
+        }
+    }
+}
+
+/// Rows as columns of equal width, two spaces apart and indented by two.
+func aligned(_ rows: [[String]]) -> [String] {
+    let columns = rows.map(\.count).max() ?? 0
+    let widths = (0..<columns).map { column in
+        rows.compactMap { $0.indices.contains(column) ? $0[column].count : nil }.max() ?? 0
+    }
+    return rows.map { row in
+        let cells = row.enumerated().map { column, cell in
+            column == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[column] - cell.count)
+        }
+        return "  " + cells.joined(separator: "  ")
+    }
+}

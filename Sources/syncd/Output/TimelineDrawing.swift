@@ -1,0 +1,121 @@
+import Entitlements
+
+/// The periods of one group as text that reads at a glance on 80 columns: a bar for each purchase, a cross where it
+/// was revoked, dots for gaps, and a mark for now.
+struct TimelineDrawing {
+    let subscription: Snapshot.Subscription
+    let timeline: Timeline
+    let now: Timestamp
+
+    private static let labelWidth = 18
+    private static let barWidth = 60
+
+    var text: String {
+        let head = "\(subscription.group): \(subscription.summary)"
+        guard let span else { return head }
+        var lines = [head, ""]
+        lines += axis(span)
+        for period in timeline.contributions { lines.append(row(for: period, span)) }
+        lines.append(label("covered") + coverage(span))
+        if span.contains(now) { lines.append(label("now") + spaces(column(of: now, span)) + "▲ \(day(now))") }
+        lines += ["", "█ a period   × revoked   · a gap"]
+        return lines.map { $0.trimmingTrailingSpaces }.joined(separator: "\n")
+    }
+
+    var json: JSON {
+        .object([
+            ("group", .string(subscription.group.rawValue)), ("at", .string("\(now)")),
+            ("active", .bool(subscription.isActive)), ("expires", JSON(subscription.expires?.description)),
+            ("periods", .array(timeline.contributions.map(periodJSON))),
+            (
+                "chains",
+                .array(
+                    timeline.chains.map { .object([("start", .string("\($0.start)")), ("end", .string("\($0.end)"))]) })
+            ),
+        ])
+    }
+
+    private func periodJSON(_ period: Period) -> JSON {
+        .object([
+            ("start", .string("\(period.start)")), ("end", .string("\(period.end)")),
+            ("transactionID", .string(period.transaction.id.rawValue)),
+            ("productID", .string(period.product.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
+        ])
+    }
+
+    /// What the drawing covers: all periods, and now where it is not far away.
+    private var span: ClosedRange<Timestamp>? {
+        let instants = timeline.contributions.flatMap { period in
+            [period.start, period.end] + [period.revokedAt].compactMap { $0 }
+        }
+        guard let first = instants.min(), let last = instants.max() else { return nil }
+        // A far-away "now" would press the periods into a few columns.
+        let reach = max((last.milliseconds - first.milliseconds) / 4, 86_400_000)
+        let isNear = now.milliseconds >= first.milliseconds - reach && now.milliseconds <= last.milliseconds + reach
+        return isNear ? min(first, now)...max(last, now) : first...max(last, first)
+    }
+
+    private func column(of instant: Timestamp, _ span: ClosedRange<Timestamp>) -> Int {
+        let whole = Double(max(1, span.upperBound.milliseconds - span.lowerBound.milliseconds))
+        let part = Double(instant.milliseconds - span.lowerBound.milliseconds)
+        return min(Self.barWidth - 1, max(0, Int((part / whole * Double(Self.barWidth)).rounded(.down))))
+    }
+
+    private func axis(_ span: ClosedRange<Timestamp>) -> [String] {
+        var dates = ""
+        var ticks = ""
+        for step in 0..<4 {
+            let part = Int64(step) * (span.upperBound.milliseconds - span.lowerBound.milliseconds) / 4
+            let instant = Timestamp(milliseconds: span.lowerBound.milliseconds + part)
+            let width = Self.barWidth / 4
+            dates += padded(day(instant), to: width)
+            ticks += padded("┬", to: width, with: "─")
+        }
+        return [label("") + dates, label("") + ticks]
+    }
+
+    private func row(for period: Period, _ span: ClosedRange<Timestamp>) -> String {
+        var cells = [Character](repeating: " ", count: Self.barWidth)
+        if !period.isEmpty { fill(&cells, from: period.start, to: period.end, span) }
+        if let revokedAt = period.revokedAt, span.contains(revokedAt) { cells[column(of: revokedAt, span)] = "×" }
+        return label(period.transaction.id.rawValue) + String(cells)
+    }
+
+    private func coverage(_ span: ClosedRange<Timestamp>) -> String {
+        var cells = [Character](repeating: " ", count: Self.barWidth)
+        let chains = timeline.chains
+        for (chain, next) in zip(chains, chains.dropFirst()) {
+            for cell in column(of: chain.end, span)...column(of: next.start, span) { cells[cell] = "·" }
+        }
+        for chain in chains { fill(&cells, from: chain.start, to: chain.end, span) }
+        return String(cells)
+    }
+
+    private func fill(_ cells: inout [Character], from start: Timestamp, to end: Timestamp, _ span: ClosedRange<Timestamp>) {
+        let first = column(of: start, span)
+        let last = column(of: Timestamp(milliseconds: end.milliseconds - 1), span)
+        for cell in first...max(first, last) { cells[cell] = "█" }
+    }
+
+    private func label(_ text: String) -> String {
+        let clean = text.singleLine
+        let short = clean.count < Self.labelWidth ? clean : String(clean.prefix(Self.labelWidth - 2)) + "…"
+        return padded(short, to: Self.labelWidth)
+    }
+
+    private func padded(_ text: String, to width: Int, with filler: Character = " ") -> String {
+        text + String(repeating: filler, count: max(0, width - text.count))
+    }
+
+    private func spaces(_ count: Int) -> String { String(repeating: " ", count: count) }
+
+    private func day(_ instant: Timestamp) -> String { String("\(instant)".prefix(10)) }
+}
+
+extension String {
+    fileprivate var trimmingTrailingSpaces: String {
+        var text = self
+        while text.last == " " { text.removeLast() }
+        return text
+    }
+}

@@ -1,0 +1,54 @@
+import ArgumentParser
+import Foundation
+import SyncCore
+
+/// The command line.
+struct SyncD: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "syncd",
+        abstract: "Every purchase, on every device.",
+        discussion: """
+            Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 conflict, 10 access denied, 75 try again \
+            later.
+            """,
+        version: "0.1.0",
+        subcommands: [
+            Demo.self, Record.self, Use.self, Check.self, Explain.self, Sync.self, Restore.self, Status.self,
+            TimelineCommand.self, FactsCommand.self, Import.self, Export.self, Evaluate.self, CatalogCommand.self,
+        ])
+}
+
+@main
+enum Main {
+    static func main() async {
+        do {
+            var command = try SyncD.parseAsRoot()
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
+        } catch let failure as ExitCode {
+            exit(failure.rawValue)
+        } catch {
+            finish(with: error)
+        }
+    }
+
+    /// Prints help where help was asked for, else one line on standard error.
+    private static func finish(with error: any Error) -> Never {
+        if SyncD.exitCode(for: error) == .success {
+            print(SyncD.fullMessage(for: error))
+            exit(0)
+        }
+        let isUsage = SyncD.exitCode(for: error) == .validationFailure
+        let failure = isUsage ? Failure(.usage, SyncD.message(for: error) + " (see syncd --help)") : Failure(error)
+        let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
+        FileHandle.standardError.write(Data("syncd: \(line)\n".utf8))
+        exit(failure.code.rawValue)
+    }
+}
+
+// Names that the libraries and the packages used here both have: the command line means these.
+typealias Flag = ArgumentParser.Flag
+typealias Host = SyncCore.Host
