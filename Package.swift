@@ -31,6 +31,14 @@ let package = Package(
             ]),
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests"),
+        .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
+        // A second process for the tests to race with and to kill.
+        .executableTarget(
+            name: "FileWriterProbe", dependencies: ["FileStorage", "SyncCore"], path: "Tests/FileWriterProbe"),
+        .testTarget(name: "SyncCoreTests", dependencies: ["SyncCore", "SyncCoreTesting", "TestSupport"]),
+        .testTarget(
+            name: "FileStorageTests",
+            dependencies: ["Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
     ]
 )
 

@@ -20,24 +20,24 @@ extension StoreFolder {
 
     /// Makes the root folder, with its parents where they are missing, and synchronises the parent of each that it made.
     func makeRoot() throws(BackendError) {
-        var missing = [root]
-        while let path = missing.last {
+        var missing: [String] = []
+        var path = root
+        // Up to the first that can be made or is there, and down again: an odd file system says "missing" for ever.
+        while true {
             do {
-                try fileSystem.createFolder(path)
+                try makeFolder(path, synchronizingParentWhenNew: true)
+                break
             } catch {
                 let parent = Self.parent(of: path)
-                if error.isMissing, parent != path {
-                    missing.append(parent)
-                    continue
-                }
-                guard error.isExisting else { throw BackendError(error) }
-                missing.removeLast()
-                continue
+                guard error.isMissing, parent != path else { throw BackendError(error) }
+                missing.append(path)
+                path = parent
             }
+        }
+        for path in missing.reversed() {
             try attempting { () throws(FileSystemError) in
-                try fileSystem.synchronizeFolder(Self.parent(of: path))
+                try makeFolder(path, synchronizingParentWhenNew: true)
             }
-            missing.removeLast()
         }
     }
 
@@ -150,8 +150,10 @@ extension StoreFolder {
             let parent = path
             path += "/" + folder
             if known.withLock({ $0.durableFolders.contains(path) }) { continue }
-            try makeFolder(path)
-            try attempting { () throws(FileSystemError) in try fileSystem.synchronizeFolder(parent) }
+            try attempting { () throws(FileSystemError) in
+                try makeFolder(path, synchronizingParentWhenNew: false)
+                try fileSystem.synchronizeFolder(parent)
+            }
             known.withLock { known in
                 // A bound, not a cache policy: forgetting costs a few calls each.
                 if known.durableFolders.count >= 10_000 { known.durableFolders.removeAll() }
@@ -160,12 +162,14 @@ extension StoreFolder {
         }
     }
 
-    private func makeFolder(_ path: String) throws(BackendError) {
+    private func makeFolder(_ path: String, synchronizingParentWhenNew: Bool) throws(FileSystemError) {
         do {
             try fileSystem.createFolder(path)
         } catch {
-            if !error.isExisting { throw BackendError(error) }
+            if error.isExisting { return }
+            throw error
         }
+        if synchronizingParentWhenNew { try fileSystem.synchronizeFolder(Self.parent(of: path)) }
     }
 
     /// Removes what a writer that died left in the folder that it wrote to, and notes ours for the next one.

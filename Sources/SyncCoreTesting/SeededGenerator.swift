@@ -27,7 +27,16 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
     /// Bytes of a random number, as many as one of `counts`.
     public mutating func bytes(count counts: ClosedRange<Int>) -> [UInt8] {
         let count = Int.random(in: counts, using: &self)
-        return (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &self) }
+        return [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+            while filled < count {
+                var word = next()
+                for offset in filled..<Swift.min(filled + 8, count) {
+                    buffer.initializeElement(at: offset, to: UInt8(truncatingIfNeeded: word))
+                    word >>= 8
+                }
+                filled = Swift.min(filled + 8, count)
+            }
+        }
     }
 
     /// A generator of its own for a part of the work, so that the parts can be reordered without changing each other.

@@ -1,0 +1,161 @@
+import SyncCore
+
+extension Conformance {
+    static let cancellation: [Check] = [
+        Check("a call of a cancelled task throws cancelled or finishes, and the store goes on") { trial in
+            let backend = trial.backend
+            let keys = try (0..<8).map { try trial.key("k/\($0)") }
+            for key in keys { try await trial.put([1], at: key) }
+            let results = await withTaskGroup(of: Result<WriteOutcome, BackendError>.self) { group in
+                for key in keys {
+                    group.addTask { () -> Result<WriteOutcome, BackendError> in
+                        do throws(BackendError) {
+                            return .success(try await backend.write([2], to: key, if: .any).outcome)
+                        } catch {
+                            return .failure(error)
+                        }
+                    }
+                }
+                group.cancelAll()
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            for case .failure(let error) in results {
+                try trial.expect(error.kind == .cancelled, "a cancelled task was answered with \(error)")
+            }
+            for key in keys {
+                let outcome = try await backend.read(key).outcome
+                guard case .found(let entry) = outcome, entry.value == [1] || entry.value == [2] else {
+                    throw Trial.Failure(description: "after cancellation \"\(key)\" is \(brief(outcome))")
+                }
+                try await trial.put([3], at: key)
+                try await trial.expect([3], at: key)
+            }
+        },
+        Check("a write refused with cancelled has not happened") { trial in
+            let backend = trial.backend
+            let key = try trial.key("k")
+            let version = try await trial.put([1], at: key)
+            let isRefused = await withTaskGroup(of: Bool.self) { group in
+                group.cancelAll()
+                group.addTask {
+                    do throws(BackendError) {
+                        _ = try await backend.write([2], to: key, if: .any)
+                        return false
+                    } catch {
+                        return error.kind == .cancelled && error.disposition != .outcomeUnknown
+                    }
+                }
+                return await group.next() ?? false
+            }
+            if isRefused { try await trial.expect([1], at: key, version: version) }
+        },
+    ]
+
+    private static let withoutChanges: @Sendable (Capabilities) -> String? = { capabilities in
+        capabilities.changes ? nil : "it declares no changes"
+    }
+
+    static let changes: [Check] = [
+        Check("a store without changes says unsupported", skippedWhen: { $0.changes ? "it declares changes" : nil }) {
+            trial in
+            let backend = trial.backend
+            try await trial.expect(.unsupported, "asking for changes") { () async throws(BackendError) in
+                _ = try await backend.changes(since: nil, limit: 10)
+            }
+        },
+        Check("changes name each key once, with its present version", skippedWhen: withoutChanges) { trial in
+            let keys = try ["a", "b", "c", "d"].map { try trial.key($0) }
+            for _ in 0..<3 { for key in keys { try await trial.put([1], at: key) } }
+            _ = try await trial.backend.delete(keys[1], if: .any)
+            try await trial.put([2], at: keys[0])
+            for limit in 1...5 {
+                let (changes, _) = try await trial.changes(since: nil, limit: limit)
+                let order = changes.map(\.key)
+                let expected = [keys[2], keys[3], keys[1], keys[0]]
+                try trial.expect(order == expected, "in pages of \(limit): \(order), not \(expected)")
+                try trial.expect(changes[2].version == nil, "the deleted key has a version")
+                for change in changes where change.key != keys[1] {
+                    let outcome = try await trial.backend.read(change.key, unless: change.version).outcome
+                    try trial.expect(outcome == .unchanged, "\"\(change.key)\" has another version than reported")
+                }
+            }
+        },
+        Check("after a cursor there is only what changed since", skippedWhen: withoutChanges) { trial in
+            let keys = try ["a", "b"].map { try trial.key($0) }
+            for key in keys { try await trial.put([1], at: key) }
+            let (_, cursor) = try await trial.changes(since: nil, limit: 100)
+            let (none, same) = try await trial.changes(since: cursor, limit: 100)
+            try trial.expect(none.isEmpty && same == cursor, "\(none.map(\.key)) changed without a write")
+            if trial.backend.capabilities.compareAndSwap {
+                _ = try await trial.backend.write([3], to: keys[0], if: .absent)
+                let (refused, _) = try await trial.changes(since: cursor, limit: 100)
+                try trial.expect(refused.isEmpty, "a conflict is reported as a change")
+            }
+            try await trial.put([2], at: keys[1])
+            let (changes, _) = try await trial.changes(since: cursor, limit: 100)
+            try trial.expect(changes.map(\.key) == [keys[1]], "\(changes.map(\.key)) is reported, not \(keys[1])")
+        },
+        Check("a cursor that is not of this store's history has expired", skippedWhen: withoutChanges) { trial in
+            let backend = trial.backend
+            try await trial.put([1], at: trial.key("k"))
+            let (_, cursor) = try await trial.changes(since: nil, limit: 10)
+            guard let cursor else { throw Trial.Failure(description: "a store with a change has no cursor") }
+            let wrong = [
+                ChangeCursor(sequence: cursor.sequence, tag: cursor.tag ^ 1),
+                ChangeCursor(sequence: cursor.sequence + 1, tag: cursor.tag),
+                ChangeCursor(sequence: cursor.sequence + 1_000, tag: cursor.tag),
+            ]
+            for cursor in wrong {
+                try await trial.expect(.cursorExpired, "cursor \(cursor)") { () async throws(BackendError) in
+                    _ = try await backend.changes(since: cursor, limit: 10)
+                }
+            }
+        },
+        Check(
+            "a change signals every subscriber",
+            skippedWhen: { $0.signals == .pushed ? nil : "it declares that it is polled" },
+            { trial in
+                let host = trial.host
+                let streams = [trial.backend.signals(), trial.backend.signals()]
+                try await trial.put([1], at: trial.key("k"))
+                for (number, stream) in streams.enumerated() {
+                    let signalled = await arrives(in: stream, within: .seconds(10), host: host)
+                    try trial.expect(signalled, "subscriber \(number) of 2 heard nothing for 10 seconds")
+                }
+            }),
+    ]
+}
+
+extension Trial {
+    /// All changes since `cursor`, read in pages of `limit`, and the last cursor.
+    fileprivate func changes(
+        since cursor: ChangeCursor?, limit: Int
+    ) async throws -> ([ChangePage.Change], ChangeCursor?) {
+        var changes: [ChangePage.Change] = []
+        var cursor = cursor
+        while true {
+            let page = try await backend.changes(since: cursor, limit: limit).outcome
+            try expect(page.changes.count <= limit, "a page of \(limit) has \(page.changes.count) changes")
+            changes += page.changes
+            try expect(!page.hasMore || page.cursor != cursor, "a page with more behind it did not move on")
+            cursor = page.cursor
+            if !page.hasMore { return (changes, cursor) }
+        }
+    }
+}
+
+/// Whether a signal comes in time. The timer only bounds the wait for one that never comes.
+private func arrives(in stream: AsyncStream<Void>, within limit: Duration, host: Host) async -> Bool {
+    await withTaskGroup(of: Bool.self) { group in
+        group.addTask {
+            var iterator = stream.makeAsyncIterator()
+            return await iterator.next() != nil
+        }
+        group.addTask {
+            do { try await host.sleep(for: limit) } catch { return false }
+            return false
+        }
+        defer { group.cancelAll() }
+        return await group.next() ?? false
+    }
+}

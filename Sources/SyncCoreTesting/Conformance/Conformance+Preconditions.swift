@@ -1,0 +1,171 @@
+import SyncCore
+
+extension Conformance {
+    static let withoutCompareAndSwap: @Sendable (Capabilities) -> String? = { capabilities in
+        capabilities.compareAndSwap ? nil : "it declares no compare-and-swap"
+    }
+
+    static let preconditions: [Check] = [
+        Check("absent lets the first write through and no second", skippedWhen: withoutCompareAndSwap) { trial in
+            let key = try trial.key("k")
+            let version = try await trial.put([1], at: key, if: .absent)
+            let outcome = try await trial.backend.write([2], to: key, if: .absent).outcome
+            try trial.expectConflict(
+                outcome, with: Entry(value: [1], version: version), "writing if absent over an entry")
+            try await trial.expect([1], at: key, version: version)
+        },
+        Check("matches lets a write through at that version only", skippedWhen: withoutCompareAndSwap) { trial in
+            let key = try trial.key("k")
+            let first = try await trial.put([1], at: key)
+            let second = try await trial.put([2], at: key, if: .matches(first))
+            let outcome = try await trial.backend.write([3], to: key, if: .matches(first)).outcome
+            try trial.expectConflict(
+                outcome, with: Entry(value: [2], version: second), "writing if an older version matches")
+            try await trial.expect([2], at: key, version: second)
+        },
+        Check("matches holds for no key that is absent", skippedWhen: withoutCompareAndSwap) { trial in
+            let key = try trial.key("k")
+            let version = try await trial.put([1], at: key)
+            _ = try await trial.backend.delete(key, if: .any)
+            let outcome = try await trial.backend.write([2], to: key, if: .matches(version)).outcome
+            try trial.expectConflict(outcome, with: nil, "writing if a deleted version matches")
+            let deleting = try await trial.backend.delete(key, if: .matches(version)).outcome
+            try trial.expectConflict(deleting, with: nil, "deleting if a deleted version matches")
+            try await trial.expect(nil, at: key)
+        },
+        Check("matches compares the version, not the value", skippedWhen: withoutCompareAndSwap) { trial in
+            let key = try trial.key("k")
+            let first = try await trial.put([1], at: key)
+            try await trial.put([2], at: key)
+            let third = try await trial.put([1], at: key)
+            let outcome = try await trial.backend.write([9], to: key, if: .matches(first)).outcome
+            try trial.expectConflict(
+                outcome, with: Entry(value: [1], version: third), "writing over an equal value of another version")
+        },
+        Check("a delete obeys its precondition", skippedWhen: withoutCompareAndSwap) { trial in
+            let key = try trial.key("k")
+            let first = try await trial.put([1], at: key)
+            let second = try await trial.put([2], at: key)
+            let current = Entry(value: [2], version: second)
+            for precondition in [Precondition.absent, .matches(first)] {
+                let outcome = try await trial.backend.delete(key, if: precondition).outcome
+                try trial.expectConflict(outcome, with: current, "deleting if \(precondition)")
+            }
+            try await trial.expect([2], at: key, version: second)
+            let outcome = try await trial.backend.delete(key, if: .matches(second)).outcome
+            try trial.expect(outcome == .deleted, "deleting the present version answered \(brief(outcome))")
+            try await trial.expect(nil, at: key)
+            let again = try await trial.backend.delete(key, if: .absent).outcome
+            try trial.expect(again == .deleted, "deleting the absent if absent answered \(brief(again))")
+        },
+        Check(
+            "preconditions that cannot be honoured are refused, and nothing is written",
+            skippedWhen: { $0.compareAndSwap ? "it declares compare-and-swap" : nil },
+            { trial in
+                let key = try trial.key("k")
+                let version = try await trial.put([1], at: key)
+                let backend = trial.backend
+                for precondition in [Precondition.absent, .matches(version)] {
+                    try await trial.expect(.unsupported, "writing if \(precondition)") {
+                        () async throws(BackendError) in
+                        _ = try await backend.write([2], to: key, if: precondition)
+                    }
+                    try await trial.expect(.unsupported, "deleting if \(precondition)") {
+                        () async throws(BackendError) in
+                        _ = try await backend.delete(key, if: precondition)
+                    }
+                }
+                try await trial.expect([1], at: key, version: version)
+            }),
+    ]
+
+    static let concurrency: [Check] = [
+        Check("of many concurrent writers if absent exactly one wins", skippedWhen: withoutCompareAndSwap) { trial in
+            let backend = trial.backend
+            for round in 0..<10 {
+                let key = try trial.key("race/\(round)")
+                let outcomes = try await gather(0..<16) { writer in
+                    try await backend.write([UInt8(writer)], to: key, if: .absent).outcome
+                }
+                let winners = outcomes.enumerated().compactMap { writer, outcome -> Entry? in
+                    if case .written(let version) = outcome {
+                        Entry(value: [UInt8(writer)], version: version)
+                    } else {
+                        nil
+                    }
+                }
+                try trial.expect(winners.count == 1, "round \(round) has \(winners.count) winners of 16")
+                try await trial.expect(winners[0].value, at: key, version: winners[0].version, "round \(round): ")
+                for case .conflict(let entry) in outcomes {
+                    try trial.expect(entry == winners[0], "a loser was shown \(entry.map(brief) ?? "nothing")")
+                }
+            }
+        },
+        Check("a counter raised by concurrent tasks loses no step", skippedWhen: withoutCompareAndSwap) { trial in
+            let backend = trial.backend
+            let key = try trial.key("counter")
+            try await trial.put([0, 0], at: key, if: .absent)
+            _ = try await gather(0..<8) { _ in
+                for _ in 0..<25 { try await raise(key, in: backend) }
+            }
+            try await trial.expect([0, 200], at: key)
+        },
+        Check("concurrent writes to different keys are all there") { trial in
+            let backend = trial.backend
+            let keys = try (0..<32).map { try trial.key("shared/folder-\($0 % 4)/\($0)") }
+            _ = try await gather(0..<32) { index in
+                for round in 0..<5 {
+                    _ = try await backend.write([UInt8(index), UInt8(round)], to: keys[index], if: .any)
+                }
+            }
+            for (index, key) in keys.enumerated() { try await trial.expect([UInt8(index), 4], at: key) }
+        },
+        Check("a reader sees one write or another, never a mixture") { trial in
+            let backend = trial.backend
+            let key = try trial.key("whole")
+            try await trial.put([UInt8](repeating: 0, count: 20_000), at: key)
+            _ = try await gather(0..<4) { task in
+                for round in 0..<20 {
+                    if task == 0 {
+                        let value = [UInt8](repeating: UInt8(round), count: 20_000 + round)
+                        _ = try await backend.write(value, to: key, if: .any)
+                    } else if case .found(let entry) = try await backend.read(key).outcome {
+                        let isWhole = Set(entry.value).count == 1
+                        let round = Int(entry.value.first ?? 0)
+                        if !isWhole || entry.value.count != 20_000 + round {
+                            throw Trial.Failure(description: "a reader saw \(brief(entry)), a mixture")
+                        }
+                    } else {
+                        throw Trial.Failure(description: "a reader saw no entry during a replacement")
+                    }
+                }
+            }
+        },
+    ]
+}
+
+/// Performs `body` for all of `range` at the same time; the results are in the order of the range.
+private func gather<Result: Sendable>(
+    _ range: Range<Int>, _ body: @escaping @Sendable (Int) async throws -> Result
+) async throws -> [Result] {
+    try await withThrowingTaskGroup(of: (Int, Result).self) { group in
+        for index in range { group.addTask { (index, try await body(index)) } }
+        var results: [(Int, Result)] = []
+        for try await result in group { results.append(result) }
+        return results.sorted { $0.0 < $1.0 }.map(\.1)
+    }
+}
+
+/// Adds 1 to a counter of two bytes by compare-and-swap. Each lost race is another task's step, so this ends.
+private func raise(_ key: EntryKey, in backend: any KeyValueBackend) async throws {
+    var attempt = try await backend.read(key).outcome
+    while case .found(let entry) = attempt {
+        let count = UInt16(entry.value[0]) << 8 | UInt16(entry.value[1])
+        let raised = [UInt8((count + 1) >> 8), UInt8(truncatingIfNeeded: count + 1)]
+        switch try await backend.write(raised, to: key, if: .matches(entry.version)).outcome {
+        case .written, .deleted: return
+        case .conflict(let current): attempt = current.map(ReadOutcome.found) ?? .absent
+        }
+    }
+    throw Trial.Failure(description: "the counter was gone in the middle")
+}

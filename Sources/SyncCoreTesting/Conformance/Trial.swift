@@ -1,0 +1,113 @@
+import SyncCore
+
+/// What a conformance check works with: a fresh store, random numbers, and ways to say what should have come.
+struct Trial: Sendable {
+    let backend: any KeyValueBackend
+    var generator: SeededGenerator
+    let host: Host
+
+    /// What the store did and should not have done.
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    func key(_ text: String) throws -> EntryKey { try EntryKey(text) }
+
+    /// Fails the check with `reason`, unless `condition` holds.
+    func expect(_ condition: Bool, _ reason: @autoclosure () -> String) throws {
+        if !condition { throw Failure(description: reason()) }
+    }
+
+    /// Writes and answers the version; a conflict fails the check.
+    @discardableResult
+    func put(
+        _ value: [UInt8], at key: EntryKey, if precondition: Precondition = .any
+    ) async throws -> EntryVersion {
+        let outcome = try await backend.write(value, to: key, if: precondition).outcome
+        guard case .written(let version) = outcome else {
+            throw Failure(description: "writing \"\(key)\" if \(precondition) answered \(brief(outcome))")
+        }
+        return version
+    }
+
+    /// Reads, and fails the check unless exactly this is there.
+    func expect(
+        _ value: [UInt8]?, at key: EntryKey, version: EntryVersion? = nil, _ context: String = ""
+    ) async throws {
+        let outcome = try await backend.read(key).outcome
+        switch (outcome, value) {
+        case (.absent, nil):
+            return
+        case (.found(let entry), let value?) where entry.value == value && entry.version == version ?? entry.version:
+            return
+        default:
+            let place = version.map(\.description) ?? "any version"
+            let expected = value.map { "\($0.count) bytes \(brief($0)) at \(place)" } ?? "absent"
+            throw Failure(description: "\(context)reading \"\(key)\" answered \(brief(outcome)), not \(expected)")
+        }
+    }
+
+    /// Fails the check unless `outcome` is a conflict with exactly this entry.
+    func expectConflict(
+        _ outcome: WriteOutcome, with entry: Entry?, _ context: String
+    ) throws {
+        try expect(
+            outcome == .conflict(entry),
+            "\(context) answered \(brief(outcome)), not a conflict with \(entry.map(brief) ?? "nothing")")
+    }
+
+    /// Performs `body`, and fails the check unless it throws an error of `kind`.
+    func expect(
+        _ kind: BackendError.Kind, _ context: String, from body: () async throws(BackendError) -> Void
+    ) async throws {
+        do throws(BackendError) {
+            try await body()
+        } catch {
+            return try expect(error.kind == kind, "\(context) threw \(error.kind) (\(error)), not \(kind)")
+        }
+        throw Failure(description: "\(context) did not throw \(kind)")
+    }
+
+    /// All keys under `prefix`, read in pages of `limit`; fails when a page breaks a rule.
+    func keys(prefix: String = "", limit: Int) async throws -> [EntryKey] {
+        var keys: [EntryKey] = []
+        var cursor: EntryKey?
+        repeat {
+            let page = try await backend.list(prefix: prefix, after: cursor, limit: limit).outcome
+            try expect(page.items.count <= limit, "a page of \(limit) has \(page.items.count) keys")
+            try expect(
+                page.next == nil || page.next != cursor, "a page answered its own position \"\(cursor?.text ?? "")\"")
+            for item in page.items {
+                try expect(
+                    keys.last.map { $0 < item.key } ?? true,
+                    "\"\(item.key)\" is listed after \"\(keys.last?.text ?? "")\"")
+                keys.append(item.key)
+            }
+            cursor = page.next
+        } while cursor != nil
+        return keys
+    }
+}
+
+func brief(_ bytes: [UInt8]) -> String {
+    let shown = bytes.prefix(8).map { String($0) }.joined(separator: " ")
+    return bytes.count > 8 ? "[\(shown) …]" : "[\(shown)]"
+}
+
+func brief(_ entry: Entry) -> String { "\(entry.value.count) bytes \(brief(entry.value)) at \(entry.version)" }
+
+func brief(_ outcome: ReadOutcome) -> String {
+    switch outcome {
+    case .found(let entry): brief(entry)
+    case .absent: "absent"
+    case .unchanged: "unchanged"
+    }
+}
+
+func brief(_ outcome: WriteOutcome) -> String {
+    switch outcome {
+    case .written(let version): "written at \(version)"
+    case .deleted: "deleted"
+    case .conflict(let entry): "conflict with \(entry.map(brief) ?? "nothing")"
+    }
+}

@@ -1,0 +1,140 @@
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("Retrying")
+struct RetryTests {
+    private let memory = MemoryBackend()
+    private let manual = ManualHost(seed: 3)
+
+    private func store(
+        _ faults: [FaultyBackend.Fault?], policy: RetryPolicy = RetryPolicy()
+    ) -> (RetryBackend, FaultyBackend) {
+        let faulty = FaultyBackend(memory, plan: .scripted(faults))
+        return (faulty.retrying(policy, host: manual.host), faulty)
+    }
+
+    @Test("repeats every operation after transient errors, at most four times by default")
+    func transient() async throws {
+        let key = try EntryKey("k")
+        let (store, faulty) = store([.transient, .transient, .transient, nil])
+        guard case .written = try await store.write([1], to: key, if: .absent).outcome else {
+            Issue.record("the fourth attempt was not made")
+            return
+        }
+        #expect(faulty.callCount == 4)
+        #expect(manual.pauses.count == 3)
+        for (pause, ceiling) in zip(manual.pauses, [100, 200, 400]) {
+            #expect(pause >= .zero && pause <= .milliseconds(ceiling))
+        }
+    }
+
+    @Test("throws the store's error when the attempts are used up")
+    func exhausted() async throws {
+        let (store, faulty) = store(Array(repeating: .transient, count: 10))
+        let error = await #expect(throws: BackendError.self) { try await store.list(prefix: "", after: nil, limit: 1) }
+        #expect(error?.kind == .unavailable)
+        #expect(faulty.callCount == 4)
+    }
+
+    @Test("repeats a read of unknown outcome, and throws a write of unknown outcome on", arguments: [true, false])
+    func unknownOutcome(isApplied: Bool) async throws {
+        let key = try EntryKey("k")
+        let fault = isApplied ? FaultyBackend.Fault.lostAnswer : .lostRequest
+        let (reading, _) = store([fault, nil])
+        #expect(try await reading.read(key).outcome == .absent)
+        let (writing, faulty) = store([fault])
+        let error = await #expect(throws: BackendError.self) { try await writing.write([1], to: key, if: .absent) }
+        #expect(error?.disposition == .outcomeUnknown)
+        #expect(faulty.callCount == 1)
+        let isThere = try await memory.read(key).outcome != .absent
+        #expect(isThere == isApplied)
+        let (deleting, _) = store([fault])
+        let deleteError = await #expect(throws: BackendError.self) { try await deleting.delete(key, if: .any) }
+        #expect(deleteError?.disposition == .outcomeUnknown)
+    }
+
+    @Test("repeats nothing after a permanent error or a cancellation")
+    func permanent() async throws {
+        for fault in [FaultyBackend.Fault.permanent(.full), .cancelled] {
+            let (store, faulty) = store([fault])
+            await #expect(throws: BackendError.self) { try await store.read(EntryKey("k")) }
+            #expect(faulty.callCount == 1)
+        }
+    }
+
+    @Test("sends only the failed items of a batch again, and keeps the answers of the others")
+    func batches() async throws {
+        let keys = try ["a", "b", "c", "d"].map { try EntryKey($0) }
+        let (store, faulty) = store([nil, .transient, .lostAnswer, .permanent(.full), nil])
+        let results = try await store.write(keys.map { WriteRequest($0, value: [1], if: .absent) }).outcome
+        #expect(faulty.callCount == 5)
+        guard case .success(.written) = results[0], case .success(.written) = results[1],
+            case .failure(let unknown) = results[2], case .failure(let full) = results[3]
+        else {
+            Issue.record("answered \(results)")
+            return
+        }
+        #expect(unknown.disposition == .outcomeUnknown)
+        #expect(full.kind == .full)
+    }
+
+    @Test("stops waiting when the task is cancelled, and says so with the error that it was overcoming")
+    func cancellation() async throws {
+        let clock = NeverClock()
+        let faulty = FaultyBackend(memory, plan: .scripted([.transient, nil]))
+        let store = faulty.retrying(host: Host(now: { 0 }, timer: clock, randomBits: { 1 }))
+        let key = try EntryKey("k")
+        let result = await withTaskGroup(of: BackendError?.self) { group in
+            group.addTask {
+                do throws(BackendError) { _ = try await store.read(key) } catch { return error }
+                return nil
+            }
+            for await _ in clock.sleepers { group.cancelAll() }
+            return await group.next() ?? nil
+        }
+        #expect(result?.kind == .cancelled)
+        #expect((result?.cause as? BackendError)?.kind == .unavailable)
+        #expect(faulty.callCount == 1)
+    }
+
+    @Test("pauses stay under their ceiling, their maximum and their total", arguments: 1...50)
+    func policy(seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        let policy = RetryPolicy(
+            maximumAttempts: 100, firstDelay: .milliseconds(10), maximumDelay: .seconds(1),
+            maximumTotalDelay: .seconds(5))
+        var waited = Duration.zero
+        var attempts = 1
+        while let pause = policy.delay(afterFailedAttempts: attempts, waited: waited, using: &generator) {
+            let ceiling = Duration.milliseconds(10) * (1 << min(attempts - 1, 20))
+            #expect(pause >= .zero && pause <= min(ceiling, .seconds(1)))
+            waited += pause
+            attempts += 1
+        }
+        #expect(waited <= .seconds(5))
+        #expect(attempts <= 100)
+    }
+}
+
+/// A clock on which a pause ends by cancellation only, and that tells when one has begun.
+private struct NeverClock: Clock {
+    typealias Instant = ContinuousClock.Instant
+    let sleepers: AsyncStream<Void>
+    private let begun: AsyncStream<Void>.Continuation
+
+    init() { (sleepers, begun) = AsyncStream.makeStream() }
+
+    var now: Instant { ContinuousClock.now }
+    var minimumResolution: Duration { .zero }
+
+    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+        begun.yield()
+        begun.finish()
+        let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
+        for await _ in stream {}
+        withExtendedLifetime(continuation) {}
+        try Task.checkCancellation()
+    }
+}

@@ -1,0 +1,26 @@
+import Foundation
+
+/// A folder of a test's own, removed with the object.
+public final class TemporaryFolder: Sendable {
+    /// Where it is.
+    public let path: String
+
+    /// Makes an empty folder.
+    public init() throws {
+        var template = Array("\(NSTemporaryDirectory())entitlementsync-XXXXXX".utf8CString)
+        guard let made = mkdtemp(&template) else { throw CocoaError(.fileWriteUnknown) }
+        path = String(cString: made)
+    }
+
+    deinit {
+        // Not through FileManager, which cannot follow the longest paths that the tests make.
+        let removal = Process()
+        removal.executableURL = URL(fileURLWithPath: "/bin/rm")
+        removal.arguments = ["-rf", path]
+        do { try removal.run() } catch { print("left behind: \(path): \(error)") }
+        removal.waitUntilExit()
+    }
+
+    /// The path of something in it.
+    public func path(of name: String) -> String { "\(path)/\(name)" }
+}
