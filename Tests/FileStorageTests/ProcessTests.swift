@@ -94,17 +94,22 @@ struct ProcessTests {
         _ = try await store.write([1], to: key, if: .any)
         let holder = try Probe("hold", folder.path(of: "store"))
         #expect(holder.line() == "held")
-        let store = store
+        let clock = EndlessClock()
+        let store = FileBackend(
+            folder: folder.path(of: "store"), host: Host(now: { 0 }, timer: clock, randomBits: { .random(in: 0...9) }))
         let kinds = await withTaskGroup(of: BackendError.Kind?.self) { group in
             for _ in 0..<4 {
                 group.addTask {
-                    do throws(BackendError) { _ = try await store.write([2], to: key, if: .any) } catch {
+                    do throws(BackendError) {
+                        _ = try await store.write([2], to: key, if: .any)
+                        return nil
+                    } catch {
                         return error.kind
                     }
-                    return nil
                 }
             }
-            group.cancelAll()
+            // One waits for the process, the others for the one.
+            for await _ in clock.pauses { group.cancelAll() }
             return await group.reduce(into: []) { $0.append($1) }
         }
         #expect(kinds == Array(repeating: .cancelled, count: 4))

@@ -82,7 +82,7 @@ struct RetryTests {
 
     @Test("stops waiting when the task is cancelled, and says so with the error that it was overcoming")
     func cancellation() async throws {
-        let clock = NeverClock()
+        let clock = EndlessClock()
         let faulty = FaultyBackend(memory, plan: .scripted([.transient, nil]))
         let store = faulty.retrying(host: Host(now: { 0 }, timer: clock, randomBits: { 1 }))
         let key = try EntryKey("k")
@@ -91,7 +91,7 @@ struct RetryTests {
                 do throws(BackendError) { _ = try await store.read(key) } catch { return error }
                 return nil
             }
-            for await _ in clock.sleepers { group.cancelAll() }
+            for await _ in clock.pauses { group.cancelAll() }
             return await group.next() ?? nil
         }
         #expect(result?.kind == .cancelled)
@@ -115,26 +115,5 @@ struct RetryTests {
         }
         #expect(waited <= .seconds(5))
         #expect(attempts <= 100)
-    }
-}
-
-/// A clock on which a pause ends by cancellation only, and that tells when one has begun.
-private struct NeverClock: Clock {
-    typealias Instant = ContinuousClock.Instant
-    let sleepers: AsyncStream<Void>
-    private let begun: AsyncStream<Void>.Continuation
-
-    init() { (sleepers, begun) = AsyncStream.makeStream() }
-
-    var now: Instant { ContinuousClock.now }
-    var minimumResolution: Duration { .zero }
-
-    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-        begun.yield()
-        begun.finish()
-        let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
-        for await _ in stream {}
-        withExtendedLifetime(continuation) {}
-        try Task.checkCancellation()
     }
 }

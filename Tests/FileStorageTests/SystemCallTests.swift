@@ -1,0 +1,115 @@
+import FileStorage
+import Foundation
+import SyncCore
+import TestSupport
+import Testing
+
+@Suite("Each system call of the file store")
+struct SystemCallTests {
+    /// What is done while a call fails.
+    enum Step: CaseIterable, Sendable {
+        case firstWrite, newFolder, replacement, deletion, reading, listing
+
+        func perform(on store: FileBackend) async throws(BackendError) {
+            switch self {
+            case .firstWrite, .replacement: _ = try await store.write([2], to: EntryKey("a/k"), if: .any)
+            case .newFolder: _ = try await store.write([2], to: EntryKey("b/c/k"), if: .absent)
+            case .deletion: _ = try await store.delete(EntryKey("a/k"), if: .any)
+            case .reading: _ = try await store.read(EntryKey("a/k"))
+            case .listing: _ = try await store.list(prefix: "", after: nil, limit: 10)
+            }
+        }
+
+        var key: String { self == .newFolder ? "b/c/k" : "a/k" }
+        var before: [UInt8]? { self == .firstWrite || self == .newFolder ? nil : [1] }
+        var after: [UInt8]? {
+            switch self {
+            case .firstWrite, .newFolder, .replacement: [2]
+            case .deletion: nil
+            case .reading, .listing: [1]
+            }
+        }
+    }
+
+    /// Performs `step` with the failure and checks what the store then is.
+    private func check(_ step: Step, _ failure: FailingFileSystem.Failure) async throws {
+        let folder = try TemporaryFolder()
+        let path = folder.path(of: "deep/store")
+        if step != .firstWrite { _ = try await FileBackend(folder: path).write([1], to: EntryKey("a/k"), if: .absent) }
+        let failing = FailingFileSystem(failure)
+        let context = "\(step), \(failure)"
+        var possible = [step.after]
+        do throws(BackendError) {
+            try await step.perform(on: FileBackend(folder: path, fileSystem: failing))
+        } catch {
+            #expect(error.operation != nil && error.message.contains(folder.path), "\(context): \(error)")
+            #expect(!error.description.contains("\n"), "\(context): \(error)")
+            possible = error.disposition == .outcomeUnknown ? [step.before, step.after] : [step.before]
+        }
+        // As another process would find it.
+        let store = FileBackend(folder: path)
+        let found: [UInt8]? =
+            if case .found(let entry) = try await store.read(EntryKey(step.key)).outcome { entry.value } else { nil }
+        #expect(possible.contains(found), "\(context): found \(found ?? []) after \(failing.calls.last ?? "")")
+        let listed = try await store.list(prefix: step.key, after: nil, limit: 10).outcome.items
+        #expect(listed.isEmpty == (found == nil), "\(context)")
+        _ = try await store.write([3], to: EntryKey("z/k"), if: .absent)
+        _ = try await store.write([4], to: EntryKey(step.key), if: .any)
+        let left = try FileManager.default.subpathsOfDirectory(atPath: folder.path).filter { $0.hasSuffix(".tmp") }
+        #expect(left.isEmpty, "\(context): \(left)")
+    }
+
+    private func callCount(of step: Step) async throws -> Int {
+        let folder = try TemporaryFolder()
+        let path = folder.path(of: "deep/store")
+        if step != .firstWrite { _ = try await FileBackend(folder: path).write([1], to: EntryKey("a/k"), if: .absent) }
+        let counting = FailingFileSystem(.none)
+        try await step.perform(on: FileBackend(folder: path, fileSystem: counting))
+        return counting.calls.count
+    }
+
+    @Test(
+        "may fail once, with a full disk, a broken one or without permission, and the error tells the truth",
+        arguments: Step.allCases)
+    func failingOnce(_ step: Step) async throws {
+        let count = try await callCount(of: step)
+        #expect(count >= 3)
+        for number in 0..<count {
+            for code in [ENOSPC, EIO, EACCES] { try await check(step, .once(number, code: code)) }
+        }
+    }
+
+    @Test(
+        "may be the last before the power goes, and the store is as before the step or after it",
+        arguments: Step.allCases)
+    func powerLoss(_ step: Step) async throws {
+        for number in 0..<(try await callCount(of: step)) { try await check(step, .everythingFrom(number)) }
+    }
+
+    @Test("of a durable write comes in the order that survives a power cut")
+    func order() async throws {
+        let folder = try TemporaryFolder()
+        let counting = FailingFileSystem(.none)
+        let store = FileBackend(folder: folder.path(of: "store"), fileSystem: counting)
+        _ = try await store.write([1], to: EntryKey("k"), if: .any)
+        let before = counting.calls.count
+        _ = try await store.write([2], to: EntryKey("k"), if: .any)
+        let calls = counting.calls[before...].filter { ["write", "fsync", "rename", "mkdir", "unlink"].contains($0) }
+        #expect(calls == ["write", "fsync", "rename", "fsync"])
+    }
+
+    @Test("has errors of known kinds")
+    func kinds() async throws {
+        let expected: [(Int32, BackendError.Kind)] = [
+            (EACCES, .permissionDenied), (EPERM, .permissionDenied), (EROFS, .permissionDenied), (ENOSPC, .full),
+            (EDQUOT, .full), (ENOTDIR, .notAStore), (EMFILE, .busy), (ESTALE, .unavailable), (EIO, .unavailable),
+        ]
+        let folder = try TemporaryFolder()
+        for (code, kind) in expected {
+            let failing = FailingFileSystem(.once(0, code: code))
+            let store = FileBackend(folder: folder.path(of: "store"), fileSystem: failing)
+            let error = await expectKind(kind) { try await store.write([1], to: EntryKey("k"), if: .any) }
+            #expect((error?.cause as? FileSystemError)?.code == code)
+        }
+    }
+}
