@@ -77,6 +77,7 @@ public enum JoinLaws {
             let a = value(&generator)
             var b = value(&generator)
             let c = Int.random(in: 0..<8, using: &generator) == 0 ? a : value(&generator)
+            // A join that throws here throws again below, where that is reported.
             if Int.random(in: 0..<8, using: &generator) == 0, let joined = try? join(a, b) { b = joined }
             for law in Law.allCases {
                 let sides = law.sides(a, b, c, join: join)

@@ -23,7 +23,7 @@ struct FileBackendTests {
     func conformance() async {
         let folder = folder
         await expectConformance(of: "file") {
-            FileBackend(folder: folder.path(of: UUID().uuidString), maximumValueByteCount: 1 << 21)
+            FileBackend(folder: try folder.freshFolder(), maximumValueByteCount: 1 << 21)
         }
     }
 
@@ -33,7 +33,7 @@ struct FileBackendTests {
         let seed = printedSeed("retry over faulty file store")
         await expectConformance(of: "retry over faulty file") {
             FaultyBackend(
-                FileBackend(folder: folder.path(of: UUID().uuidString)),
+                FileBackend(folder: try folder.freshFolder()),
                 plan: .seeded(seed, rate: 0.2, faults: [.transient])
             ).retrying(RetryPolicy(maximumAttempts: 40), host: ManualHost(seed: seed).host)
         }

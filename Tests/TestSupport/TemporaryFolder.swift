@@ -23,4 +23,11 @@ public final class TemporaryFolder: Sendable {
 
     /// The path of something in it.
     public func path(of name: String) -> String { "\(path)/\(name)" }
+
+    /// The path of a new, empty folder in it.
+    public func freshFolder() throws -> String {
+        var template = Array("\(path)/XXXXXX".utf8CString)
+        guard let made = mkdtemp(&template) else { throw CocoaError(.fileWriteUnknown) }
+        return String(cString: made)
+    }
 }
