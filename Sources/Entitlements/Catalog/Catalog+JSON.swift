@@ -101,7 +101,9 @@ extension Entitlement {
 extension Entitlement.Source {
     fileprivate init(_ reader: JSONReader) throws(InputError) {
         let text = try reader.string()
-        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+        // Scalars, not characters: an id may begin with a mark that combines with the colon.
+        let parts = text.unicodeScalars.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            .map { String($0) }
         switch (parts[0], parts.count) {
         case ("product", 2): self = .product(ProductID(parts[1]))
         case ("group", 2): self = .group(GroupID(parts[1]))

@@ -84,12 +84,12 @@ struct CatalogChecker {
     {
         switch source {
         case .group(let id):
-            return groups.contains(id) ? nil : "no product is in group \"\(id)\""
+            return groups.contains(id) ? nil : "no product is in group \"\(id.rawValue.singleLine)\""
         case .product(let id):
-            guard let kind = kinds[id] else { return "no product has the id \"\(id)\"" }
+            guard let kind = kinds[id] else { return "no product has the id \"\(id.rawValue.singleLine)\"" }
             return kind == .nonConsumable ? nil : "\"\(id)\" is \(kind.name), only a nonConsumable is owned"
         case .units(let id):
-            guard let kind = kinds[id] else { return "no product has the id \"\(id)\"" }
+            guard let kind = kinds[id] else { return "no product has the id \"\(id.rawValue.singleLine)\"" }
             if case .consumable = kind { return nil }
             return "\"\(id)\" is \(kind.name), only a consumable has units"
         }
