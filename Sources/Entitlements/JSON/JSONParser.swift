@@ -9,7 +9,10 @@ struct JSONParser {
     }
 
     mutating func document() throws(JSONSyntaxError) -> JSONValue {
-        guard String(validating: bytes, as: UTF8.self) != nil else { throw failure("the text is not UTF-8") }
+        guard String(validating: bytes, as: UTF8.self) != nil else {
+            position = validUTF8Count
+            throw failure("the text is not UTF-8")
+        }
         let value = try value(depth: 0)
         skipSpace()
         guard position == bytes.count else { throw failure("something follows the end of the text") }
@@ -17,9 +20,10 @@ struct JSONParser {
     }
 
     private mutating func value(depth: Int) throws(JSONSyntaxError) -> JSONValue {
-        guard depth < Self.maximumDepth else { throw failure("nested deeper than \(Self.maximumDepth) levels") }
         skipSpace()
         switch peek {
+        case UInt8(ascii: "{") where depth == Self.maximumDepth, UInt8(ascii: "[") where depth == Self.maximumDepth:
+            throw failure("nested deeper than \(Self.maximumDepth) levels")
         case UInt8(ascii: "{"): return try object(depth: depth)
         case UInt8(ascii: "["): return try array(depth: depth)
         case UInt8(ascii: "\""): return .string(try string())
@@ -176,6 +180,15 @@ struct JSONParser {
 
     private mutating func skipSpace() {
         while let byte = peek, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { position += 1 }
+    }
+
+    /// How many bytes there are before the first that is not UTF-8.
+    private var validUTF8Count: Int {
+        var parser = Unicode.UTF8.ForwardParser()
+        var rest = bytes.makeIterator()
+        var count = 0
+        while case .valid(let scalar) = parser.parseScalar(from: &rest) { count += scalar.count }
+        return count
     }
 
     private func failure(_ reason: String) -> JSONSyntaxError {
