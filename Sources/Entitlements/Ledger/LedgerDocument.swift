@@ -95,7 +95,10 @@ extension LedgerDocument {
             }
             // The format comes before the checksum: a newer format may check itself in another way.
             let format: UInt16 = bytes.littleEndian(at: 4)
-            guard format <= LedgerDocument.format, format > 0 else {
+            guard format > 0 else {
+                throw LedgerFormatError(.damaged, offset: 4, reason: "there is no format 0")
+            }
+            guard format <= LedgerDocument.format else {
                 throw LedgerFormatError(
                     .newerFormat, offset: 4,
                     reason: "it is written in format \(format), this version reads up to \(LedgerDocument.format)")

@@ -26,6 +26,11 @@ struct RecordRunChecker {
             guard size <= bytes.count - offset else {
                 throw LedgerFormatError(.damaged, offset: base + start, reason: "a record runs past the end")
             }
+            guard max(lengths.key, lengths.order, lengths.payload) <= LedgerLimits.maximumPartByteCount else {
+                throw LedgerFormatError(
+                    .tooLarge, offset: base + start,
+                    reason: "a part of a record is longer than \(LedgerLimits.maximumPartByteCount) bytes")
+            }
             guard lengths.key > 0 else {
                 throw LedgerFormatError(.damaged, offset: base + start, reason: "a record has an empty key")
             }
