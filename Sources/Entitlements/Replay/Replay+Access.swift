@@ -22,8 +22,9 @@ extension Replay {
 
     private func grant(of entitlement: Entitlement, at instant: Timestamp) -> Access.Grant? {
         for source in entitlement.grantedBy {
-            guard case .product(let id) = source, isOwned(id, at: instant) else { continue }
-            return Access.Grant(until: nil, because: source)
+            guard case .product(let id) = source, let ownership = ownerships[id], ownership.isOwned(at: instant)
+            else { continue }
+            return Access.Grant(until: ownership.end(at: instant), because: source)
         }
         var longest: Access.Grant?
         for source in entitlement.grantedBy {

@@ -84,6 +84,13 @@ struct Ownership: Hashable, Sendable {
         isFlagged || holdings.contains { $0.contains(instant) }
     }
 
+    /// When an ownership that holds at `instant` ends: at a revocation that is yet to come; `nil` for no end.
+    func end(at instant: Timestamp) -> Timestamp? {
+        let current = holdings.filter { $0.contains(instant) }
+        guard !isFlagged, current.allSatisfy({ $0.revokedAt != nil }) else { return nil }
+        return current.map(\.end).max()
+    }
+
     func lastRevocation(at instant: Timestamp) -> Timestamp? {
         holdings.compactMap(\.revokedAt).filter { $0 <= instant }.max()
     }

@@ -83,14 +83,15 @@ extension Replay {
             daysRemaining: isActive ? expires.map(instant.daysRemaining(until:)) ?? 0 : 0, periods: timeline.periods)
     }
 
-    /// The next instant after `instant` at which something changes without a new fact: a period or an ownership begins
-    /// or ends.
+    /// The next instant after `instant` at which something may change without a new fact: a chain of periods begins or
+    /// ends, or the date of a purchase that counts or of its revocation comes; `nil` when nothing is to come.
     public func nextBoundary(after instant: Timestamp) -> Timestamp? {
-        let times = timelines.values.compactMap { $0.nextBoundary(after: instant) }
-        let ownerTimes = ownerships.values.flatMap(\.holdings).flatMap { [$0.start, $0.end] }
-        let grants = facts.purchases.flatMap { purchase in
-            [purchase.date, facts.revocations[purchase.transaction]?.revokedAt].compactMap { $0 }
+        var times = timelines.values.compactMap { $0.nextBoundary(after: instant) }
+        for purchase in facts.purchases {
+            guard case .counts = verdicts[purchase.transaction] else { continue }
+            times.append(purchase.date)
+            if let revocation = facts.revocations[purchase.transaction] { times.append(revocation.revokedAt) }
         }
-        return (times + ownerTimes + grants).filter { $0 > instant }.min()
+        return times.filter { $0 > instant }.min()
     }
 }
