@@ -9,7 +9,7 @@ extension Fact {
         case .recording(let recording):
             Record(
                 key: FactKey.recording(recording.transaction, recording.replica).bytes,
-                order: FactOrder.bytes(recording.logicalTime), payload: recording.payload)
+                order: FactOrder.bytes(earlierWins: recording.logicalTime), payload: recording.payload)
         case .revocation(let revocation):
             Record(
                 key: FactKey.revocation(revocation.transaction).bytes, order: FactOrder.bytes(revocation.stamp),
@@ -49,7 +49,7 @@ extension Fact {
             let stamp = try FactOrder.stamp(record.order)
             self = .purchase(try Purchase(transaction: transaction, stamp: stamp, payload: record.payload))
         case .recording(let transaction, let replica):
-            let time = try FactOrder.time(record.order)
+            let time = try FactOrder.timeWhereEarlierWins(record.order)
             self = .recording(
                 try Recording(transaction: transaction, replica: replica, time: time, payload: record.payload))
         case .revocation(let transaction):

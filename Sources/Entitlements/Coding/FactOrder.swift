@@ -15,6 +15,11 @@ enum FactOrder {
         return bytes
     }
 
+    /// The complement of the logical time (8 bytes): of two statements the earlier is the stronger.
+    static func bytes(earlierWins time: LogicalTime) -> [UInt8] {
+        bytes(LogicalTime(rawValue: ~time.rawValue))
+    }
+
     /// Logical time (8 bytes), replica (16).
     static func bytes(_ time: LogicalTime, _ replica: ReplicaID) -> [UInt8] {
         bytes(time) + replica.bytes
@@ -30,6 +35,10 @@ enum FactOrder {
     static func time(_ bytes: [UInt8], trailing: Int = 0) throws(ProtoError) -> LogicalTime {
         guard bytes.count == 8 + trailing else { throw ProtoError(reason: "the order is malformed") }
         return LogicalTime(rawValue: number(bytes[..<8]))
+    }
+
+    static func timeWhereEarlierWins(_ bytes: [UInt8]) throws(ProtoError) -> LogicalTime {
+        LogicalTime(rawValue: ~(try time(bytes)).rawValue)
     }
 
     private static func number(_ bytes: ArraySlice<UInt8>) -> UInt64 {

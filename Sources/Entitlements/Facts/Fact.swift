@@ -90,7 +90,8 @@ public struct Recording: Hashable, Sendable {
     public var recordedAt: Timestamp
     /// The end of the group as this replica knew it just before; `nil` when it knew none.
     public var knownEnd: Timestamp?
-    /// Orders recordings of one purchase by one replica.
+    /// Orders recordings of one purchase by one replica: the first counts, so that a replica which forgot and records
+    /// the purchase once more does not move its units behind what was spent of them.
     public var logicalTime: LogicalTime
 
     /// A recording.
