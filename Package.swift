@@ -39,6 +39,12 @@ let package = Package(
         .testTarget(
             name: "FileStorageTests",
             dependencies: ["Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
+        .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums"]),
+        .testTarget(
+            name: "LedgerFormatTests",
+            dependencies: [
+                "Entitlements", "Checksums", .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ]),
     ]
 )
 

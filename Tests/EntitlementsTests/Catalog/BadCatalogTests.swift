@@ -1,0 +1,283 @@
+import Entitlements
+import Testing
+
+@Suite("A bad catalogue is refused with the place and the reason")
+struct BadCatalogTests {
+    private static func refusal(of json: String) -> InputError? {
+        refusal(of: Array(json.utf8))
+    }
+
+    private static func refusal(of json: [UInt8]) -> InputError? {
+        do {
+            _ = try Catalog(json: json)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private static func product(_ members: String) -> String { #"{"products":[{"id":"a",\#(members)}]}"# }
+
+    @Test(
+        "Products",
+        arguments: [
+            (#"{"products":[{"type":"nonConsumable"}]}"#, "products[0].id", "this is missing"),
+            (#"{"products":[{"id":null,"type":"nonConsumable"}]}"#, "products[0].id", "this is missing"),
+            (#"{"products":[{"id":"a"}]}"#, "products[0].type", "this is missing"),
+            (
+                #"{"products":[{"id":7,"type":"nonConsumable"}]}"#, "products[0].id",
+                "a string is expected, not a number"
+            ),
+            (
+                product(#""type":"lease""#), "products[0].type",
+                "\"lease\" is none of consumable, nonConsumable, nonRenewing, autoRenewable"
+            ),
+            (
+                product(#""type":"nonConsumable","colour":1"#), "products[0].colour",
+                "nothing is known by this name (known: id, type, group, duration, units, level, introductory, names, "
+                    + "forSale, requiresAccount)"
+            ),
+            (product(#""type":"nonConsumable","units":1"#), "products[0].units", "a nonConsumable has none"),
+            (product(#""type":"consumable","duration":"P1M""#), "products[0].duration", "a consumable has none"),
+            (
+                product(#""type":"nonRenewing","group":"g","duration":"P1M","level":1"#), "products[0].level",
+                "a nonRenewing has none"
+            ),
+            (product(#""type":"consumable","units":0"#), "products[0].units", "units are 1 to 1000000, not 0"),
+            (product(#""type":"consumable","units":-5"#), "products[0].units", "units are 1 to 1000000, not -5"),
+            (
+                product(#""type":"consumable","units":1000001"#), "products[0].units",
+                "units are 1 to 1000000, not 1000001"
+            ),
+            (
+                product(#""type":"consumable","units":1.5"#), "products[0].units",
+                "a whole number is expected, not a number"
+            ),
+            (
+                product(#""type":"consumable","units":99999999999999999999"#), "products[0].units",
+                "a whole number is expected, not a number"
+            ),
+            (
+                product(#""type":"consumable","units":"5""#), "products[0].units",
+                "a whole number is expected, not a string"
+            ),
+            (product(#""type":"nonRenewing","duration":"P1M""#), "products[0].group", "this is missing"),
+            (product(#""type":"nonRenewing","group":"g""#), "products[0].duration", "this is missing"),
+            (product(#""type":"nonRenewing","group":"","duration":"P1M""#), "products[0].group", "an id is not empty"),
+            (
+                product(#""type":"nonRenewing","group":"g","duration":"3M""#), "products[0].duration",
+                "\"3M\" is not a duration: it begins with P (write P3M, P1W or P1D)"
+            ),
+            (
+                product(#""type":"nonRenewing","group":"g","duration":"P0D""#), "products[0].duration",
+                "a duration is longer than nothing"
+            ),
+            (
+                product(#""type":"nonRenewing","group":"g","duration":"P101Y""#), "products[0].duration",
+                "\"P101Y\" is not a duration: it is longer than 100 years (write P3M, P1W or P1D)"
+            ),
+            (
+                product(#""type":"autoRenewable","group":"g","duration":"P1M","level":0"#), "products[0].level",
+                "a level is 1 (highest) to 1000, not 0"
+            ),
+            (
+                product(#""type":"autoRenewable","group":"g","duration":"P1M","introductory":{"mode":"gift"}"#),
+                "products[0].introductory.mode", "a mode is one of free, payAsYouGo, payUpFront"
+            ),
+            (
+                product(#""type":"autoRenewable","group":"g","duration":"P1M","introductory":{"mode":"free"}"#),
+                "products[0].introductory.duration", "this is missing"
+            ),
+            (
+                product(
+                    #""type":"autoRenewable","group":"g","duration":"P1M","introductory":{"mode":"free","duration":"P0D"}"#
+                ),
+                "products[0].introductory.duration", "a duration is longer than nothing"
+            ),
+            (
+                product(#""type":"nonConsumable","names":["A"]"#), "products[0].names",
+                "an object is expected, not an array"
+            ),
+            (
+                product(#""type":"nonConsumable","names":{"en":1}"#), "products[0].names.en",
+                "a string is expected, not a number"
+            ),
+            (
+                product(#""type":"nonConsumable","forSale":"yes""#), "products[0].forSale",
+                "true or false is expected, not a string"
+            ),
+        ])
+    func products(json: String, path: String, reason: String) {
+        #expect(Self.refusal(of: json) == InputError(path: path, reason: reason))
+    }
+
+    @Test(
+        "Ids",
+        arguments: [
+            ("", "an id is not empty"),
+            (String(repeating: "x", count: 256), "an id has at most 255 bytes, this one has 256"),
+            (String(repeating: "x", count: 1_000_000), "an id has at most 255 bytes, this one has 1000000"),
+            (#"a\u0000b"#, "\"a\u{FFFD}b\" has control characters, an id has none"),
+            (#"a\nb"#, "\"a\u{FFFD}b\" has control characters, an id has none"),
+            (#"\u007f"#, "\"\u{FFFD}\" has control characters, an id has none"),
+        ])
+    func ids(id: String, reason: String) {
+        let json = #"{"products":[{"id":"ok","type":"nonConsumable"},{"id":"\#(id)","type":"nonConsumable"}]}"#
+        #expect(Self.refusal(of: json) == InputError(path: "products[1].id", reason: reason))
+    }
+
+    @Test("Duplicate ids are refused at the second")
+    func duplicates() {
+        let product = #"{"id":"a","type":"nonConsumable"}"#
+        #expect(
+            Self.refusal(of: #"{"products":[\#(product),\#(product)]}"#)
+                == InputError(path: "products[1].id", reason: "\"a\" is used twice"))
+        let entitlement = #"{"id":"e","grantedBy":["product:a"]}"#
+        #expect(
+            Self.refusal(of: #"{"products":[\#(product)],"entitlements":[\#(entitlement),\#(entitlement)]}"#)
+                == InputError(path: "entitlements[1].id", reason: "\"e\" is used twice"))
+    }
+
+    @Test("A group that mixes kinds is refused at the product that differs")
+    func mixedKinds() {
+        let json = #"""
+            {"products":[{"id":"a","type":"nonRenewing","group":"g","duration":"P1M"},
+                         {"id":"b","type":"autoRenewable","group":"g","duration":"P1M"}]}
+            """#
+        #expect(
+            Self.refusal(of: json)
+                == InputError(
+                    path: "products[1].group",
+                    reason: "\"g\" mixes nonRenewing and autoRenewable, a group holds one kind only"))
+    }
+
+    @Test(
+        "Entitlements that nothing grants",
+        arguments: [
+            (#"{"id":"e"}"#, "entitlements[0].grantedBy", "this is missing"),
+            (#"{"id":"e","grantedBy":[]}"#, "entitlements[0].grantedBy", "nothing grants \"e\""),
+            (#"{"grantedBy":["product:owl"]}"#, "entitlements[0].id", "this is missing"),
+            (#"{"id":"","grantedBy":["product:owl"]}"#, "entitlements[0].id", "an id is not empty"),
+            (
+                #"{"id":"e","grantedBy":["product:owl","product:cat"]}"#, "entitlements[0].grantedBy[1]",
+                "no product has the id \"cat\""
+            ),
+            (
+                #"{"id":"e","grantedBy":["group:none"]}"#, "entitlements[0].grantedBy[0]",
+                "no product is in group \"none\""
+            ),
+            (
+                #"{"id":"e","grantedBy":["units:none"]}"#, "entitlements[0].grantedBy[0]",
+                "no product has the id \"none\""
+            ),
+            (
+                #"{"id":"e","grantedBy":["units:owl"]}"#, "entitlements[0].grantedBy[0]",
+                "\"owl\" is nonConsumable, only a consumable has units"
+            ),
+            (
+                #"{"id":"e","grantedBy":["product:coins"]}"#, "entitlements[0].grantedBy[0]",
+                "\"coins\" is consumable, only a nonConsumable is owned"
+            ),
+            (
+                #"{"id":"e","grantedBy":["owl"]}"#, "entitlements[0].grantedBy[0]",
+                "\"owl\" is none of product:ID, group:ID, units:ID"
+            ),
+            (
+                #"{"id":"e","grantedBy":["Product:owl"]}"#, "entitlements[0].grantedBy[0]",
+                "\"Product:owl\" is none of product:ID, group:ID, units:ID"
+            ),
+            (#"{"id":"e","grantedBy":[1]}"#, "entitlements[0].grantedBy[0]", "a string is expected, not a number"),
+            (
+                #"{"id":"e","grantedBy":"product:owl"}"#, "entitlements[0].grantedBy",
+                "an array is expected, not a string"
+            ),
+            (
+                #"{"id":"e","grantedBy":["group:a\nb"]}"#, "entitlements[0].grantedBy[0]",
+                "no product is in group \"a\u{FFFD}b\""
+            ),
+        ])
+    func entitlements(entitlement: String, path: String, reason: String) {
+        let json = #"""
+            {"products":[{"id":"owl","type":"nonConsumable"},{"id":"coins","type":"consumable","units":5}],
+             "entitlements":[\#(entitlement)]}
+            """#
+        #expect(Self.refusal(of: json) == InputError(path: path, reason: reason))
+    }
+
+    @Test(
+        "The whole and the policy",
+        arguments: [
+            ("[]", "", "an object is expected, not an array"),
+            ("{}", "products", "this is missing"),
+            (#"{"products":{}}"#, "products", "an array is expected, not an object"),
+            (#"{"products":[7]}"#, "products[0]", "an object is expected, not a number"),
+            (
+                #"{"products":[],"prices":[]}"#, "prices",
+                "nothing is known by this name (known: products, entitlements, policy)"
+            ),
+            (
+                #"{"products":[],"policy":{"bonus":"P1"}}"#, "policy.bonus",
+                "\"P1\" is not a duration: a number is followed by Y, M, W or D, after T by H, M or S "
+                    + "(write P3M, P1W or P1D)"
+            ),
+            (
+                #"{"products":[],"policy":{"expiry":"newest"}}"#, "policy.expiry",
+                "\"newest\" is none of stackPurchases, latestExpiryWins"
+            ),
+            (#"{"products":[],"policy":{"flags":"never"}}"#, "policy.flags", "\"never\" is none of purchasedWins"),
+            (
+                #"{"products":[],"policy":{"consumables":true}}"#, "policy.consumables",
+                "a string is expected, not true or false"
+            ),
+            (
+                #"{"products":[],"policy":{"consumables":"none"}}"#, "policy.consumables",
+                "\"none\" is none of deviceLocal, shared"
+            ),
+            (
+                #"{"products":[],"policy":{"rule":"x"}}"#, "policy.rule",
+                "nothing is known by this name (known: bonus, expiry, flags, consumables)"
+            ),
+        ])
+    func wholeAndPolicy(json: String, path: String, reason: String) {
+        #expect(Self.refusal(of: json) == InputError(path: path, reason: reason))
+    }
+
+    @Test(
+        "Text that is no JSON is refused at its line and column",
+        arguments: [
+            ("", "line 1, column 1", "the text ends where a value is expected"),
+            ("{\n  \"products\": [\n    {\"id\": }\n]}", "line 3, column 12", "a value is expected here"),
+            ("{\"products\":[],}", "line 1, column 16", "a member name in quotes is expected"),
+            ("{\"products\":[]\n\"policy\":{}}", "line 2, column 1", "\",\" or \"}\" is expected"),
+            ("{\"products\":[]}\n\n]", "line 3, column 1", "something follows the end of the text"),
+            ("{\"products\":[],\n \"products\":[]}", "line 2, column 2", "\"products\" stands here twice"),
+            ("{\"products\":[\"\\ud83d\"]}", "line 1, column 21", "half of a surrogate pair stands alone"),
+        ])
+    func syntax(json: String, place: String, reason: String) {
+        #expect(Self.refusal(of: json) == InputError(path: place, reason: reason))
+    }
+
+    @Test("Bytes that are not UTF-8 are refused where they stand")
+    func invalidUTF8() {
+        let json = Array("{\n \"products\":[\"".utf8) + [0xC3, 0x28] + Array("\"]}".utf8)
+        #expect(Self.refusal(of: json) == InputError(path: "line 2, column 15", reason: "the text is not UTF-8"))
+    }
+
+    @Test("Every message is one line of bounded length, whatever stands in the catalogue")
+    func messagesAreOneLine() throws {
+        let odd = String(repeating: #"\n\u0000x"#, count: 500)
+        for json in [
+            #"{"\#(odd)":1}"#, #"{"products":[{"id":"a","type":"\#(odd)"}]}"#,
+            Self.product(#""type":"nonRenewing","group":"g","duration":"\#(odd)""#),
+            #"{"products":[],"entitlements":[{"id":"e","grantedBy":["group:\#(odd)"]}]}"#,
+            #"{"products":[],"entitlements":[{"id":"e","grantedBy":["units:\#(odd)"]}]}"#,
+            #"{"products":[],"entitlements":[{"id":"e","grantedBy":["\#(odd)"]}]}"#,
+            #"{"products":[],"policy":{"expiry":"\#(odd)"}}"#, #"{"\#(odd)":1,"\#(odd)":2}"#,
+            Self.product(#""type":"nonConsumable","names":{"\#(odd)":1}"#),
+        ] {
+            let message = try #require(Self.refusal(of: json)).description
+            #expect(!message.utf8.contains { $0 < 0x20 || $0 == 0x7F }, "\(json.prefix(60))")
+            #expect(message.utf8.count < 1_000, "\(json.prefix(60))")
+        }
+    }
+}

@@ -1,0 +1,149 @@
+import Entitlements
+import Foundation
+import Testing
+
+/// Where both follow RFC 8259 our parser and Foundation's agree. Known differences, which are not generated or are told
+/// apart below:
+///
+/// - a member given twice: ours refuses it, Foundation keeps one of them;
+/// - a comma after the last element or member: ours refuses it, Foundation does not mind;
+/// - more than 64 levels: ours refuses them, Foundation up to 512;
+/// - numbers beyond `Double`: ours keeps them as written, Foundation refuses them;
+/// - a byte order mark, UTF-16 and UTF-32: Foundation guesses, ours reads UTF-8 only.
+@Suite("Our JSON parser agrees with Foundation's")
+struct JSONDifferentialTests {
+    @Test("Generated valid texts are read by both, with equal values")
+    func validTexts() throws {
+        try forAll("valid JSON", cases: 5_000) { random, place in
+            let text = JSONText.random(depth: 4, using: &random)
+            let ours = try JSONValue(parsing: text.utf8)
+            let theirs = try JSONSerialization.jsonObject(with: Data(text.utf8), options: .fragmentsAllowed)
+            try #require(agree(ours, theirs), "\(place): \(text)")
+        }
+    }
+
+    @Test("Generated texts with a few bytes changed are accepted by both or refused by both")
+    func damagedTexts() throws {
+        var (accepted, refused) = (0, 0)
+        try forAll("damaged JSON", cases: 30_000) { random, place in
+            var bytes = Array(JSONText.random(depth: 3, using: &random).utf8)
+            for _ in 0..<random.int(1...2) { damage(&bytes, using: &random) }
+            let ours = Result { () throws(JSONSyntaxError) in try JSONValue(parsing: bytes) }
+            let theirs = Result { try JSONSerialization.jsonObject(with: Data(bytes), options: .fragmentsAllowed) }
+            let text: Comment = "\(place): \(String(decoding: bytes, as: UTF8.self))"
+            switch (ours, theirs) {
+            case (.success(let ours), .success(let theirs)):
+                accepted += 1
+                try #require(agree(ours, theirs), text)
+            case (.failure, .failure):
+                refused += 1
+            case (.failure(let error), .success):
+                try #require(isKnownDifference(error, in: bytes), text)
+            case (.success(let value), .failure):
+                try #require(holdsHugeNumber(value), text)
+            }
+        }
+        // The mutations reach both outcomes, so that agreement means something.
+        #expect(accepted > 3_000)
+        #expect(refused > 3_000)
+    }
+
+    private func damage(_ bytes: inout [UInt8], using random: inout SplitMix64) {
+        guard !bytes.isEmpty else { return }
+        let index = Int(random.int(0...Int64(bytes.count - 1)))
+        // No NUL and no 0xEF: Foundation takes them for another encoding.
+        let byte = random.pick(Array("{}[]:,\"\\ntfu0e.-+/ \n\t1aD".utf8) + [0x01, 0x1F, 0x7F, 0x80, 0xC3, 0xFF])
+        switch random.int(0...3) {
+        case 0: bytes[index] = byte
+        case 1: bytes.insert(byte, at: index)
+        case 2: bytes.remove(at: index)
+        default: bytes.removeLast(bytes.count - index)
+        }
+    }
+
+    private func agree(_ ours: JSONValue, _ theirs: Any) -> Bool {
+        switch ours {
+        case .null: return theirs is NSNull
+        case .bool(let flag): return (theirs as? NSNumber)?.boolValue == flag
+        case .integer(let number): return (theirs as? NSNumber)?.int64Value == number
+        case .number(let text):
+            // Ours keeps the text; Foundation rounds through a decimal number, so the last digits may differ.
+            guard let number = theirs as? NSNumber, let expected = Double(text) else { return false }
+            return abs(number.doubleValue - expected) <= abs(expected) * 1e-12
+        case .string(let text):
+            guard let other = theirs as? String else { return false }
+            return text.utf8.elementsEqual(other.utf8)
+        case .array(let elements):
+            guard let others = theirs as? [Any], others.count == elements.count else { return false }
+            return zip(elements, others).allSatisfy { agree($0, $1) }
+        case .object(let members):
+            guard let others = theirs as? [String: Any], others.count == members.count else { return false }
+            return members.allSatisfy { name, value in others[name].map { agree(value, $0) } ?? false }
+        }
+    }
+
+    private func isKnownDifference(_ error: JSONSyntaxError, in bytes: [UInt8]) -> Bool {
+        if error.reason.contains("stands here twice") { return true }
+        let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
+        let offset = lines[..<(error.line - 1)].reduce(0) { $0 + $1.count + 1 } + error.column - 1
+        let before = bytes[..<offset].last { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
+        let isClosing = offset < bytes.count && Array("]}".utf8).contains(bytes[offset])
+        return isClosing && before == UInt8(ascii: ",")
+    }
+
+    private func holdsHugeNumber(_ value: JSONValue) -> Bool {
+        switch value {
+        case .number(let text): Double(text).map(\.isInfinite) ?? true
+        case .array(let elements): elements.contains(where: holdsHugeNumber)
+        case .object(let members): members.values.contains(where: holdsHugeNumber)
+        default: false
+        }
+    }
+}
+
+/// Random JSON texts, with all that the grammar allows: escapes, exponents, white space in every place.
+private enum JSONText {
+    static func random(depth: Int, using random: inout SplitMix64) -> String {
+        let kind = random.int(0...(depth > 0 ? 7 : 5))
+        let text =
+            switch kind {
+            case 0: random.pick(["null", "true", "false"])
+            case 1, 2: number(using: &random)
+            case 3, 4, 5: string(using: &random)
+            case 6:
+                "["
+                    + (0..<random.int(0...4)).map { _ in Self.random(depth: depth - 1, using: &random) }
+                    .joined(separator: ",") + (random.chance(1, in: 8) ? "" : space(using: &random)) + "]"
+            default:
+                "{"
+                    + (0..<random.int(0...4)).map { index in
+                        // The index keeps names apart.
+                        space(using: &random) + "\"\(index)" + string(using: &random).dropFirst()
+                            + space(using: &random) + ":" + Self.random(depth: depth - 1, using: &random)
+                    }.joined(separator: ",") + "}"
+            }
+        return space(using: &random) + text + space(using: &random)
+    }
+
+    private static func space(using random: inout SplitMix64) -> String {
+        random.pick(["", "", "", " ", "\n", "\t\r\n "])
+    }
+
+    private static func number(using random: inout SplitMix64) -> String {
+        let sign = random.pick(["", "-"])
+        let whole = random.pick([
+            "0", "1", "42", "9007199254740993", "9223372036854775807", "\(random.int(1...999_999))",
+        ])
+        let fraction = random.pick(["", "", ".0", ".25", ".001"])
+        let exponent = random.pick(["", "", "", "e2", "E-3", "e+1"])
+        return sign + whole + fraction + exponent
+    }
+
+    private static func string(using random: inout SplitMix64) -> String {
+        let parts = [
+            "a", "owl", "é", "🦉", "\u{2028}", "\u{7F}", #"\n"#, #"\""#, #"\\"#, #"\/"#, #"\u0041"#, #"\u00E9"#,
+            #"\uD83E\uDD89"#, #"\u0000"#, "e\u{301}",
+        ]
+        return "\"" + (0..<random.int(0...4)).map { _ in random.pick(parts) }.joined() + "\""
+    }
+}

@@ -1,0 +1,84 @@
+import Entitlements
+import Foundation
+import Testing
+
+@Suite("JSON is read as RFC 8259 says")
+struct JSONParserTests {
+    private static func parse(_ text: String) throws -> JSONValue { try JSONValue(parsing: text.utf8) }
+
+    @Test(
+        "Values",
+        arguments: [
+            ("null", .null), ("true", .bool(true)), (" false\r\n\t", .bool(false)),
+            ("0", .integer(0)), ("-0", .integer(0)), ("-17", .integer(-17)),
+            ("9223372036854775807", .integer(.max)), ("-9223372036854775808", .integer(.min)),
+            ("9223372036854775808", .number("9223372036854775808")), ("1.0", .number("1.0")),
+            ("1e3", .number("1e3")), ("-0.5E-10", .number("-0.5E-10")), ("1e+999", .number("1e+999")),
+            ("\"\"", .string("")), (#""\"\\\/\b\f\n\r\t""#, .string("\"\\/\u{8}\u{C}\n\r\t")),
+            (#""\u00e9\uD83E\udd89""#, .string("é🦉")), (#""\u0000""#, .string("\u{0}")),
+            ("\"\u{7F}\u{2028}\"", .string("\u{7F}\u{2028}")), ("[]", .array([])), ("{ }", .object([:])),
+            ("[1,[ ],{\"a\":{}}]", .array([.integer(1), .array([]), .object(["a": .object([:])])])),
+            (#"{"":1,"a\u0062":2}"#, .object(["": .integer(1), "ab": .integer(2)])),
+        ] as [(String, JSONValue)])
+    func values(text: String, value: JSONValue) throws {
+        #expect(try Self.parse(text) == value)
+    }
+
+    @Test(
+        "What is no JSON is refused at its line and column",
+        arguments: [
+            (" ", 1, 2, "the text ends where a value is expected"), ("\n\n x", 3, 2, "a value is expected here"),
+            ("nul", 1, 1, "a value is expected here"), ("nullx", 1, 5, "something follows the end of the text"),
+            ("True", 1, 1, "a value is expected here"), ("NaN", 1, 1, "a value is expected here"),
+            ("+1", 1, 1, "a value is expected here"), (".5", 1, 1, "a value is expected here"),
+            ("-", 1, 2, "a digit is expected"), ("1.", 1, 3, "a digit is expected"),
+            ("1e", 1, 3, "a digit is expected"),
+            ("1e+", 1, 4, "a digit is expected"), ("01", 1, 2, "a number has no leading zero"),
+            ("-01", 1, 3, "a number has no leading zero"), ("0x1", 1, 2, "something follows the end of the text"),
+            ("[1,]", 1, 4, "a value is expected here"), ("[1 2]", 1, 4, "\",\" or \"]\" is expected"),
+            ("[", 1, 2, "the text ends where a value is expected"), ("[1", 1, 3, "\",\" or \"]\" is expected"),
+            ("{", 1, 2, "a member name in quotes is expected"), ("{a:1}", 1, 2, "a member name in quotes is expected"),
+            ("{\"a\" 1}", 1, 6, "\":\" is expected after a member name"),
+            ("{\"a\":1,}", 1, 8, "a member name in quotes is expected"), ("{\"a\":}", 1, 6, "a value is expected here"),
+            ("{\"a\":1", 1, 7, "\",\" or \"}\" is expected"), ("]", 1, 1, "a value is expected here"),
+            ("\"", 1, 2, "a string has no end"), ("\"\\", 1, 3, "a string has no end"),
+            ("\"a\nb\"", 1, 3, "a control character stands in a string, write it as \\u00XX"),
+            ("\"\u{0}\"", 1, 2, "a control character stands in a string, write it as \\u00XX"),
+            ("\"\\x\"", 1, 4, "no such escape in a string"),
+            ("\"\\u12\"", 1, 6, "four hexadecimal digits are expected after \\u"),
+            ("\"\\uD83Ex\"", 1, 8, "half of a surrogate pair stands alone"),
+            ("\"\\uDC00\"", 1, 8, "half of a surrogate pair stands alone"),
+            ("\"\\uD83E\\uD83E\"", 1, 14, "half of a surrogate pair stands alone"),
+            ("\u{FEFF}1", 1, 1, "a value is expected here"), ("1\u{0}", 1, 2, "something follows the end of the text"),
+            ("// no\n1", 1, 1, "a value is expected here"), ("\u{A0}1", 1, 1, "a value is expected here"),
+            ("{\"a\":1,\n\"a\":2}", 2, 1, "\"a\" stands here twice"),
+            ("{\"a\":1,\"\\u0061\":2}", 1, 8, "\"a\" stands here twice"),
+        ] as [(String, Int, Int, String)])
+    func refuses(text: String, line: Int, column: Int, reason: String) {
+        do {
+            let value = try JSONValue(parsing: text.utf8)
+            Issue.record("\(text) was read as \(value)")
+        } catch {
+            #expect(error.line == line)
+            #expect(error.column == column)
+            #expect(error.reason == reason)
+        }
+    }
+
+    @Test("64 levels are read, 65 are refused, and a million do not crash")
+    func depth() throws {
+        func nested(_ levels: Int, _ inner: String = "") -> String {
+            String(repeating: "[", count: levels) + inner + String(repeating: "]", count: levels)
+        }
+        _ = try Self.parse(nested(64))
+        _ = try Self.parse(nested(64, "1"))
+        #expect(throws: JSONSyntaxError.self) { try Self.parse(nested(65)) }
+        #expect(throws: JSONSyntaxError.self) { try Self.parse(nested(1_000_000)) }
+        #expect(throws: JSONSyntaxError.self) { try Self.parse(String(repeating: "{\"a\":", count: 100_000)) }
+    }
+
+    @Test("Member names that differ only in normalization count as one given twice")
+    func canonicallyEqualNames() {
+        #expect(throws: JSONSyntaxError.self) { try Self.parse(#"{"caf\u00e9":1,"cafe\u0301":2}"#) }
+    }
+}

@@ -1,0 +1,109 @@
+import Testing
+
+@testable import Entitlements
+
+@Suite("A fact is a record: the same fact always gives the same bytes")
+struct FactRecordTests {
+    @Test("Facts of every kind read back from their records")
+    func roundTrips() throws {
+        try forAll("facts round-trip", cases: 20_000) { random, place in
+            let fact = Fact.random(using: &random)
+            try #require(Fact(fact.record) == fact, place)
+            try #require(Fact(fact.record).record == fact.record, place)
+        }
+    }
+
+    @Test("Different facts give different records")
+    func recordsTellFactsApart() throws {
+        var facts: [Record: Fact] = [:]
+        try forAll("facts are told apart", cases: 20_000) { random, place in
+            let fact = Fact.random(using: &random)
+            let other = facts.updateValue(fact, forKey: fact.record) ?? fact
+            try #require(other == fact, place)
+        }
+    }
+
+    @Test("Orders of purchases and revocations compare as their stamps do")
+    func stampsCompareAsBytes() throws {
+        try forAll("stamps as bytes", cases: 20_000) { random, place in
+            let (left, right) = (Stamp.random(using: &random), Stamp.random(using: &random))
+            let (leftBytes, rightBytes) = (FactOrder.bytes(left), FactOrder.bytes(right))
+            try #require((left < right) == leftBytes.lexicographicallyPrecedes(rightBytes), place)
+            try #require((left == right) == (leftBytes == rightBytes), place)
+            try #require(leftBytes.count == 17, place)
+        }
+    }
+
+    @Test("Signed beats unsigned, a later signature an earlier one, then the later logical time")
+    func stampOrder() {
+        let (early, late) = (LogicalTime(rawValue: 1), LogicalTime(rawValue: 2))
+        let before1970 = Timestamp(milliseconds: -1)
+        let ascending = [
+            Stamp(logicalTime: early), Stamp(logicalTime: late), Stamp(signedDate: .earliest, logicalTime: late),
+            Stamp(signedDate: before1970, logicalTime: early), Stamp(signedDate: before1970, logicalTime: late),
+            Stamp(signedDate: Timestamp(milliseconds: 0), logicalTime: early),
+            Stamp(signedDate: .latest, logicalTime: early),
+        ]
+        #expect(ascending.shuffled().sorted() == ascending)
+        #expect(
+            ascending.map(FactOrder.bytes).sorted { $0.lexicographicallyPrecedes($1) }.map { try? FactOrder.stamp($0) }
+                == ascending)
+    }
+
+    @Test("The later of two flags, spends or requests stays; on equal times of a flag, the larger replica")
+    func laterStays() throws {
+        try forAll("later facts stay", cases: 2_000) { random, place in
+            let (one, two) = (LogicalTime.random(using: &random), LogicalTime.random(using: &random))
+            let (replica, other) = (ReplicaID.random(using: &random), ReplicaID.random(using: &random))
+            let flags = [(one, replica), (two, other), (two, replica)].map { time, replica in
+                Flag(product: "a", isSet: true, date: .earliest, replica: replica, logicalTime: time)
+            }
+            let merged = Ledger(flags.map { Fact.flag($0).record }).records.map(Fact.init)
+            let latest = flags.max { ($0.logicalTime, $0.replica) < ($1.logicalTime, $1.replica) }
+            try #require(merged == latest.map { [.flag($0)] }, place)
+        }
+    }
+
+    @Test("Of several recordings of one purchase by one replica the first stays")
+    func firstRecordingStays() {
+        var random = SplitMix64(seed: 1)
+        let replica = ReplicaID.random(using: &random)
+        let recordings = [3, 1, 2].map { time in
+            Recording(
+                transaction: TransactionReference(id: "1"), replica: replica,
+                recordedAt: Timestamp(milliseconds: Int64(time)), knownEnd: nil,
+                logicalTime: LogicalTime(rawValue: time))
+        }
+        let merged = Ledger(recordings.map { Fact.recording($0).record }).records.map(Fact.init)
+        #expect(merged == [.recording(recordings[1])])
+    }
+
+    @Test("A purchase, its recording and its revocation are three records, as are a product's two marks")
+    func kindsHaveKeysOfTheirOwn() throws {
+        try forAll("keys", cases: 5_000) { random, place in
+            let (left, right) = (Fact.random(using: &random), Fact.random(using: &random))
+            let isSame = left.record.key == right.record.key
+            try #require(isSame == (Name(left) == Name(right)), place)
+        }
+    }
+
+    /// What names a fact, independent of its encoding.
+    private enum Name: Hashable {
+        case purchase(TransactionReference), revocation(TransactionReference)
+        case recording(TransactionReference, ReplicaID)
+        case flag(ProductID, isSet: Bool), spend(SpendID), pending(ProductID), none
+
+        init(_ fact: Fact) {
+            self =
+                switch fact {
+                case .purchase(let fact): .purchase(fact.transaction)
+                case .recording(let fact): .recording(fact.transaction, fact.replica)
+                case .revocation(let fact): .revocation(fact.transaction)
+                case .flag(let fact): .flag(fact.product, isSet: fact.isSet)
+                case .spend(let fact): .spend(fact.id)
+                case .pending(let fact): .pending(fact.product)
+                case .unreadable: .none
+                }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+import Entitlements
+import Testing
+
+@Suite("Access is granted by the best that was bought, and denied for the first reason that applies")
+struct AccessTests {
+    private static let now = "2026-06-01"
+
+    private static func access(
+        _ story: Story, to entitlement: EntitlementID = Shop.randomOwls, at date: String = now,
+        _ context: AccessContext = AccessContext()
+    ) throws -> Access? {
+        story.replay().access(to: entitlement, at: try Timestamp(date), context: context)
+    }
+
+    @Test("Nothing was bought: not purchased")
+    func notPurchased() throws {
+        #expect(try Self.access(Story()) == .denied(.notPurchased))
+    }
+
+    @Test("An entitlement that the catalogue does not know has no answer")
+    func unknown() throws {
+        #expect(try Self.access(Story(), to: "unknown") == nil)
+    }
+
+    @Test("It ended: expired, from its very end on")
+    func expired() throws {
+        let story = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
+        #expect(try Self.access(story) == .denied(.expired(Timestamp("2026-02-01"))))
+        #expect(try Self.access(story, at: "2026-02-01") == .denied(.expired(Timestamp("2026-02-01"))))
+        #expect(try Self.access(story, at: "2026-01-31T23:59:59.999Z")?.isGranted == true)
+    }
+
+    @Test("It was taken back: revoked; of expiry and revocation the later, of equal ones the revocation")
+    func revoked() throws {
+        let story = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
+            .refunding("A", at: "2026-01-10")
+        #expect(try Self.access(story) == .denied(.revoked(Timestamp("2026-01-10"))))
+        let later = try story.buying(Shop.oneMonth, at: "2026-03-01", transaction: "B")
+        #expect(try Self.access(later) == .denied(.expired(Timestamp("2026-04-01"))))
+        #expect(
+            try Self.access(later.refunding("B", at: "2026-04-01")) == .denied(.revoked(Timestamp("2026-04-01"))))
+    }
+
+    @Test("A refunded comic and refunded units are revoked as well")
+    func revokedProductsAndUnits() throws {
+        let owl = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-02-01")
+        #expect(try Self.access(owl, to: "owl") == .denied(.revoked(Timestamp("2026-02-01"))))
+        let coins = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-02-01")
+        #expect(try Self.access(coins) == .denied(.revoked(Timestamp("2026-02-01"))))
+    }
+
+    @Test("Used-up units are as if nothing was bought")
+    func usedUp() throws {
+        let story = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
+            .spending(5, id: "s1", at: "2026-01-02")
+        #expect(try Self.access(story) == .denied(.notPurchased))
+    }
+
+    @Test("A store that never met its remote says: restore, whatever it knows to be expired")
+    func restoreNeeded() throws {
+        let context = AccessContext(hasRestored: false)
+        #expect(try Self.access(Story(), context) == .denied(.restoreNeeded))
+        let expired = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
+        #expect(try Self.access(expired, context) == .denied(.restoreNeeded))
+        #expect(try Self.access(expired, at: "2026-01-15", context)?.isGranted == true)
+    }
+
+    @Test("What is sold to accounts says: sign in; other things do not")
+    func signInNeeded() throws {
+        let catalog = try Catalog(
+            products: [
+                Product(id: "a", kind: .nonConsumable, requiresAccount: true), Product(id: "b", kind: .nonConsumable),
+            ],
+            entitlements: [
+                Entitlement(id: "a", grantedBy: [.product("a")]), Entitlement(id: "b", grantedBy: [.product("b")]),
+            ])
+        let story = try Story(catalog)
+        let context = AccessContext(isSignedIn: false, hasRestored: false)
+        #expect(try Self.access(story, to: "a", context) == .denied(.signInNeeded))
+        #expect(try Self.access(story, to: "b", context) == .denied(.restoreNeeded))
+        #expect(try Self.access(story, to: "a") == .denied(.notPurchased))
+        let asked = try story.asking(for: "a", at: "2026-01-01")
+        #expect(try Self.access(asked, to: "a", context) == .denied(.pendingApproval))
+        let owned = try asked.buying("a", at: "2026-01-02", transaction: "A")
+        #expect(try Self.access(owned, to: "a", context)?.isGranted == true)
+    }
+
+    @Test("A request waits for approval until it is withdrawn or the purchase arrives")
+    func pendingApproval() throws {
+        let asked = try Story().asking(for: Shop.oneMonth, at: "2026-01-01")
+        #expect(try Self.access(asked) == .denied(.pendingApproval))
+        #expect(try asked.replay().snapshot(at: Timestamp(Self.now)).pending == [Shop.oneMonth])
+        let withdrawn = try asked.asking(for: Shop.oneMonth, isWithdrawn: true, at: "2026-01-02")
+        #expect(try Self.access(withdrawn) == .denied(.notPurchased))
+        let bought = try asked.buying(Shop.oneMonth, at: "2026-01-02", transaction: "A")
+        #expect(try Self.access(bought) == .denied(.expired(Timestamp("2026-02-02"))))
+        let askedAgain = try bought.asking(for: Shop.oneMonth, at: "2026-05-01")
+        #expect(try Self.access(askedAgain) == .denied(.pendingApproval))
+    }
+
+    @Test("Ownership is preferred to time, and time to units")
+    func preference() throws {
+        let units = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
+        #expect(
+            try Self.access(units) == .granted(Access.Grant(until: nil, because: .units(Shop.coins), units: 5)))
+        let time = try units.buying(Shop.oneMonth, at: "2026-06-01", transaction: "B")
+        #expect(
+            try Self.access(time)
+                == .granted(Access.Grant(until: Timestamp("2026-07-01"), because: .group(Shop.random))))
+        let owned = try time.buying(Shop.owl, at: "2026-06-01", transaction: "C")
+        #expect(
+            try Self.access(owned, to: "owl") == .granted(Access.Grant(until: nil, because: .product(Shop.owl))))
+        #expect(
+            try Self.access(time, to: "owl")
+                == .granted(Access.Grant(until: Timestamp("2026-07-01"), because: .group(Shop.random))))
+    }
+
+    @Test("Of several active groups the one that lasts longest grants, in whatever order the catalogue names them")
+    func longestGroup() throws {
+        func product(_ id: ProductID, _ group: GroupID, _ months: Int64) -> Product {
+            Product(id: id, kind: .nonRenewing(group: group, duration: CalendarDuration(months: months)))
+        }
+        for sources in [["a", "b", "c"], ["c", "b", "a"], ["b", "a", "c"]] as [[GroupID]] {
+            let catalog = try Catalog(
+                products: [product("1", "a", 1), product("3", "b", 3), product("2", "c", 2)],
+                entitlements: [Entitlement(id: "all", grantedBy: sources.map { .group($0) })])
+            let story = try Story(catalog).buying("1", at: "2026-06-01", transaction: "A")
+                .buying("2", at: "2026-06-01", transaction: "B").buying("3", at: "2026-06-01", transaction: "C")
+            #expect(
+                try Self.access(story, to: "all")
+                    == .granted(Access.Grant(until: Timestamp("2026-09-01"), because: .group("b"))))
+        }
+    }
+
+    @Test("A grant lasts until the end of the chain, not of the current period")
+    func chain() throws {
+        let story = try Story().buying(Shop.oneMonth, at: "2026-05-15", transaction: "A")
+            .buying(Shop.oneMonth, at: "2026-05-16", transaction: "B")
+        #expect(
+            try Self.access(story)
+                == .granted(Access.Grant(until: Timestamp("2026-07-15"), because: .group(Shop.random))))
+    }
+
+    @Test("A subscription that renews brings the store's end, else its own length from its date")
+    func autoRenewable() throws {
+        let own = try Story().buying(Shop.weekly, at: "2026-06-01", transaction: "A")
+        #expect(
+            try Self.access(own, to: "selfies")
+                == .granted(Access.Grant(until: Timestamp("2026-06-08"), because: .group(Shop.selfies))))
+        let given = try Story().stating(at: "2026-06-01") { date, time in
+            .purchase(
+                Purchase(
+                    transaction: TransactionReference(id: "A"), product: Shop.weekly, terms: nil, date: date,
+                    originalID: "0", storeExpiry: date.moved(3_600_000), stamp: Stamp(logicalTime: time)))
+        }
+        #expect(
+            try Self.access(given, to: "selfies")
+                == .granted(Access.Grant(until: Timestamp("2026-06-01T01:00:00Z"), because: .group(Shop.selfies))))
+    }
+}

@@ -1,0 +1,72 @@
+import Entitlements
+import Testing
+
+@Suite("A non-consumable is owned from its purchase until its refund, or once it was flagged")
+struct OwnershipTests {
+    private static func isOwned(_ story: Story, at date: String) throws -> Bool {
+        story.replay().isOwned(Shop.owl, at: try Timestamp(date))
+    }
+
+    @Test("From the millisecond of the purchase on, without an end")
+    func purchase() throws {
+        let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A")
+        #expect(try !Self.isOwned(story, at: "2025-12-31T23:59:59.999Z"))
+        #expect(try Self.isOwned(story, at: "2026-01-01"))
+        #expect(try Self.isOwned(story, at: "9999-12-31"))
+        #expect(try story.replay().snapshot(at: Timestamp("2026-01-01")).owned == [Shop.owl])
+    }
+
+    @Test("Until the refund, and again by another purchase")
+    func refund() throws {
+        let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-02-01")
+        #expect(try Self.isOwned(story, at: "2026-01-31T23:59:59.999Z"))
+        #expect(try !Self.isOwned(story, at: "2026-02-01"))
+        let again = try story.buying(Shop.owl, at: "2026-03-01", transaction: "B")
+        #expect(try !Self.isOwned(again, at: "2026-02-15"))
+        #expect(try Self.isOwned(again, at: "2026-03-01"))
+    }
+
+    @Test("Refunded before it was bought, it was never owned")
+    func refundBeforePurchase() throws {
+        let story = try Story().buying(Shop.owl, at: "2026-02-01", transaction: "A").refunding("A", at: "2026-01-01")
+        #expect(try !Self.isOwned(story, at: "2026-01-15"))
+        #expect(try !Self.isOwned(story, at: "2026-02-01"))
+    }
+
+    @Test("A refund that is yet to come is the end of the grant; a second purchase without one takes it away")
+    func futureRefund() throws {
+        let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-06-01")
+        let now = try Timestamp("2026-02-01")
+        let end = try Timestamp("2026-06-01")
+        #expect(
+            story.replay().access(to: "owl", at: now) == .granted(Access.Grant(until: end, because: .product(Shop.owl)))
+        )
+        let twice = try story.buying(Shop.owl, at: "2026-01-02", transaction: "B")
+        #expect(
+            twice.replay().access(to: "owl", at: now) == .granted(Access.Grant(until: nil, because: .product(Shop.owl)))
+        )
+        let flagged = try story.flagging(Shop.owl, isSet: true, at: "2026-01-02")
+        #expect(
+            flagged.replay().access(to: "owl", at: now)
+                == .granted(Access.Grant(until: nil, because: .product(Shop.owl))))
+    }
+
+    @Test("A flag once set counts, whatever was cleared before or after, on whichever device")
+    func flags() throws {
+        let set = try Story(replica: 1).flagging(Shop.owl, isSet: true, at: "2026-01-02")
+        let cleared = try Story(replica: 2).flagging(Shop.owl, isSet: false, at: "2026-01-01")
+            .flagging(Shop.owl, isSet: false, at: "2026-01-03")
+        #expect(try Self.isOwned(set, at: "2026-01-01"))
+        #expect(try !Self.isOwned(cleared, at: "2026-02-01"))
+        #expect(try Self.isOwned(set.synced(with: cleared), at: "2026-02-01"))
+        #expect(try Self.isOwned(cleared.synced(with: set), at: "2026-02-01"))
+        #expect(cleared.synced(with: set).replay().facts.flagsCleared.keys.sorted() == [Shop.owl])
+    }
+
+    @Test("A refund takes back the purchase, not a flag")
+    func refundAndFlag() throws {
+        let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-01-02")
+            .flagging(Shop.owl, isSet: true, at: "2026-01-01")
+        #expect(try Self.isOwned(story, at: "2026-02-01"))
+    }
+}

@@ -1,0 +1,18 @@
+import Foundation
+import Testing
+
+/// Checks a property on random cases, each from a generator of its own.
+///
+/// The seed is new in every run, printed at its start and named by each failure; `PROPERTY_SEED` in the environment
+/// sets it. The first failing case ends the check.
+func forAll(
+    _ property: String, cases: Int, _ check: (_ random: inout SplitMix64, _ place: Comment) throws -> Void
+) throws {
+    let given = ProcessInfo.processInfo.environment["PROPERTY_SEED"].flatMap { UInt64($0) }
+    let seed = given ?? UInt64.random(in: 0...UInt64.max)
+    print("\(property): \(cases) cases, PROPERTY_SEED=\(seed)")
+    for number in 0..<cases {
+        var random = SplitMix64(seed: seed &+ UInt64(number) &* 0xD1B5_4A32_D192_ED03)
+        try check(&random, "\(property): PROPERTY_SEED=\(seed), case \(number)")
+    }
+}
