@@ -40,10 +40,14 @@ let package = Package(
             name: "FileStorageTests",
             dependencies: ["Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums"]),
+        .target(
+            name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
+        .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
         .testTarget(
             name: "LedgerFormatTests",
             dependencies: [
-                "Entitlements", "Checksums", .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+                "Entitlements", "Checksums", "EntitlementsTestSupport",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]),
     ]
 )

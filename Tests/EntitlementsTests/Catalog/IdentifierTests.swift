@@ -1,3 +1,4 @@
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -45,9 +46,9 @@ struct IdentifierTests {
             let left = ProductID(String(decoding: random.bytes(0...3).map { $0 & 0x7F }, as: UTF8.self))
             let right = ProductID.random(using: &random)
             let order = Array(left.rawValue.utf8).lexicographicallyPrecedes(Array(right.rawValue.utf8))
-            try #require((left < right) == order, place)
-            try #require(!(left < right && right < left), place)
-            try #require((left == right) == (Array(left.rawValue.utf8) == Array(right.rawValue.utf8)), place)
+            try #require((left < right) == order, "\(place)")
+            try #require(!(left < right && right < left), "\(place)")
+            try #require((left == right) == (Array(left.rawValue.utf8) == Array(right.rawValue.utf8)), "\(place)")
         }
     }
 

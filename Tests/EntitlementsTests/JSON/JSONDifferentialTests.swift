@@ -1,4 +1,5 @@
 import Entitlements
+import EntitlementsTestSupport
 import Foundation
 import Testing
 

@@ -1,4 +1,5 @@
 import Checksums
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -158,9 +159,9 @@ struct DamagedDocumentTests {
             let bytes = header.encoded(run: run)
             guard let document = try? LedgerDocument(decoding: bytes) else { return }
             read += 1
-            try #require(document.encoded() == bytes, place)
-            try #require(Ledger(document.ledger.records) == document.ledger, place)
-            for record in document.ledger.records { try #require(Fact(record).record.key == record.key, place) }
+            try #require(document.encoded() == bytes, "\(place)")
+            try #require(Ledger(document.ledger.records) == document.ledger, "\(place)")
+            for record in document.ledger.records { try #require(Fact(record).record.key == record.key, "\(place)") }
         }
         #expect(read > 100)
     }
@@ -184,11 +185,11 @@ struct DamagedDocumentTests {
             let bytes = header.encoded(run: run)
             guard let document = try? LedgerDocument(decoding: bytes) else { return }
             read += 1
-            try #require(document.encoded() == bytes, place)
+            try #require(document.encoded() == bytes, "\(place)")
             // Reading the facts of what came through must not trap either.
             let replay = Replay(
                 Facts(account: document.ledger, device: document.ledger), catalog: try Shop.catalog())
-            try #require(replay.snapshot(at: try Timestamp("2026-03-01")).subscriptions.count >= 2, place)
+            try #require(replay.snapshot(at: try Timestamp("2026-03-01")).subscriptions.count >= 2, "\(place)")
         }
         #expect(read > 1_000)
     }

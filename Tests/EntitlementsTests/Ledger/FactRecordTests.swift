@@ -1,3 +1,4 @@
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -8,8 +9,8 @@ struct FactRecordTests {
     func roundTrips() throws {
         try forAll("facts round-trip", cases: 20_000) { random, place in
             let fact = Fact.random(using: &random)
-            try #require(Fact(fact.record) == fact, place)
-            try #require(Fact(fact.record).record == fact.record, place)
+            try #require(Fact(fact.record) == fact, "\(place)")
+            try #require(Fact(fact.record).record == fact.record, "\(place)")
         }
     }
 
@@ -19,7 +20,7 @@ struct FactRecordTests {
         try forAll("facts are told apart", cases: 20_000) { random, place in
             let fact = Fact.random(using: &random)
             let other = facts.updateValue(fact, forKey: fact.record) ?? fact
-            try #require(other == fact, place)
+            try #require(other == fact, "\(place)")
         }
     }
 
@@ -28,9 +29,9 @@ struct FactRecordTests {
         try forAll("stamps as bytes", cases: 20_000) { random, place in
             let (left, right) = (Stamp.random(using: &random), Stamp.random(using: &random))
             let (leftBytes, rightBytes) = (FactOrder.bytes(left), FactOrder.bytes(right))
-            try #require((left < right) == leftBytes.lexicographicallyPrecedes(rightBytes), place)
-            try #require((left == right) == (leftBytes == rightBytes), place)
-            try #require(leftBytes.count == 17, place)
+            try #require((left < right) == leftBytes.lexicographicallyPrecedes(rightBytes), "\(place)")
+            try #require((left == right) == (leftBytes == rightBytes), "\(place)")
+            try #require(leftBytes.count == 17, "\(place)")
         }
     }
 
@@ -60,7 +61,7 @@ struct FactRecordTests {
             }
             let merged = Ledger(flags.map { Fact.flag($0).record }).records.map(Fact.init)
             let latest = flags.max { ($0.logicalTime, $0.replica) < ($1.logicalTime, $1.replica) }
-            try #require(merged == latest.map { [.flag($0)] }, place)
+            try #require(merged == latest.map { [.flag($0)] }, "\(place)")
         }
     }
 
@@ -83,7 +84,7 @@ struct FactRecordTests {
         try forAll("keys", cases: 5_000) { random, place in
             let (left, right) = (Fact.random(using: &random), Fact.random(using: &random))
             let isSame = left.record.key == right.record.key
-            try #require(isSame == (Name(left) == Name(right)), place)
+            try #require(isSame == (Name(left) == Name(right)), "\(place)")
         }
     }
 

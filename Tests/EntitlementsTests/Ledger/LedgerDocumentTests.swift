@@ -1,4 +1,5 @@
 import Checksums
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -11,9 +12,9 @@ struct LedgerDocumentTests {
             let document = LedgerDocument(
                 ledger: .random(using: &random), localSection: random.chance(1, in: 2) ? [] : random.bytes(1...40))
             let bytes = document.encoded()
-            try #require(try LedgerDocument(decoding: bytes) == document, place)
-            try #require(try LedgerDocument(decoding: bytes).encoded() == bytes, place)
-            try #require(bytes.count == 44 + document.ledger.byteCount + document.localSection.count, place)
+            try #require(try LedgerDocument(decoding: bytes) == document, "\(place)")
+            try #require(try LedgerDocument(decoding: bytes).encoded() == bytes, "\(place)")
+            try #require(bytes.count == 44 + document.ledger.byteCount + document.localSection.count, "\(place)")
         }
     }
 
@@ -66,7 +67,7 @@ struct LedgerDocumentTests {
             let records = (0..<10).map { _ in Record.random(using: &random) }
             let one = LedgerDocument(ledger: Ledger(records)).encoded()
             let other = LedgerDocument(ledger: Ledger(records.shuffled(using: &random) + records)).encoded()
-            try #require(one == other, place)
+            try #require(one == other, "\(place)")
         }
     }
 }

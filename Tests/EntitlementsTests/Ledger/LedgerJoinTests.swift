@@ -1,3 +1,4 @@
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -16,7 +17,7 @@ struct LedgerJoinTests {
             try #require(a.joined(with: a) == a, "idempotent; \(place)")
             try #require(union.joined(with: a) == union && b.joined(with: union) == union, "absorbing; \(place)")
             try #require(a.joined(with: Ledger()) == a && Ledger().joined(with: a) == a, "neutral; \(place)")
-            try #require(union.count == union.records.count, place)
+            try #require(union.count == union.records.count, "\(place)")
         }
     }
 
@@ -30,12 +31,12 @@ struct LedgerJoinTests {
             let (leftModel, rightModel) = (Model(left), Model(right))
             let unionModel = Model(left + right)
             let join = Ledger.join(Ledger(left), Ledger(right))
-            try #require(join.ledger.records == unionModel.records, place)
-            try #require(join.ledger == Ledger(left + right), place)
+            try #require(join.ledger.records == unionModel.records, "\(place)")
+            try #require(join.ledger == Ledger(left + right), "\(place)")
             try #require(join.leftLacks == (leftModel.records != unionModel.records), "left lacks; \(place)")
             try #require(join.rightLacks == (rightModel.records != unionModel.records), "right lacks; \(place)")
             for record in left + right {
-                try #require(join.ledger[record.key] == unionModel.byKey[record.key], place)
+                try #require(join.ledger[record.key] == unionModel.byKey[record.key], "\(place)")
             }
         }
     }
@@ -93,8 +94,8 @@ struct LedgerJoinTests {
             let mine = Ledger([stranger]).joined(with: .random(using: &random))
             let theirs = Ledger.random(using: &random).joined(with: mine)
             let read = try LedgerDocument(decoding: LedgerDocument(ledger: theirs).encoded()).ledger
-            try #require(read[stranger.key] == stranger, place)
-            try #require(Fact(stranger).record == stranger, place)
+            try #require(read[stranger.key] == stranger, "\(place)")
+            try #require(Fact(stranger).record == stranger, "\(place)")
         }
     }
 
@@ -109,9 +110,9 @@ struct LedgerJoinTests {
             }
             for index in replicas.indices { replicas[0] = replicas[0].joined(with: replicas[index]) }
             for index in replicas.indices { replicas[index] = replicas[index].joined(with: replicas[0]) }
-            try #require(replicas.allSatisfy { $0 == all }, place)
+            try #require(replicas.allSatisfy { $0 == all }, "\(place)")
             let rest = Ledger.join(replicas[1], replicas[4])
-            try #require(!rest.leftLacks && !rest.rightLacks, place)
+            try #require(!rest.leftLacks && !rest.rightLacks, "\(place)")
         }
     }
 }

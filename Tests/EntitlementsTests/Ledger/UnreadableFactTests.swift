@@ -1,3 +1,4 @@
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -119,10 +120,10 @@ struct UnreadableFactTests {
             case 2: record.payload.removeLast(Int(random.int(0...Int64(record.payload.count))))
             default: record.order = random.bytes(0...30)
             }
-            if case .unreadable(let kept, _) = Fact(record) { try #require(kept == record, place) }
+            if case .unreadable(let kept, _) = Fact(record) { try #require(kept == record, "\(place)") }
             let ledger = Ledger([record])
             let replay = Replay(Facts(account: ledger, device: ledger), catalog: catalog)
-            try #require(replay.snapshot(at: .random(using: &random)).balances.allSatisfy { $0.units >= 0 }, place)
+            try #require(replay.snapshot(at: .random(using: &random)).balances.allSatisfy { $0.units >= 0 }, "\(place)")
         }
     }
 

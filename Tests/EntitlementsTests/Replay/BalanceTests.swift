@@ -1,3 +1,4 @@
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -60,11 +61,11 @@ struct BalanceTests {
                 }
             }
             let steps = story.replay().balanceSteps(of: Shop.coins, at: .latest)
-            try #require(steps.allSatisfy { (0...bought).contains($0.balance) }, place)
+            try #require(steps.allSatisfy { (0...bought).contains($0.balance) }, "\(place)")
             var model: Int64 = 0
             for step in steps {
                 if case .grant = step.cause { model += step.units } else { model -= min(model, step.units) }
-                try #require(step.balance == model, place)
+                try #require(step.balance == model, "\(place)")
             }
         }
     }

@@ -1,4 +1,5 @@
 import Entitlements
+import EntitlementsTestSupport
 import Testing
 
 @Suite("A purchase that arrives late never uncovers an instant that was covered")
@@ -36,16 +37,18 @@ struct CoverageTests {
         try forAll("whole periods", cases: 5_000) { random, place in
             let history = History(using: &random)
             let periods = history.timeline(catalog).contributions
-            try #require(periods.count == history.purchases.count, place)
-            for (period, next) in zip(periods, periods.dropFirst()) { try #require(period.end <= next.start, place) }
+            try #require(periods.count == history.purchases.count, "\(place)")
+            for (period, next) in zip(periods, periods.dropFirst()) {
+                try #require(period.end <= next.start, "\(place)")
+            }
             for period in periods {
                 let purchase = try #require(history.purchases.first { $0.transaction == period.transaction })
                 let bought = try #require(purchase.terms)
                 guard case .nonRenewing(_, let duration) = bought.kind else { continue }
                 let whole = period.start.adding(duration.multiplied(by: purchase.quantity)).adding(bought.bonus)
                 let end = period.revokedAt.map { max(period.start, min($0, whole)) } ?? whole
-                try #require(period.end == end, place)
-                try #require(period.start >= purchase.date, place)
+                try #require(period.end == end, "\(place)")
+                try #require(period.start >= purchase.date, "\(place)")
             }
         }
     }
@@ -62,7 +65,7 @@ struct CoverageTests {
             }
             let replay = Replay(
                 Facts(account: history.ledger.joined(with: Ledger([fact.record]))), catalog: catalog)
-            try #require(replay.timelines[Shop.random] == history.timeline(catalog), place)
+            try #require(replay.timelines[Shop.random] == history.timeline(catalog), "\(place)")
         }
     }
 }

@@ -1,4 +1,5 @@
 import Entitlements
+import EntitlementsTestSupport
 import Testing
 
 @Suite("A preview is the end that a purchase gives when it is made")
@@ -20,8 +21,8 @@ struct PreviewTests {
                 let preview = story.replay().end(afterBuying: Shop.oneMonth, quantity: quantity, at: now)
                 let bought = try story.buying(Shop.oneMonth, at: "\(now)", quantity: quantity, transaction: "new")
                 let end = bought.replay().snapshot(at: now)[group: Shop.random]?.expires
-                try #require(preview == end, place)
-                try #require(preview != nil, place)
+                try #require(preview == end, "\(place)")
+                try #require(preview != nil, "\(place)")
             }
         }
     }

@@ -1,3 +1,4 @@
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -8,7 +9,7 @@ struct CalendarDurationTests {
     func roundTrips() throws {
         try forAll("durations round-trip", cases: 10_000) { random, place in
             let duration = CalendarDuration.random(using: &random)
-            try #require(try !duration.isWithinBounds || CalendarDuration("\(duration)") == duration, place)
+            try #require(try !duration.isWithinBounds || CalendarDuration("\(duration)") == duration, "\(place)")
         }
     }
 

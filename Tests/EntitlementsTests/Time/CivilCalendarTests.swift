@@ -1,4 +1,5 @@
 import Entitlements
+import EntitlementsTestSupport
 import Foundation
 import Testing
 
@@ -105,9 +106,9 @@ struct CivilCalendarTests {
             let long = CalendarDuration(
                 months: short.months + random.int(0...2), days: short.days + random.int(0...2),
                 seconds: short.seconds + random.int(0...2))
-            try #require(early.adding(short) <= late.adding(short), place)
-            try #require(early.adding(short) <= early.adding(long), place)
-            try #require(early <= early.adding(short), place)
+            try #require(early.adding(short) <= late.adding(short), "\(place)")
+            try #require(early.adding(short) <= early.adding(long), "\(place)")
+            try #require(early <= early.adding(short), "\(place)")
         }
     }
 

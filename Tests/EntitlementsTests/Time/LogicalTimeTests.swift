@@ -1,4 +1,5 @@
 import Entitlements
+import EntitlementsTestSupport
 import Testing
 
 @Suite("A logical time is later than everything its maker had seen")
@@ -41,8 +42,8 @@ struct LogicalTimeTests {
             let seen = LogicalTime(rawValue: random.next() >> 1)
             let now = Timestamp.near(Timestamp(milliseconds: 0), using: &random)
             let next = seen.next(at: now)
-            try #require(next > seen, place)
-            try #require(next.physicalMilliseconds >= now.milliseconds, place)
+            try #require(next > seen, "\(place)")
+            try #require(next.physicalMilliseconds >= now.milliseconds, "\(place)")
         }
     }
 }

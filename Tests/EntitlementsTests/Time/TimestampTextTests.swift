@@ -1,3 +1,4 @@
+import EntitlementsTestSupport
 import Testing
 
 @testable import Entitlements
@@ -8,8 +9,8 @@ struct TimestampTextTests {
     func roundTrips() throws {
         try forAll("dates round-trip", cases: 20_000) { random, place in
             let instant = Timestamp.random(using: &random)
-            try #require(try Timestamp("\(instant)") == instant, place)
-            try #require("\(instant)".utf8.count == 24, place)
+            try #require(try Timestamp("\(instant)") == instant, "\(place)")
+            try #require("\(instant)".utf8.count == 24, "\(place)")
         }
     }
 
@@ -104,7 +105,7 @@ struct TimestampTextTests {
             }
             let cut = String(text.prefix(random.chance(1, in: 4) ? Int(random.int(0...24)) : 24))
             guard let instant = try? Timestamp(cut) else { return }
-            try #require(try Timestamp("\(instant)") == instant, place)
+            try #require(try Timestamp("\(instant)") == instant, "\(place)")
         }
     }
 }

@@ -1,4 +1,5 @@
 import Entitlements
+import EntitlementsTestSupport
 
 /// The catalogue of the stories in these tests.
 enum Shop {

@@ -1,12 +1,11 @@
 import Foundation
-import Testing
 
 /// Checks a property on random cases, each from a generator of its own.
 ///
 /// The seed is new in every run, printed at its start and named by each failure; `PROPERTY_SEED` in the environment
 /// sets it. The first failing case ends the check.
-func forAll(
-    _ property: String, cases: Int, _ check: (_ random: inout SplitMix64, _ place: Comment) throws -> Void
+package func forAll(
+    _ property: String, cases: Int, _ check: (_ random: inout SplitMix64, _ place: String) throws -> Void
 ) throws {
     let given = ProcessInfo.processInfo.environment["PROPERTY_SEED"].flatMap { UInt64($0) }
     let seed = given ?? UInt64.random(in: 0...UInt64.max)

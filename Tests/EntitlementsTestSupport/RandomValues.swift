@@ -1,8 +1,8 @@
-import Entitlements
+package import Entitlements
 
 extension Timestamp {
     /// Often a month's end or a leap day, where calendars go wrong; otherwise anywhere between the years 1 and 9999.
-    static func random(using random: inout SplitMix64) -> Timestamp {
+    package static func random(using random: inout SplitMix64) -> Timestamp {
         guard random.chance(3, in: 4) else {
             return Timestamp(milliseconds: random.int(earliest.milliseconds...latest.milliseconds))
         }
@@ -10,7 +10,7 @@ extension Timestamp {
     }
 
     /// Within a few decades of 2026, close to a month's end half of the time.
-    static func near(_ center: Timestamp, years: Int64 = 40, using random: inout SplitMix64) -> Timestamp {
+    package static func near(_ center: Timestamp, years: Int64 = 40, using random: inout SplitMix64) -> Timestamp {
         let start = center.adding(CalendarDuration(months: random.int(0...years * 12)))
         let day = random.chance(1, in: 2) ? random.int(27...31) : random.int(0...27)
         let timeOfDay = random.pick([0, 1, 43_200_000, 86_399_999, random.int(0...86_399_999)])
@@ -19,7 +19,7 @@ extension Timestamp {
 }
 
 extension CalendarDuration {
-    static func random(using random: inout SplitMix64) -> CalendarDuration {
+    package static func random(using random: inout SplitMix64) -> CalendarDuration {
         CalendarDuration(
             months: random.pick([0, 1, 1, 2, 3, 6, 12, random.int(0...1_200)]),
             days: random.pick([0, 0, 1, 7, random.int(0...400)]),
@@ -29,13 +29,13 @@ extension CalendarDuration {
 
 extension Identifier {
     /// One of a few, so that random facts meet: plain, with a slash, an emoji, and two canonically equal spellings.
-    static func random(using random: inout SplitMix64) -> Identifier {
+    package static func random(using random: inout SplitMix64) -> Identifier {
         Identifier(random.pick(["a", "b", "c/d", "🦉", "caf\u{E9}", "cafe\u{301}", "\u{301}x", " "]))
     }
 }
 
 extension TransactionReference {
-    static func random(using random: inout SplitMix64) -> TransactionReference {
+    package static func random(using random: inout SplitMix64) -> TransactionReference {
         TransactionReference(
             store: random.pick([.reported, .appStore]), environment: random.pick([.production, .sandbox]),
             id: .random(using: &random))
@@ -43,20 +43,20 @@ extension TransactionReference {
 }
 
 extension LogicalTime {
-    static func random(using random: inout SplitMix64) -> LogicalTime {
+    package static func random(using random: inout SplitMix64) -> LogicalTime {
         LogicalTime(rawValue: random.pick([0, 1, 255, 256, 65_536, .max, random.next(), UInt64(random.int(0...20))]))
     }
 }
 
 extension Stamp {
-    static func random(using random: inout SplitMix64) -> Stamp {
+    package static func random(using random: inout SplitMix64) -> Stamp {
         Stamp(
             signedDate: random.chance(1, in: 2) ? nil : .random(using: &random), logicalTime: .random(using: &random))
     }
 }
 
 extension Terms {
-    static func random(using random: inout SplitMix64) -> Terms {
+    package static func random(using random: inout SplitMix64) -> Terms {
         let offer = IntroductoryOffer(
             mode: random.pick(IntroductoryOffer.Mode.allCases), duration: .random(using: &random))
         let kinds: [ProductKind] = [
@@ -72,7 +72,7 @@ extension Terms {
 
 extension Fact {
     /// A fact of any kind that this version writes.
-    static func random(using random: inout SplitMix64) -> Fact {
+    package static func random(using random: inout SplitMix64) -> Fact {
         let time = LogicalTime.random(using: &random)
         let date = Timestamp.random(using: &random)
         let replica = ReplicaID.random(using: &random)
@@ -119,7 +119,7 @@ extension Fact {
 extension Record {
     /// A record of any kind: one that this version writes, one with fields it does not know, one of a kind it does not
     /// know, or bytes that mean nothing.
-    static func random(using random: inout SplitMix64) -> Record {
+    package static func random(using random: inout SplitMix64) -> Record {
         switch random.int(0...3) {
         case 0:
             return Fact.random(using: &random).record
@@ -140,7 +140,7 @@ extension Record {
 }
 
 extension Ledger {
-    static func random(upTo count: Int = 12, using random: inout SplitMix64) -> Ledger {
+    package static func random(upTo count: Int = 12, using random: inout SplitMix64) -> Ledger {
         var records: [Record] = []
         for _ in 0..<random.int(0...Int64(count)) { records.append(.random(using: &random)) }
         return Ledger(records)

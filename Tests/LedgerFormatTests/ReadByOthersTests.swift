@@ -1,0 +1,103 @@
+import Entitlements
+import EntitlementsTestSupport
+import SwiftProtobuf
+import Testing
+
+@Suite("swift-protobuf reads what we write, with equal values")
+struct ReadByOthersTests {
+    @Test("Keys and payloads of random facts of every kind")
+    func values() throws {
+        var kinds: Set<String> = []
+        try forAll("read by others", cases: 10_000) { random, place in
+            let fact = Fact.random(using: &random)
+            let record = fact.record
+            let key = try Wire.Key(serializedBytes: record.key)
+            try #require(read(key, record) == fact, "\(place)")
+            kinds.insert("\(fact)".prefix { $0 != "(" }.description)
+        }
+        #expect(kinds == ["purchase", "recording", "revocation", "flag", "spend", "pending"])
+    }
+
+    @Test("It writes the same bytes again: ours is the canonical spelling, and no field is unknown to the schema")
+    func canonical() throws {
+        try forAll("canonical bytes", cases: 10_000) { random, place in
+            let record = Fact.random(using: &random).record
+            let key = try Wire.Key(serializedBytes: record.key)
+            try #require(key.unknownFields.data.isEmpty, "\(place)")
+            try #require(try key.serializedBytes() == record.key, "key; \(place)")
+            try #require(try rewritten(record.payload, of: key) == record.payload, "payload; \(place)")
+        }
+    }
+
+    /// The record as one of our facts, without our reader. The order is not protobuf, so it is our reader's.
+    private func read(_ key: Wire.Key, _ record: Record) throws -> Fact? {
+        let payload = record.payload
+        let ours = Fact(record)
+        switch (key.kind, ours) {
+        case (.purchase(let transaction), .purchase(let fact)):
+            let wire = try Wire.Purchase(serializedBytes: payload)
+            return .purchase(
+                Purchase(
+                    transaction: TransactionReference(transaction), product: ProductID(wire.product),
+                    terms: wire.hasTerms ? Terms(wire.terms) : nil, date: Timestamp(wire: wire.date),
+                    quantity: Int64(wire.quantity),
+                    originalID: wire.hasOriginalID ? TransactionID(wire.originalID) : nil,
+                    storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil, stamp: fact.stamp))
+        case (.recording(let recording), .recording):
+            let wire = try Wire.Recording(serializedBytes: payload)
+            return try .recording(
+                Recording(
+                    transaction: TransactionReference(recording.transaction),
+                    replica: #require(ReplicaID(bytes: Array(recording.replica))),
+                    recordedAt: Timestamp(wire: wire.recordedAt),
+                    knownEnd: wire.hasKnownEnd ? Timestamp(wire: wire.knownEnd) : nil, logicalTime: ours.logicalTime))
+        case (.revocation(let transaction), .revocation(let fact)):
+            let wire = try Wire.Revocation(serializedBytes: payload)
+            try #require(wire.hasRevokedAt)
+            return .revocation(
+                Revocation(
+                    transaction: TransactionReference(transaction), revokedAt: Timestamp(wire: wire.revokedAt),
+                    reason: wire.reason, stamp: fact.stamp))
+        default:
+            return try readSmall(key, payload, ours.logicalTime)
+        }
+    }
+
+    private func readSmall(_ key: Wire.Key, _ payload: [UInt8], _ time: LogicalTime) throws -> Fact? {
+        switch key.kind {
+        case .flagSet(let product), .flagCleared(let product):
+            let wire = try Wire.Flag(serializedBytes: payload)
+            return try .flag(
+                Flag(
+                    product: ProductID(product), isSet: key.kind == .flagSet(product), date: Timestamp(wire: wire.date),
+                    replica: #require(ReplicaID(bytes: Array(wire.replica))), logicalTime: time))
+        case .spend(let id):
+            let wire = try Wire.Spend(serializedBytes: payload)
+            return try .spend(
+                Spend(
+                    id: SpendID(id), product: ProductID(wire.product), units: Int64(wire.units),
+                    date: Timestamp(wire: wire.date), replica: #require(ReplicaID(bytes: Array(wire.replica))),
+                    logicalTime: time))
+        case .pending(let product):
+            let wire = try Wire.Pending(serializedBytes: payload)
+            return .pending(
+                PendingPurchase(
+                    product: ProductID(product), requestedAt: Timestamp(wire: wire.requestedAt),
+                    isWithdrawn: wire.withdrawn, logicalTime: time))
+        default:
+            return nil
+        }
+    }
+
+    private func rewritten(_ payload: [UInt8], of key: Wire.Key) throws -> [UInt8] {
+        switch key.kind {
+        case .purchase: try Wire.Purchase(serializedBytes: payload).serializedBytes()
+        case .recording: try Wire.Recording(serializedBytes: payload).serializedBytes()
+        case .revocation: try Wire.Revocation(serializedBytes: payload).serializedBytes()
+        case .flagSet, .flagCleared: try Wire.Flag(serializedBytes: payload).serializedBytes()
+        case .spend: try Wire.Spend(serializedBytes: payload).serializedBytes()
+        case .pending: try Wire.Pending(serializedBytes: payload).serializedBytes()
+        case nil: []
+        }
+    }
+}

@@ -1,0 +1,65 @@
+import Entitlements
+
+/// The names of the generated messages without their package.
+enum Wire {
+    typealias Key = Entitlementsync_Ledger_V1_Key
+    typealias Transaction = Entitlementsync_Ledger_V1_Transaction
+    typealias RecordingKey = Entitlementsync_Ledger_V1_RecordingKey
+    typealias Purchase = Entitlementsync_Ledger_V1_Purchase
+    typealias Terms = Entitlementsync_Ledger_V1_Terms
+    typealias Offer = Entitlementsync_Ledger_V1_IntroductoryOffer
+    typealias Duration = Entitlementsync_Ledger_V1_Duration
+    typealias Recording = Entitlementsync_Ledger_V1_Recording
+    typealias Revocation = Entitlementsync_Ledger_V1_Revocation
+    typealias Flag = Entitlementsync_Ledger_V1_Flag
+    typealias Spend = Entitlementsync_Ledger_V1_Spend
+    typealias Pending = Entitlementsync_Ledger_V1_Pending
+}
+
+// What each message says as one of our values, written field by field against Docs/ledger.proto.
+
+extension TransactionReference {
+    init(_ wire: Wire.Transaction) {
+        self.init(
+            store: StoreID(wire.store), environment: EnvironmentID(wire.environment), id: TransactionID(wire.id))
+    }
+}
+
+extension Timestamp {
+    init(wire: Int64) { self.init(milliseconds: wire) }
+}
+
+extension CalendarDuration {
+    init(_ wire: Wire.Duration) {
+        self.init(months: Int64(wire.months), days: Int64(wire.days), seconds: Int64(wire.seconds))
+    }
+}
+
+extension Terms {
+    init?(_ wire: Wire.Terms) {
+        let kind: ProductKind
+        switch wire.kind {
+        case .consumable(let consumable): kind = .consumable(units: Int64(consumable.units))
+        case .nonConsumable: kind = .nonConsumable
+        case .nonRenewing(let terms):
+            kind = .nonRenewing(group: GroupID(terms.group), duration: CalendarDuration(terms.duration))
+        case .autoRenewable(let terms):
+            kind = .autoRenewable(
+                group: GroupID(terms.group), level: Int64(terms.level), duration: CalendarDuration(terms.duration),
+                introductory: terms.hasIntroductory ? IntroductoryOffer(terms.introductory) : nil)
+        case nil: return nil
+        }
+        self.init(kind: kind, bonus: CalendarDuration(wire.bonus))
+    }
+}
+
+extension IntroductoryOffer {
+    init?(_ wire: Wire.Offer) {
+        switch wire.mode {
+        case .free: self.init(mode: .free, duration: CalendarDuration(wire.duration))
+        case .payAsYouGo: self.init(mode: .payAsYouGo, duration: CalendarDuration(wire.duration))
+        case .payUpFront: self.init(mode: .payUpFront, duration: CalendarDuration(wire.duration))
+        case .unspecified, .UNRECOGNIZED: return nil
+        }
+    }
+}
