@@ -25,7 +25,8 @@ extension Identifier {
         let count = rawValue.utf8.count
         guard count > 0 else { throw IdentifierError(reason: "an id is not empty") }
         guard count <= maximumIdentifierByteCount else {
-            throw IdentifierError(reason: "an id has at most \(maximumIdentifierByteCount) bytes, this one has \(count)")
+            throw IdentifierError(
+                reason: "an id has at most \(maximumIdentifierByteCount) bytes, this one has \(count)")
         }
         guard !rawValue.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) else {
             throw IdentifierError(reason: "\"\(rawValue.singleLine)\" has control characters, an id has none")

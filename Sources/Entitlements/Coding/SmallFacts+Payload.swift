@@ -6,7 +6,8 @@ extension Recording {
         return writer.bytes
     }
 
-    init(transaction: TransactionReference, replica: ReplicaID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+    init(transaction: TransactionReference, replica: ReplicaID, time: LogicalTime, payload: [UInt8]) throws(ProtoError)
+    {
         var recordedAt = Timestamp(milliseconds: 0)
         var knownEnd: Timestamp?
         var reader = ProtoReader(payload)

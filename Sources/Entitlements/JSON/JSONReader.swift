@@ -65,7 +65,8 @@ package struct JSONObjectReader: Sendable {
     package func allow(_ known: String...) throws(InputError) {
         guard let stranger = members.keys.sorted().first(where: { !known.contains($0) }) else { return }
         throw InputError(
-            path: memberPath(stranger), reason: "nothing is known by this name (known: \(known.joined(separator: ", ")))")
+            path: memberPath(stranger),
+            reason: "nothing is known by this name (known: \(known.joined(separator: ", ")))")
     }
 
     /// The member, or `nil` when it is missing or null.
