@@ -18,7 +18,8 @@
 ///   payload  the message named beside the key's field below, written canonically
 ///
 /// Canonically means: fields in ascending order, defaults left out, no padding, no unknown fields. A key in any other
-/// spelling counts nothing; payloads are read as any proto3 parser reads them, unknown fields included.
+/// spelling counts nothing; payloads are read as any proto3 parser reads them, unknown fields included, but for two
+/// things that canonical writers never write: a message given twice counts as given last, and groups are refused.
 ///
 /// Merging keeps, for each key, the record with the larger order, then the larger payload, byte by byte.
 ///

@@ -109,6 +109,20 @@ struct UnreadableFactTests {
         }
     }
 
+    @Test("A field that a payload gives twice counts as given last, messages included")
+    func repeatedFields() throws {
+        let oneMonth: [UInt8] = [0x12, 9, 0x1A, 7, 0x0A, 1, 0x67, 0x12, 2, 0x08, 1]
+        let twoDays: [UInt8] = [0x12, 9, 0x1A, 7, 0x0A, 1, 0x67, 0x12, 2, 0x10, 2]
+        let payload = [0x0A, 1, 0x61] + Self.owl + [0x20, 9, 0x20, 2] + oneMonth + twoDays
+        guard case .purchase(let purchase) = Fact(Record(key: Self.key, order: Self.order, payload: payload)) else {
+            Issue.record("no purchase")
+            return
+        }
+        #expect(purchase.product == "owl")
+        #expect(purchase.quantity == 2)
+        #expect(purchase.terms == Terms(kind: .nonRenewing(group: "g", duration: CalendarDuration(days: 2))))
+    }
+
     @Test("Any bytes in key, order and payload are a fact or kept as they are, and never crash a replay")
     func randomRecords() throws {
         let catalog = try Shop.catalog()

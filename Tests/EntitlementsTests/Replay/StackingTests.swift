@@ -32,6 +32,16 @@ struct StackingTests {
         #expect(replay.chains() == [days("2026-01-01", "2026-07-01")])
     }
 
+    @Test("Of a purchase's recordings the tutorials' rule takes the one that gives the latest end")
+    func latestOfSeveralRecordings() throws {
+        let phone = try Story(replica: 1).buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
+            .buying(Shop.threeMonths, at: "2026-01-10", transaction: "B")
+        let tablet = try Story(replica: 2).buying(Shop.threeMonths, at: "2026-01-10", transaction: "B")
+        #expect(tablet.replay(expiry: LatestExpiryWins()).chains() == [days("2026-01-10", "2026-04-10")])
+        let both = tablet.synced(with: phone).replay(expiry: LatestExpiryWins())
+        #expect(both.chains() == [days("2026-01-01", "2026-05-01")])
+    }
+
     @Test("A renewal on one device, then a purchase on another before any restore: nothing is lost, in either order")
     func renewalAndPurchase() throws {
         let first = try Story(replica: 1).buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
