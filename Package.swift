@@ -39,7 +39,6 @@ let package = Package(
         .testTarget(
             name: "FileStorageTests",
             dependencies: ["Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
-        .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums"]),
         .target(
             name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
