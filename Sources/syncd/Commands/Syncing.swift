@@ -40,7 +40,7 @@ struct Restore: AsyncParsableCommand {
                 ("restored", .array(report.purchases.map { Fact.purchase($0).json(ledger: "account") })),
                 ("status", report.snapshot.json(account: account)),
             ]),
-            or: ([head] + products + report.sync.accessChanges.map(\.line)).joined(separator: "\n"))
+            or: ([head] + products + report.sync.grantChanges).joined(separator: "\n"))
     }
 }
 
@@ -67,7 +67,14 @@ extension SyncReport {
         let verb = isDryRun ? "would sync" : "synced"
         let got = received.isEmpty ? "received nothing" : "received \(plural(received.count, "fact"))"
         let gave = didSend ? "sent what the remote lacked" : "sent nothing"
-        return (["\(verb) \(account): \(got), \(gave)"] + accessChanges.map(\.line)).joined(separator: "\n")
+        return (["\(verb) \(account): \(got), \(gave)"] + grantChanges).joined(separator: "\n")
+    }
+}
+
+extension SyncReport {
+    /// A line for each entitlement that was granted before or is now; another reason for a denial is no news.
+    fileprivate var grantChanges: [String] {
+        accessChanges.filter { $0.before.isGranted || $0.after.isGranted }.map(\.line)
     }
 }
 

@@ -1,4 +1,107 @@
 import ArgumentParser
+import Entitlements
+import Foundation
+
 struct Demo: AsyncParsableCommand {
-    func run() async throws {}
+    static let configuration = CommandConfiguration(
+        abstract: "Tell the story of a buyer with two devices, real files and real processes, and check every end.")
+
+    @Option(help: "The tutorial app's catalogue.")
+    var catalog: String = "Examples/insomniowl.json"
+
+    @Flag(help: "Keep the folders of the devices.")
+    var keep = false
+
+    func run() async throws {
+        // Every step checks these products, so another catalogue would tell another story.
+        let known = try readDocument(catalog) { try Catalog(json: $0) }
+        for product in [DemoStory.threeMonths, DemoStory.sixMonths, DemoStory.nightOwl, DemoStory.units] {
+            guard known[product: ProductID(product)] != nil else {
+                throw Failure(.notFound, "\(catalog): the demo needs the product \(product)")
+            }
+        }
+        let folder = FileManager.default.temporaryDirectory.appending(path: "syncd-demo-\(ProcessInfo.processInfo.processIdentifier)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        let story = DemoStory(
+            stage: DemoStage(folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path()))
+        do {
+            try story.tell()
+        } catch {
+            print("\nThe folders of this run are kept in \(folder.path())")
+            throw error
+        }
+        if keep {
+            print("\nThe folders of the devices are in \(folder.path())")
+        } else {
+            try FileManager.default.removeItem(at: folder)
+        }
+    }
+}
+
+/// The story: what happens on which day, and what each device must see.
+struct DemoStory {
+    static let threeMonths = "com.back40.InsomniOwl.3monthsOfRandom"
+    static let sixMonths = "com.back40.InsomniOwl.6monthsOfRandom"
+    static let nightOwl = "com.back40.InsomniOwl.NightOwl"
+    static let units = "com.back40.InsomniOwl.RandomOwls"
+
+    let stage: DemoStage
+
+    func tell() throws {
+        try buyAndRestore()
+        try buyOnBothOffline()
+        try refund()
+        try loseThePhone()
+        print("\nEvery end was checked: \(stage.checks.count) checks, all as expected.")
+    }
+
+    private func buyAndRestore() throws {
+        stage.chapter("1 January: the phone buys three months, an owl, and five single owls")
+        try stage.run("phone", "record purchase \(Self.threeMonths) --transaction phone-1", on: "2026-01-01")
+        try stage.run("phone", "record purchase \(Self.nightOwl) --transaction phone-2", on: "2026-01-01")
+        try stage.run("phone", "record purchase \(Self.units) --transaction phone-3", on: "2026-01-01")
+        try stage.run("phone", "sync", on: "2026-01-01")
+        try stage.expect("phone", on: "2026-01-01", end: "2026-04-01", owned: [Self.nightOwl])
+
+        stage.chapter("2 January: a tablet is new, asks, and restores")
+        try stage.run("tablet", "check random-owls", on: "2026-01-02", exit: 10)
+        try stage.run("tablet", "restore", on: "2026-01-02")
+        try stage.expect("tablet", on: "2026-01-02", end: "2026-04-01", owned: [Self.nightOwl])
+    }
+
+    private func buyOnBothOffline() throws {
+        stage.chapter("1 February: both are offline, the phone buys three months more, the tablet six")
+        try stage.run("phone", "record purchase \(Self.threeMonths) --transaction phone-4", on: "2026-02-01")
+        try stage.run("tablet", "record purchase \(Self.sixMonths) --transaction tablet-1", on: "2026-02-01")
+        try stage.expect("phone", on: "2026-02-01", end: "2026-07-01", owned: [Self.nightOwl])
+        try stage.expect("tablet", on: "2026-02-01", end: "2026-10-01", owned: [Self.nightOwl])
+
+        stage.chapter("2 February: both are online again, nothing that was paid is lost")
+        for device in ["phone", "tablet", "phone"] { try stage.run(device, "sync", on: "2026-02-02") }
+        for device in ["phone", "tablet"] {
+            try stage.expect(device, on: "2026-02-02", end: "2027-01-01", owned: [Self.nightOwl])
+        }
+        stage.remark("The tutorials' rule, reading the same facts, loses three months:")
+        try stage.expect(
+            "phone", on: "2026-02-02", end: "2026-10-01", owned: [Self.nightOwl], rule: "latestExpiryWins")
+    }
+
+    private func refund() throws {
+        stage.chapter("1 March: the store takes the phone's second three months back; the tablet hears of it")
+        try stage.run("tablet", "record refund phone-4", on: "2026-03-01")
+        for device in ["tablet", "phone"] { try stage.run(device, "sync", on: "2026-03-01") }
+        for device in ["tablet", "phone"] {
+            try stage.expect(device, on: "2026-03-01", end: "2026-10-01", owned: [Self.nightOwl])
+        }
+    }
+
+    private func loseThePhone() throws {
+        stage.chapter("2 March: the phone falls into the sea; a new one restores")
+        try stage.lose("phone")
+        try stage.run("new-phone", "restore", on: "2026-03-02")
+        try stage.expect("new-phone", on: "2026-03-02", end: "2026-10-01", owned: [Self.nightOwl])
+        try stage.expect("new-phone", on: "2026-10-01", end: nil, owned: [Self.nightOwl])
+        try stage.run("new-phone", "timeline", on: "2026-03-02")
+        stage.remark("The five single owls stayed on the lost phone, as in the tutorials (consumables: deviceLocal).")
+    }
 }
