@@ -85,7 +85,8 @@ extension EntitlementStore {
         return ([interval] + waits.filter { $0 > .zero }).min() ?? interval
     }
 
-    private func announce(endsOf replay: Replay, within notice: Duration, except announced: inout [GroupID: Timestamp]) {
+    private func announce(endsOf replay: Replay, within notice: Duration, except announced: inout [GroupID: Timestamp])
+    {
         let now = now
         for subscription in replay.snapshot(at: now).subscriptions where subscription.isActive {
             guard let end = subscription.expires, announced[subscription.group] != end,

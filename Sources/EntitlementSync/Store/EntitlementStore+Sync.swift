@@ -118,7 +118,7 @@ extension EntitlementStore {
                 let value = Array(labels.joined(separator: "\n").utf8)
                 if case .written = try await local.write(value, to: keys.meetings, if: precondition).outcome { break }
             }
-        } catch where error.disposition == .outcomeUnknown {
+        } catch  where error.disposition == .outcomeUnknown {
             // Only a hint: written or not, the next sync looks again.
         } catch {
             throw EntitlementError(error)

@@ -95,4 +95,3 @@ public final class EntitlementStore: Sendable {
 
     var now: Timestamp { Timestamp(milliseconds: host.now()) }
 }
-

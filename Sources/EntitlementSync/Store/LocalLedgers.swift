@@ -128,7 +128,7 @@ final class LocalLedgers: Sendable {
             let key = target == .account ? keys.ledger : keys.device
             if case .written = try await backend.write(bytes, to: key, if: precondition).outcome { return .happened }
             return .conflicted
-        } catch where error.disposition == .outcomeUnknown {
+        } catch  where error.disposition == .outcomeUnknown {
             return .unknown
         } catch {
             throw EntitlementError(error)
@@ -164,7 +164,7 @@ final class LocalLedgers: Sendable {
             do {
                 let outcome = try await backend.write(new, to: keys.replica, if: .absent).outcome
                 if case .written = outcome { return new }
-            } catch where error.disposition == .outcomeUnknown {
+            } catch  where error.disposition == .outcomeUnknown {
                 continue  // The next read tells.
             }
         }

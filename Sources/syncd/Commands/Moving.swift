@@ -70,7 +70,8 @@ struct Export: AsyncParsableCommand {
         case .ledger:
             bytes = LedgerDocument(ledger: try await store.localLedgers().account).encoded()
         case .history:
-            bytes = Array((try await store.replay().facts.history(environment: options.catalog.environmentID) + "\n").utf8)
+            let facts = try await store.replay().facts
+            bytes = Array((facts.history(environment: options.catalog.environmentID) + "\n").utf8)
         }
         guard let output else {
             FileHandle.standardOutput.write(Data(bytes))

@@ -20,7 +20,8 @@ struct Demo: AsyncParsableCommand {
                 throw Failure(.notFound, "\(catalog): the demo needs the product \(product)")
             }
         }
-        let folder = FileManager.default.temporaryDirectory.appending(path: "syncd-demo-\(ProcessInfo.processInfo.processIdentifier)")
+        let name = "syncd-demo-\(ProcessInfo.processInfo.processIdentifier)"
+        let folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         let story = DemoStory(
             stage: DemoStage(folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path()))

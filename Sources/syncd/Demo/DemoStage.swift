@@ -36,7 +36,8 @@ final class DemoStage {
     /// Checks the end of the subscription and what is owned, as `status --json` of the device tells it.
     ///
     /// - Parameter end: the day on which the subscription ends, `nil` when it must not be active.
-    func expect(_ device: String, on day: String, end: String?, owned: [String], rule: String = "stackPurchases") throws {
+    func expect(_ device: String, on day: String, end: String?, owned: [String], rule: String = "stackPurchases") throws
+    {
         let result = try launch(device, ["status", "--json", "--expiry", rule], on: day)
         guard result.exitCode == 0 else { throw Failure(.failed, "\(device): no status: \(result.output)") }
         let status = try JSONReader(try JSONValue(parsing: result.output.utf8)).object()

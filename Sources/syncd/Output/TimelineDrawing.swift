@@ -91,7 +91,9 @@ struct TimelineDrawing {
         return String(cells)
     }
 
-    private func fill(_ cells: inout [Character], from start: Timestamp, to end: Timestamp, _ span: ClosedRange<Timestamp>) {
+    private func fill(
+        _ cells: inout [Character], from start: Timestamp, to end: Timestamp, _ span: ClosedRange<Timestamp>
+    ) {
         let first = column(of: start, span)
         let last = column(of: Timestamp(milliseconds: end.milliseconds - 1), span)
         for cell in first...max(first, last) { cells[cell] = "█" }
