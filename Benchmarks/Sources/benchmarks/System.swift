@@ -1,0 +1,82 @@
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Ends the process with one line on standard error.
+func exitWithFailure(_ reason: String) -> Never {
+    let line = "benchmarks: \(reason)\n"
+    _ = line.withCString { write(2, $0, strlen($0)) }
+    exit(1)
+}
+
+/// All bytes of the file at `path`.
+func contents(of path: String) -> [UInt8] {
+    let file = open(path, O_RDONLY)
+    guard file >= 0 else { exitWithFailure("cannot open \(path)") }
+    defer { close(file) }
+    let size = Int(lseek(file, 0, SEEK_END))
+    return [UInt8](unsafeUninitializedCapacity: size) { buffer, count in
+        count = max(0, pread(file, buffer.baseAddress, size, 0))
+    }
+}
+
+/// A new file with these bytes in the folder for temporary files. The caller removes it.
+func temporaryFile(_ bytes: [UInt8]) -> String {
+    var template = Array("/tmp/entitlementsync-bench-XXXXXX".utf8CString)
+    let file = mkstemp(&template)
+    guard file >= 0, write(file, bytes, bytes.count) == bytes.count else {
+        exitWithFailure("cannot write a temporary file")
+    }
+    close(file)
+    return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+}
+
+func removeFile(_ path: String) {
+    unlink(path)
+}
+
+func isExecutable(_ path: String) -> Bool {
+    access(path, X_OK) == 0
+}
+
+/// Runs a program to its end and gives its exit code, or -1 when it could not be run.
+func run(_ program: String, _ arguments: [String]) -> Int32 {
+    var argv: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) }
+    defer { for argument in argv { free(argument) } }
+    argv.append(nil)
+    var child = pid_t()
+    guard posix_spawn(&child, program, nil, nil, argv, environ) == 0 else { return -1 }
+    var status: Int32 = 0
+    guard waitpid(child, &status, 0) == child, status & 0x7F == 0 else { return -1 }
+    return (status >> 8) & 0xFF
+}
+
+/// What every row is held against: comparing `compared` bytes with equal ones and copying `copied` bytes, the least
+/// that reading and writing them can cost. The memory is allocated beforehand.
+final class Floor {
+    private let source: [UInt8]
+    private let equal: [UInt8]
+    private var target: [UInt8]
+    private let compared: Int
+    private let copied: Int
+
+    init(compared: Int, copied: Int) {
+        self.compared = compared
+        self.copied = copied
+        source = (0..<max(compared, copied)).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+        equal = source.map { $0 }
+        target = [UInt8](repeating: 1, count: copied)
+    }
+
+    func run(_: Int = 0) -> UInt64 {
+        let difference = memcmp(source, equal, compared)
+        target.withUnsafeMutableBytes { target in
+            source.withUnsafeBytes { source in
+                if let to = target.baseAddress, let from = source.baseAddress { memcpy(to, from, copied) }
+            }
+        }
+        return UInt64(truncatingIfNeeded: difference) &+ UInt64(target[copied - 1])
+    }
+}
