@@ -19,105 +19,90 @@ extension Ledger {
 
     /// The union of both ledgers, and which of them lacked something.
     public static func join(_ left: Ledger, _ right: Ledger) -> Join {
-        if left.run == right.run { return Join(ledger: left, leftLacks: false, rightLacks: false) }
-        if right.isEmpty { return Join(ledger: left, leftLacks: false, rightLacks: true) }
-        if left.isEmpty { return Join(ledger: right, leftLacks: true, rightLacks: false) }
-        return left.run.withUnsafeBytes { leftBytes in
-            right.run.withUnsafeBytes { rightBytes in
-                merge(leftBytes, rightBytes, capacity: left.count + right.count)
-            }
+        if left == right { return Join(ledger: left, leftLacks: false, rightLacks: false) }
+        let union = left.run.withUnsafeBytes { leftBytes in
+            right.run.withUnsafeBytes { rightBytes in merge(leftBytes, rightBytes) }
         }
+        // A union differs from a side by what that side lacks, and by nothing else.
+        return Join(ledger: union, leftLacks: union != left, rightLacks: union != right)
     }
 
-    private static func merge(_ leftBytes: UnsafeRawBufferPointer, _ rightBytes: UnsafeRawBufferPointer, capacity: Int)
-        -> Join
-    {
+    private static func merge(_ leftBytes: UnsafeRawBufferPointer, _ rightBytes: UnsafeRawBufferPointer) -> Ledger {
         var count = 0
-        var leftLacks = false
-        var rightLacks = false
         let run = [UInt8](unsafeUninitializedCapacity: leftBytes.count + rightBytes.count) { output, used in
-            var writer = RunWriter(output: output)
-            var left = RecordRun(checked: leftBytes)
-            var right = RecordRun(checked: rightBytes)
-            while !left.isAtEnd, !right.isAtEnd {
-                count += 1
-                if left.holdsSameRecord(as: right) {
-                    writer.take(left, from: leftBytes)
-                    left.advance()
-                    right.advance()
-                    continue
-                }
-                let order = RecordRun.compare(left.key, right.key)
-                if order < 0 {
-                    rightLacks = true
-                    writer.take(left, from: leftBytes)
-                    left.advance()
-                } else if order > 0 {
-                    leftLacks = true
-                    writer.take(right, from: rightBytes)
-                    right.advance()
-                } else {
-                    let larger = RecordRun.compare(left.order, right.order)
-                    if larger > 0 || (larger == 0 && RecordRun.compare(left.payload, right.payload) > 0) {
-                        rightLacks = true
-                        writer.take(left, from: leftBytes)
-                    } else {
-                        leftLacks = true
-                        writer.take(right, from: rightBytes)
-                    }
-                    left.advance()
-                    right.advance()
-                }
-            }
-            while !left.isAtEnd {
-                (count, rightLacks) = (count + 1, true)
-                writer.take(left, from: leftBytes)
-                left.advance()
-            }
-            while !right.isAtEnd {
-                (count, leftLacks) = (count + 1, true)
-                writer.take(right, from: rightBytes)
-                right.advance()
-            }
-            used = writer.finish()
+            guard let base = output.baseAddress else { return }
+            var writer = RunWriter(target: UnsafeMutableRawPointer(base))
+            writer.merge(RecordRun(checked: leftBytes), RecordRun(checked: rightBytes))
+            used = writer.target - UnsafeMutableRawPointer(base)
+            count = writer.count
         }
-        return Join(
-            ledger: Ledger(checkedRun: run, count: count), leftLacks: leftLacks, rightLacks: rightLacks)
+        return Ledger(checkedRun: run, count: count)
     }
 }
 
-/// Copies records to the output, neighbours from one side in a single copy.
+/// Copies records to the output, neighbours from one side at once.
 private struct RunWriter {
-    private let output: UnsafeMutableBufferPointer<UInt8>
-    private var written = 0
-    private var pending: UnsafeRawBufferPointer
+    /// Where the next record goes. The caller has room for both sides.
+    private(set) var target: UnsafeMutableRawPointer
+    /// The records so far.
+    private(set) var count = 0
+    /// What was taken and not copied yet.
+    private var pendingStart: UnsafeRawPointer
+    private var pendingEnd: UnsafeRawPointer
 
-    init(output: UnsafeMutableBufferPointer<UInt8>) {
-        self.output = output
-        pending = UnsafeRawBufferPointer(start: nil, count: 0)
+    init(target: UnsafeMutableRawPointer) {
+        self.target = target
+        pendingStart = UnsafeRawPointer(target)
+        pendingEnd = pendingStart
+    }
+
+    mutating func merge(_ left: RecordRun?, _ right: RecordRun?) {
+        if var left, var right {
+            while !left.isAtEnd, !right.isAtEnd { takeSmaller(&left, &right) }
+            takeAll(left)
+            takeAll(right)
+        } else {
+            takeAll(left ?? right)
+        }
+        flush()
     }
 
     @inline(__always)
-    mutating func take(_ record: RecordRun, from bytes: UnsafeRawBufferPointer) {
-        guard let base = bytes.baseAddress else { return }
-        let address = base + record.start
-        let size = record.end - record.start
-        if let begun = pending.baseAddress, begun + pending.count == address {
-            pending = UnsafeRawBufferPointer(start: begun, count: pending.count + size)
+    private mutating func takeSmaller(_ left: inout RecordRun, _ right: inout RecordRun) {
+        let order = RecordRun.compare(left.key, right.key)
+        if order < 0 { return take(&left) }
+        if order > 0 { return take(&right) }
+        let difference = left.compareContent(with: right)
+        // Of equal records the one that follows what is pending: half of all changes of side are spared.
+        if difference < 0 || (difference == 0 && right.start == pendingEnd) {
+            take(&right)
+            left.advance()
         } else {
-            flush()
-            pending = UnsafeRawBufferPointer(start: address, count: size)
+            take(&left)
+            right.advance()
         }
     }
 
-    private mutating func flush() {
-        guard let source = pending.baseAddress, let target = output.baseAddress else { return }
-        UnsafeMutableRawPointer(target + written).copyMemory(from: source, byteCount: pending.count)
-        written += pending.count
+    private mutating func takeAll(_ rest: RecordRun?) {
+        guard var rest else { return }
+        while !rest.isAtEnd { take(&rest) }
     }
 
-    mutating func finish() -> Int {
-        flush()
-        return written
+    @inline(__always)
+    private mutating func take(_ record: inout RecordRun) {
+        if record.start != pendingEnd {
+            flush()
+            pendingStart = record.start
+        }
+        count += 1
+        pendingEnd = record.next
+        record.advance()
+    }
+
+    @inline(__always)
+    private mutating func flush() {
+        let byteCount = pendingEnd - pendingStart
+        target.copyMemory(from: pendingStart, byteCount: byteCount)
+        target += byteCount
     }
 }

@@ -45,6 +45,15 @@ public struct Ledger: Hashable, Sendable {
         }
     }
 
+    /// Whether both hold the same records.
+    public static func == (left: Ledger, right: Ledger) -> Bool {
+        // At the speed of memcmp, which the comparison of arrays has not.
+        left.run.count == right.run.count
+            && left.run.withUnsafeBytes { left in
+                right.run.withUnsafeBytes { right in RecordRun.compare(left, right) == 0 }
+            }
+    }
+
     /// Whether there are no records.
     public var isEmpty: Bool { run.isEmpty }
 
@@ -56,7 +65,7 @@ public struct Ledger: Hashable, Sendable {
         run.withUnsafeBytes { bytes in
             var records: [Record] = []
             records.reserveCapacity(count)
-            var cursor = RecordRun(checked: bytes)
+            guard var cursor = RecordRun(checked: bytes) else { return records }
             while !cursor.isAtEnd {
                 records.append(cursor.record)
                 cursor.advance()
@@ -69,7 +78,7 @@ public struct Ledger: Hashable, Sendable {
     public subscript(key: [UInt8]) -> Record? {
         run.withUnsafeBytes { bytes in
             key.withUnsafeBytes { key in
-                var cursor = RecordRun(checked: bytes)
+                guard var cursor = RecordRun(checked: bytes) else { return nil }
                 while !cursor.isAtEnd {
                     let order = RecordRun.compare(cursor.key, key)
                     if order == 0 { return cursor.record }

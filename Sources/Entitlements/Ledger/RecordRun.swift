@@ -11,84 +11,93 @@ import Darwin
 #endif
 
 /// A cursor over a sorted run of encoded records. The bytes belong to the caller and outlive it.
+///
+/// Pointers and few fields, so that a join keeps two of them in registers.
 struct RecordRun {
-    private let bytes: UnsafeRawBufferPointer
     /// Where the current record begins.
-    private(set) var start = 0
-    /// Where the one after it begins.
-    private(set) var end = 0
-    private var keyStart = 0
+    private(set) var start: UnsafeRawPointer
+    private let limit: UnsafeRawPointer
+    private var keyStart: UnsafeRawPointer
     private var keyCount = 0
     private var orderCount = 0
+    private var payloadCount = 0
 
-    /// A cursor on the first record of a run that was checked before.
-    init(checked bytes: UnsafeRawBufferPointer) {
-        self.bytes = bytes
-        guard !bytes.isEmpty else { return }
+    /// A cursor on the first record of a run that was checked before; `nil` when there is none.
+    init?(checked bytes: UnsafeRawBufferPointer) {
+        guard let base = bytes.baseAddress, !bytes.isEmpty else { return nil }
+        start = base
+        keyStart = base
+        limit = base + bytes.count
         enter()
     }
 
-    var isAtEnd: Bool { start == bytes.count }
+    var isAtEnd: Bool { start == limit }
 
-    var key: UnsafeRawBufferPointer { part(keyStart, keyCount) }
-    var order: UnsafeRawBufferPointer { part(keyStart + keyCount, orderCount) }
+    var key: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: keyStart, count: keyCount) }
+    var order: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: keyStart + keyCount, count: orderCount) }
     var payload: UnsafeRawBufferPointer {
-        let offset = keyStart + keyCount + orderCount
-        return part(offset, end - offset)
+        UnsafeRawBufferPointer(start: keyStart + keyCount + orderCount, count: payloadCount)
     }
     var record: Record { Record(key: Array(key), order: Array(order), payload: Array(payload)) }
+    /// Where the record after it begins.
+    var next: UnsafeRawPointer { keyStart + keyCount + orderCount + payloadCount }
 
-    private func part(_ offset: Int, _ count: Int) -> UnsafeRawBufferPointer {
-        UnsafeRawBufferPointer(rebasing: bytes[offset..<offset + count])
-    }
-
+    @inline(__always)
     mutating func advance() {
-        start = end
-        if start < bytes.count { enter() }
+        start = next
+        if start != limit { enter() }
     }
 
     @inline(__always)
     private mutating func enter() {
-        var offset = start
-        keyCount = length(&offset)
-        orderCount = length(&offset)
-        let payloadCount = length(&offset)
-        keyStart = offset
-        end = offset + keyCount + orderCount + payloadCount
+        // A key is never empty, so every record has these four bytes; and parts are mostly shorter than 128 bytes.
+        let lengths = UInt32(littleEndian: start.loadUnaligned(as: UInt32.self))
+        if lengths & 0x80_8080 == 0 {
+            keyCount = Int(lengths & 0x7F)
+            orderCount = Int(lengths >> 8 & 0x7F)
+            payloadCount = Int(lengths >> 16 & 0x7F)
+            keyStart = start + 3
+        } else {
+            keyStart = start
+            keyCount = takeLength()
+            orderCount = takeLength()
+            payloadCount = takeLength()
+        }
     }
 
-    @inline(__always)
-    private func length(_ offset: inout Int) -> Int {
-        let first = bytes[offset]
-        offset += 1
-        if first < 0x80 { return Int(first) }
-        var value = Int(first & 0x7F)
-        var shift = 7
+    /// Reads a length of any size at ``keyStart``, and moves that behind it.
+    private mutating func takeLength() -> Int {
+        var value = 0
+        var shift = 0
         while true {
-            let byte = bytes[offset]
-            offset += 1
+            let byte = keyStart.load(as: UInt8.self)
+            keyStart += 1
             value |= Int(byte & 0x7F) << shift
             if byte < 0x80 { return value }
             shift += 7
         }
     }
 
-    /// Compares two records as merging does: by key, then order, then payload. Negative when `self` comes first.
+    /// Compares what decides between two records with one key: order, then payload. Negative when the other is larger.
+    @inline(__always)
+    func compareContent(with other: RecordRun) -> Int {
+        if orderCount == other.orderCount { return Self.compare(content, other.content) }
+        let difference = Self.compare(order, other.order)
+        return difference != 0 ? difference : Self.compare(payload, other.payload)
+    }
+
+    /// Order and payload, which are neighbours.
+    private var content: UnsafeRawBufferPointer {
+        UnsafeRawBufferPointer(start: keyStart + keyCount, count: orderCount + payloadCount)
+    }
+
+    /// Compares byte by byte. Negative when `left` comes first.
+    @inline(__always)
     static func compare(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Int {
         if let leftBase = left.baseAddress, let rightBase = right.baseAddress {
             let difference = memcmp(leftBase, rightBase, min(left.count, right.count))
             if difference != 0 { return Int(difference) }
         }
         return left.count - right.count
-    }
-
-    /// Whether this cursor's record and the other's are the same bytes.
-    @inline(__always)
-    func holdsSameRecord(as other: RecordRun) -> Bool {
-        let count = end - start
-        guard count == other.end - other.start,
-            let here = bytes.baseAddress, let there = other.bytes.baseAddress
-        else { return false }
-        return memcmp(here + start, there + other.start, count) == 0
     }
 }
