@@ -6,11 +6,14 @@ public struct Timeline: Hashable, Sendable {
     public let periods: [Period]
     /// All periods that the facts gave, those of which nothing is left included.
     public let contributions: [Period]
+    /// The stretches of time without a gap, ascending.
+    public let chains: [Chain]
 
     /// A timeline of `contributions` in any order.
     public init(_ contributions: [Period] = []) {
         self.contributions = contributions
         periods = contributions.filter { !$0.isEmpty }.sorted { ($0.start, $0.end) < ($1.start, $1.end) }
+        chains = Self.chains(of: periods)
     }
 
     /// Periods that touch or overlap, as one stretch of time.
@@ -21,8 +24,7 @@ public struct Timeline: Hashable, Sendable {
         public var end: Timestamp
     }
 
-    /// The stretches of time without a gap, ascending.
-    public var chains: [Chain] {
+    private static func chains(of periods: [Period]) -> [Chain] {
         var chains: [Chain] = []
         for period in periods {
             if let last = chains.last, period.start <= last.end {
@@ -36,7 +38,7 @@ public struct Timeline: Hashable, Sendable {
 
     /// Whether `instant` lies in a period.
     public func isActive(at instant: Timestamp) -> Bool {
-        periods.contains { $0.contains(instant) }
+        chains.contains { $0.start <= instant && instant < $0.end }
     }
 
     /// The chain that has begun last at `instant`: the current one, or the last one when nothing is active; `nil` when
