@@ -84,9 +84,10 @@ extension ProtoReader.Value {
     }
 
     func text() throws(ProtoError) -> String {
-        guard let text = String(validating: try data(), as: UTF8.self) else {
-            throw ProtoError(reason: "a text is not UTF-8")
-        }
+        let bytes = try data()
+        // Repairing and comparing takes half the time of String(validating:).
+        let text = String(decoding: bytes, as: UTF8.self)
+        guard text.utf8.elementsEqual(bytes) else { throw ProtoError(reason: "a text is not UTF-8") }
         return text
     }
 }

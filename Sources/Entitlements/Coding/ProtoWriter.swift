@@ -40,9 +40,12 @@ struct ProtoWriter {
 
     /// A message; an empty one is present all the same.
     mutating func message(field: Int, _ body: (inout ProtoWriter) -> Void) {
-        var writer = ProtoWriter()
-        body(&writer)
-        data(writer.bytes, field: field, isOptional: true)
+        tag(field, wireType: 2)
+        let start = bytes.count
+        lastField = 0
+        body(&self)
+        lastField = field
+        bytes.insertVarint(UInt64(bytes.count - start), at: start)
     }
 
     private mutating func tag(_ field: Int, wireType: UInt64) {

@@ -41,6 +41,18 @@ extension [UInt8] {
         append(UInt8(rest))
     }
 
+    /// Inserts `value` as LEB128 before the byte at `index`.
+    mutating func insertVarint(_ value: UInt64, at index: Int) {
+        var rest = value
+        var position = index
+        while rest > 0x7F {
+            insert(UInt8(truncatingIfNeeded: rest) | 0x80, at: position)
+            rest >>= 7
+            position += 1
+        }
+        insert(UInt8(rest), at: position)
+    }
+
     /// Appends the eight bytes of `value`, highest first, so that bytes order as numbers do.
     mutating func appendBigEndian(_ value: UInt64) {
         Swift.withUnsafeBytes(of: value.bigEndian) { append(contentsOf: $0) }
