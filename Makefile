@@ -21,6 +21,7 @@ demo: setup ## Build syncd and let it tell its story: two devices, a lost phone,
 
 test: setup ## Run all tests, and the tests of dates once more in several time zones
 	swift test
+	swift test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/zones '$(DATE_TESTS)'
 
 lint: ## Check the format of all Swift code
@@ -34,11 +35,11 @@ bench: setup ## Time the hot paths in release mode
 
 proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with
 	@.ci/setup protobuf-compiler
-	swift package resolve
-	swift build --package-path .build/checkouts/swift-protobuf --scratch-path .build-proto \
+	swift package resolve --package-path Tests/LedgerFormat --scratch-path .build-format
+	swift build --package-path .build-format/checkouts/swift-protobuf --scratch-path .build-proto \
 		--product protoc-gen-swift
-	protoc --proto_path=Docs --swift_out=Tests/LedgerFormatTests --swift_opt=Visibility=Internal \
-		--plugin="$$(swift build --package-path .build/checkouts/swift-protobuf \
+	protoc --proto_path=Docs --swift_out=Tests/LedgerFormat/LedgerFormatTests \
+		--plugin="$$(swift build --package-path .build-format/checkouts/swift-protobuf \
 			--scratch-path .build-proto --show-bin-path)/protoc-gen-swift" \
 		Docs/ledger.proto
 

@@ -12,9 +12,8 @@ let package = Package(
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
     ],
     dependencies: [
-        // Only syncd and the tests use these. Executables are not products, so an app never fetches them.
+        // Only syncd uses it. Executables are not products, so an app never fetches it.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
     ],
     targets: [
         .target(name: "Checksums"),
@@ -42,12 +41,6 @@ let package = Package(
         .target(
             name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
-        .testTarget(
-            name: "LedgerFormatTests",
-            dependencies: [
-                "Entitlements", "Checksums", "EntitlementsTestSupport",
-                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
-            ]),
     ]
 )
 

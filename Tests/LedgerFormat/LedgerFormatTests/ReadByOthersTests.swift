@@ -1,5 +1,4 @@
 import Entitlements
-import EntitlementsTestSupport
 import SwiftProtobuf
 import Testing
 

@@ -1,5 +1,4 @@
 import Entitlements
-import EntitlementsTestSupport
 import Foundation
 import SwiftProtobuf
 import Testing
