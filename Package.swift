@@ -13,7 +13,7 @@ let package = Package(
     ],
     dependencies: [
         // Only syncd uses it. Executables are not products, so an app never fetches it.
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2")
     ],
     targets: [
         .target(name: "Checksums"),
@@ -30,6 +30,8 @@ let package = Package(
             ]),
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests"),
+        .testTarget(
+            name: "ReadmeTests", dependencies: ["Entitlements", "EntitlementSync", "FileStorage"]),
         .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
         // A second process for the tests to race with and to kill.
         .executableTarget(
@@ -37,7 +39,9 @@ let package = Package(
         .testTarget(name: "SyncCoreTests", dependencies: ["SyncCore", "SyncCoreTesting", "TestSupport"]),
         .testTarget(
             name: "FileStorageTests",
-            dependencies: ["Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
+            dependencies: [
+                "Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
         .target(
             name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),

@@ -3,15 +3,16 @@ public import SyncCore
 /// A store in a folder, one file a key: for a device's own data, for a shared disk, for anything up to some ten
 /// thousand keys.
 ///
-/// - **Durable**: an acknowledged write has survived a power cut. The entry is written beside the old one, synchronised,
-///   renamed, and the folder synchronised (on Apple's systems with `F_FULLFSYNC`).
+/// - **Durable**: an acknowledged write has survived a power cut. The entry is written beside the old one,
+///   synchronised, renamed, and the folder synchronised (on Apple's systems with `F_FULLFSYNC`).
 /// - **Atomic**: a reader sees the old entry or the new one, and needs no lock.
 /// - **Shared**: any number of tasks and processes may use one folder. Writers take turns by an advisory lock; one that
 ///   does not get it within `lockTimeout` answers ``BackendError/Kind/busy``.
 /// - **Checked**: every read verifies a checksum and that the file belongs to the key. Damage is
 ///   ``BackendError/Kind/damaged`` with the file's path and the place in it, never an absence. A write under
 ///   ``Precondition/any`` replaces a damaged entry.
-/// - **Careful**: a folder that has other files in it is refused with ``BackendError/Kind/notAStore`` and left as it was.
+/// - **Careful**: a folder that has other files in it is refused with ``BackendError/Kind/notAStore`` and left as it
+///   was.
 ///   A missing folder is an empty store; the first write makes it.
 ///
 /// A precondition holds against every process on this machine. On a network file system that holds only where the

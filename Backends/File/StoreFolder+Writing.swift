@@ -18,7 +18,7 @@ extension StoreFolder {
         }
     }
 
-    /// Makes the root folder, with its parents where they are missing, and synchronises the parent of each that it made.
+    /// Makes the root folder, with its parents where they are missing, and synchronises the parent of each it made.
     func makeRoot() throws(BackendError) {
         var missing: [String] = []
         var path = root

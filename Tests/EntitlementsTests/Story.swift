@@ -65,7 +65,7 @@ struct Story {
             .recording(
                 Recording(
                     transaction: transaction, replica: replica, recordedAt: date,
-                    knownEnd: sold?.kind.group.flatMap { replay.knownEnd(of: $0, at: date) }, logicalTime: time))
+                    knownEnd: sold?.kind.group.flatMap { replay.knownEnd(of: $0) }, logicalTime: time))
         }
     }
 

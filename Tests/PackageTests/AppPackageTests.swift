@@ -13,7 +13,12 @@ struct AppPackageTests {
                 import EntitlementSync
                 import FileStorage
 
-                print("ready")
+                let json = #"{"products":[{"id":"owl","type":"nonConsumable"}],"#
+                    + #""entitlements":[{"id":"owl","grantedBy":["product:owl"]}]}"#
+                let store = try await EntitlementStore(
+                    catalog: .init(json: json.utf8), local: .file("store"), account: Account("alice"))
+                try await store.record(.reported("owl"))
+                print(try await store.access(to: "owl").isGranted ? "ready" : "denied")
                 """)
         defer { try? app.remove() }
 

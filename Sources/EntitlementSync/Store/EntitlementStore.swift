@@ -10,7 +10,7 @@ import Synchronization
 ///
 /// ```swift
 /// let store = try await EntitlementStore(
-///     catalog: Catalog(json: bytes), local: .file("/var/lib/owls"), remote: .file("/mnt/nas/owls"),
+///     catalog: .json(at: url), local: .file("/var/lib/owls"), remote: .file("/mnt/nas/owls"),
 ///     account: Account("alice"))
 /// try await store.record(.reported("com.example.3months"))
 /// switch try await store.access(to: "random-owls") {
@@ -91,6 +91,30 @@ public final class EntitlementStore: Sendable {
         return accounts.sorted { left, right in
             Identifier<Account>(left.name ?? "") < Identifier<Account>(right.name ?? "")
         }
+    }
+
+    /// A store over `local` alone, for a backend written as `.file("…")`.
+    ///
+    /// - Throws: as the designated initializer.
+    public convenience init(
+        catalog: Catalog, local: some KeyValueBackend, account: Account = .anonymous,
+        environment: EnvironmentID = .production, host: Host = .system
+    ) async throws(EntitlementError) {
+        try await self.init(
+            catalog: catalog, local: local as any KeyValueBackend, remote: nil, account: account,
+            environment: environment, host: host)
+    }
+
+    /// A store over `local`, synced with `remote`, for backends written as `.file("…")`.
+    ///
+    /// - Throws: as the designated initializer.
+    public convenience init(
+        catalog: Catalog, local: some KeyValueBackend, remote: some KeyValueBackend, account: Account,
+        environment: EnvironmentID = .production, host: Host = .system
+    ) async throws(EntitlementError) {
+        try await self.init(
+            catalog: catalog, local: local as any KeyValueBackend, remote: remote as any KeyValueBackend,
+            account: account, environment: environment, host: host)
     }
 
     var now: Timestamp { Timestamp(milliseconds: host.now()) }

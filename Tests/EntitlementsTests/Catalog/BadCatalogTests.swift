@@ -90,7 +90,8 @@ struct BadCatalogTests {
             ),
             (
                 product(
-                    #""type":"autoRenewable","group":"g","duration":"P1M","introductory":{"mode":"free","duration":"P0D"}"#
+                    #""type":"autoRenewable","group":"g","duration":"P1M","#
+                        + #""introductory":{"mode":"free","duration":"P0D"}"#
                 ),
                 "products[0].introductory.duration", "a duration is longer than nothing"
             ),
