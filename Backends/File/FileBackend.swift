@@ -7,11 +7,11 @@ public import SyncCore
 ///   synchronised, renamed, and the folder synchronised (on Apple's systems with `F_FULLFSYNC`).
 /// - **Atomic**: a reader sees the old entry or the new one, and needs no lock.
 /// - **Shared**: any number of tasks and processes may use one folder. Writers take turns by an advisory lock; one that
-///   does not get it within `lockTimeout` answers ``BackendError/Kind/busy``.
+///   does not get it within `lockTimeout` answers `BackendError.Kind.busy`.
 /// - **Checked**: every read verifies a checksum and that the file belongs to the key. Damage is
-///   ``BackendError/Kind/damaged`` with the file's path and the place in it, never an absence. A write under
-///   ``Precondition/any`` replaces a damaged entry.
-/// - **Careful**: a folder that has other files in it is refused with ``BackendError/Kind/notAStore`` and left as it
+///   `BackendError.Kind.damaged` with the file's path and the place in it, never an absence. A write under
+///   `Precondition.any` replaces a damaged entry.
+/// - **Careful**: a folder that has other files in it is refused with `BackendError.Kind.notAStore` and left as it
 ///   was.
 ///   A missing folder is an empty store; the first write makes it.
 ///
@@ -40,7 +40,7 @@ public final class FileBackend: KeyValueBackend {
     ///   - folder: an absolute path, or one relative to the current directory at the time of each call.
     ///   - host: where versions come from, and the timer of waiting for the lock.
     ///   - lockTimeout: how long a write waits for other processes.
-    ///   - maximumValueByteCount: larger values are refused with ``BackendError/Kind/tooLarge``; 1 or more.
+    ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 or more.
     public convenience init(
         folder: String, host: Host = .system, lockTimeout: Duration = .seconds(10),
         maximumValueByteCount: Int = 64 << 20
@@ -146,9 +146,7 @@ public final class FileBackend: KeyValueBackend {
 }
 
 extension KeyValueBackend where Self == FileBackend {
-    /// A store in a folder, one file a key.
-    ///
-    /// - Parameter folder: a path; a missing folder is an empty store and is made by the first write.
+    /// A store in `folder`, one file a key; a missing folder is an empty store and is made by the first write.
     public static func file(_ folder: String, host: Host = .system) -> FileBackend {
         FileBackend(folder: folder, host: host)
     }

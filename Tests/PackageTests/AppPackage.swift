@@ -83,6 +83,7 @@ struct AppPackage {
         let output = try FileHandle(forWritingTo: log)
         defer { try? output.close() }
         let process = Process()
+        process.currentDirectoryURL = folder
         process.executableURL = URL(filePath: "/usr/bin/env")
         process.arguments = command
         process.environment = Self.environment

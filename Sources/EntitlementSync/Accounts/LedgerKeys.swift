@@ -4,7 +4,7 @@ import SyncCore
 struct LedgerKeys: Sendable {
     /// The account's ledger: what is synced, under the same key on every side.
     let ledger: EntryKey
-    /// The ledger that this device keeps to itself: units under ``ConsumableScope/deviceLocal``, pending purchases.
+    /// The ledger that this device keeps to itself: units under `ConsumableScope.deviceLocal`, pending purchases.
     let device: EntryKey
     /// Which remotes this device has met for this account.
     let meetings: EntryKey

@@ -8,7 +8,7 @@ public import Foundation
 extension Catalog {
     /// Reads a catalogue from a JSON file.
     ///
-    /// - Throws: ``InputError`` that names the file, and in it the line or path of what is wrong.
+    /// - Throws: `InputError` that names the file, and in it the line or path of what is wrong.
     public static func json(at url: URL) throws(InputError) -> Catalog {
         let bytes: Data
         do { bytes = try Data(contentsOf: url) } catch {

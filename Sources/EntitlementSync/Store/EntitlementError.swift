@@ -18,7 +18,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         public static let invalid = Kind(code: .invalid)
         /// The transaction is already recorded, with other contents.
         public static let contradiction = Kind(code: .contradiction)
-        /// The ledger has reached ``LedgerLimits/standard``.
+        /// The ledger has reached `LedgerLimits.standard`.
         public static let ledgerFull = Kind(code: .ledgerFull)
         /// Syncing is for accounts, and nobody is signed in.
         public static let signInNeeded = Kind(code: .signInNeeded)

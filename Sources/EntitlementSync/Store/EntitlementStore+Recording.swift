@@ -15,7 +15,7 @@ extension EntitlementStore {
     /// Records several purchases. All are checked before any is written; a crash half way is mended by recording them
     /// again.
     ///
-    /// - Throws: as ``record(_:)-(Evidence)``.
+    /// - Throws: as for a single one.
     @discardableResult
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, host: host)

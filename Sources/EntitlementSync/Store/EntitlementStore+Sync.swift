@@ -45,7 +45,7 @@ extension EntitlementStore {
 
     /// Brings back what the account bought: syncs, and tells what is new.
     ///
-    /// Subscriptions and unlocks come back on any device; units of consumables do under ``ConsumableScope/shared``.
+    /// Subscriptions and unlocks come back on any device; units of consumables do under `ConsumableScope.shared`.
     ///
     /// - Throws: as ``sync()``.
     @discardableResult

@@ -5,7 +5,7 @@ import Synchronization
 /// What an app asks about purchases, and tells about them. Works offline; syncs when there is a remote.
 ///
 /// Everything recorded is durable in the local store when the call returns, as durable as that store's
-/// ``Capabilities/durability`` says. Several stores, in one process or in many, may use one local backend at once.
+/// `Capabilities.durability` says. Several stores, in one process or in many, may use one local backend at once.
 /// All calls may be made from any task.
 ///
 /// ```swift
@@ -45,7 +45,7 @@ public final class EntitlementStore: Sendable {
     /// - Parameters:
     ///   - catalog: what is sold.
     ///   - local: the store on this device.
-    ///   - remote: the store that all devices share, if any. Wrap it in ``RetryBackend`` if it can be out of reach for
+    ///   - remote: the store that all devices share, if any. Wrap it in `RetryBackend` if it can be out of reach for
     ///     a moment.
     ///   - account: whose ledger; nobody's by default.
     ///   - environment: the environment whose transactions count.

@@ -1,6 +1,6 @@
 public import Entitlements
 
-/// Why an app believes that something was bought. Hand it to ``EntitlementStore/record(_:)``.
+/// Why an app believes that something was bought. Hand it to ``EntitlementStore/record(_:)-(Evidence)``.
 ///
 /// What a store signed is stronger than what an app reports; more kinds come without changing the call.
 public struct Evidence: Sendable {
@@ -22,7 +22,7 @@ public struct Evidence: Sendable {
     ///   - quantity: how many, 1 to 10,000.
     ///   - expires: the end that the store gave, for a subscription that it renews.
     ///   - store: where the transaction id is from.
-    ///   - environment: only ``EnvironmentID`` `production` counts unless asked.
+    ///   - environment: only `EnvironmentID` `production` counts unless asked.
     public static func reported(
         _ product: ProductID, transaction: TransactionID? = nil, date: Timestamp? = nil, quantity: Int64 = 1,
         expires: Timestamp? = nil, store: StoreID = .reported, environment: EnvironmentID = .production

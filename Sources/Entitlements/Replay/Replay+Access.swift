@@ -94,9 +94,7 @@ extension Replay {
     }
 
     /// The end of the current chain of `product`'s group if it were bought now; `nil` for anything but a non-renewing
-    /// subscription that the catalogue knows. For a renewal dialogue.
-    ///
-    /// - Parameter quantity: 1 to 10,000.
+    /// subscription that the catalogue knows, and for a quantity other than 1 to 10,000. For a renewal dialogue.
     public func end(afterBuying product: ProductID, quantity: Int64 = 1, at instant: Timestamp) -> Timestamp? {
         guard let terms = catalog.terms(of: product), case .nonRenewing(let group, _) = terms.kind,
             Purchase.quantityRange.contains(quantity), let nobody = ReplicaID(bytes: [UInt8](repeating: 0, count: 16))

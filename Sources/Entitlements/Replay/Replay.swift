@@ -15,9 +15,8 @@ public struct Replay: Sendable {
     /// What became of each purchase.
     let verdicts: [TransactionReference: Verdict]
 
-    /// Reads `facts` with `catalog`. Linear in the number of facts but for sorting.
-    ///
-    /// - Parameter rules: instead of the catalogue's own.
+    /// Reads `facts` of `environment` with `catalog`, by `rules` instead of the catalogue's own where they are given.
+    /// Linear in the number of facts but for sorting.
     public init(
         _ facts: Facts, catalog: Catalog, environment: EnvironmentID = .production, rules: ConflictRules? = nil
     ) {

@@ -41,6 +41,7 @@ public struct RetryPolicy: Hashable, Sendable {
     /// - Parameters:
     ///   - failedAttempts: 1 or more.
     ///   - waited: the sum of the pauses of this call so far.
+    ///   - generator: where the randomness of the pause comes from.
     public func delay(
         afterFailedAttempts failedAttempts: Int, waited: Duration, using generator: inout some RandomNumberGenerator
     ) -> Duration? {

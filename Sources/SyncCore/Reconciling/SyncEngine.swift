@@ -19,7 +19,11 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     /// An engine between two stores, both of which must honour preconditions.
     ///
     /// - Parameters:
+    ///   - local: the side that keeps the checkpoints.
+    ///   - remote: the other side.
+    ///   - merge: how documents are joined.
     ///   - remoteID: tells this remote's checkpoints from those of others; by default the remote's label.
+    ///   - host: the timer and the randomness of pauses between attempts.
     ///   - maximumAttempts: how often a document is tried when others keep writing, 1 or more.
     public init(
         local: any KeyValueBackend, remote: any KeyValueBackend, merge: Merge, remoteID: String? = nil,
