@@ -57,6 +57,13 @@ extension BackendError {
         self.init(kind, disposition: disposition ?? usual, message: "\(error.path): \(advice)", cause: error)
     }
 
+    /// The error of making a folder that was "missing" although its parent was there: in `/proc`, for one.
+    init(makingFolderIn error: FileSystemError) {
+        self.init(
+            .notAStore, disposition: .permanent,
+            message: "\(error.path): no folder can be made there; choose another place", cause: error)
+    }
+
     /// The error of a call that changes a name, when it failed.
     init(renaming error: FileSystemError) {
         self.init(error, disposition: error.mayHaveHappened ? .outcomeUnknown : nil)

@@ -35,9 +35,21 @@ extension StoreFolder {
             }
         }
         for path in missing.reversed() {
-            try attempting { () throws(FileSystemError) in
+            do {
                 try makeFolder(path, synchronizingParentWhenNew: true)
+            } catch {
+                throw error.isMissing && isThere(Self.parent(of: path))
+                    ? BackendError(makingFolderIn: error) : BackendError(error)
             }
+        }
+    }
+
+    private func isThere(_ path: String) -> Bool {
+        do {
+            _ = try fileSystem.identity(at: path)
+            return true
+        } catch {
+            return false
         }
     }
 

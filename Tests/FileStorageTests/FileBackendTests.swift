@@ -48,6 +48,20 @@ struct FileBackendTests {
         #expect(try contents() == [])
     }
 
+    #if os(Linux)
+    @Test("says for good, and not that it was removed, where no folder can be made")
+    func impossibleFolder() async throws {
+        let key = try EntryKey("k")
+        for path in ["/proc/entitlements", "/proc/entitlements/store"] {
+            let error = await expectKind(.notAStore) {
+                try await FileBackend(folder: path).write([1], to: key, if: .absent)
+            }
+            #expect(error?.disposition == .permanent)
+            #expect(error?.message == "/proc/entitlements: no folder can be made there; choose another place")
+        }
+    }
+    #endif
+
     @Test("is what another process finds after it was closed: a marker, a lock and one file a key")
     func reopening() async throws {
         let key = try EntryKey("accounts/Ä/ledger")
