@@ -6,7 +6,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case unknownProduct, unknownEntitlement, invalid, contradiction, ledgerFull, signInNeeded, noRemote
-            case unsuitableStore, storage, damaged, sync
+            case unsuitableStore, storage, damaged, newerFormat, sync
         }
         private let code: Code
 
@@ -30,6 +30,8 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         public static let storage = Kind(code: .storage)
         /// A document in the local store cannot be read. It was left as it is.
         public static let damaged = Kind(code: .damaged)
+        /// A document in the local store was written by a later version of this software. It was left as it is.
+        public static let newerFormat = Kind(code: .newerFormat)
         /// A sync could not be finished; what was recorded is safe on this device.
         public static let sync = Kind(code: .sync)
 

@@ -76,7 +76,11 @@ final class LocalLedgers: Sendable {
             do {
                 return Held(version: entry.version, document: try LedgerDocument(decoding: entry.value))
             } catch {
-                throw EntitlementError(.damaged, "local store: \(backend.label): \"\(key)\" cannot be read \(error)")
+                let (kind, advice): (EntitlementError.Kind, String) =
+                    error.kind == .newerFormat
+                    ? (.newerFormat, "update this software") : (.damaged, "restore it from a backup")
+                throw EntitlementError(
+                    kind, "local store: \(backend.label): \"\(key)\" cannot be read \(error); \(advice)")
             }
         }
     }

@@ -29,7 +29,7 @@ struct Failure: Error, CustomStringConvertible {
     init(_ error: any Error) {
         switch error {
         case let failure as Failure: self = failure
-        case let error as EntitlementError: self.init(Self.code(for: error), error.message)
+        case let error as EntitlementError: self.init(Self.code(for: error), error.message + Self.hint(for: error))
         case let error as BackendError: self.init(Self.code(for: error), "\(error)")
         case let error as InputError: self.init(.failed, "\(error)")
         case let error as TimestampError: self.init(.usage, "\(error)")
@@ -37,15 +37,28 @@ struct Failure: Error, CustomStringConvertible {
         }
     }
 
+    /// The option that is missing.
+    private static func hint(for error: EntitlementError) -> String {
+        switch error.kind {
+        case .signInNeeded: " (name an account with --account)"
+        case .noRemote: " (name one with --remote)"
+        default: ""
+        }
+    }
+
     private static func code(for error: EntitlementError) -> Code {
         if error.isTransient { return .tryAgain }
         if let backend = error.backendError { return code(for: backend) }
-        if case .backend(let backend) = error.syncError?.reason { return code(for: backend) }
+        switch error.syncError?.reason {
+        case .backend(let backend): return code(for: backend)
+        case .document(let document) where document.isNewer: return .refused
+        default: break
+        }
         return switch error.kind {
         case .unknownProduct, .unknownEntitlement: .notFound
         case .invalid, .noRemote: .usage
         case .contradiction: .conflict
-        case .signInNeeded, .ledgerFull, .unsuitableStore: .refused
+        case .signInNeeded, .ledgerFull, .unsuitableStore, .newerFormat: .refused
         default: .failed
         }
     }
