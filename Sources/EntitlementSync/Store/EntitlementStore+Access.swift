@@ -72,12 +72,17 @@ extension EntitlementStore {
     public func use(_ entitlement: EntitlementID, id: SpendID? = nil) async throws(EntitlementError) -> UseOutcome {
         let id = id ?? SpendID(host.randomUUID())
         do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
-        let replica = try await ledgers.replica()
         let before = try await ledgers.current()
         let target: LocalLedgers.Target = catalog.policy.rules.consumables == .deviceLocal ? .device : .account
         let now = now
         let context = try await context(of: before)
         let known = before.facts.spends.first { $0.id == id }
+        // A store that has no id of its own yet gets one only when there is a unit to spend.
+        guard let access = before.replay.access(to: entitlement, at: now, context: context) else {
+            throw .unknown(entitlement)
+        }
+        guard known != nil || access.isByUnits else { return UseOutcome(access) }
+        let replica = try await ledgers.replica()
         let facts = try await ledgers.append(to: target) { state throws(EntitlementError) in
             guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
                 throw .unknown(entitlement)
@@ -96,11 +101,8 @@ extension EntitlementStore {
         if let spend = spent ?? known {
             return .spent(remaining: after.balance(of: spend.product, at: now), of: spend.product)
         }
-        switch after.access(to: entitlement, at: now, context: context) {
-        case .granted(let grant): return .granted(grant)
-        case .denied(let denial): return .denied(denial)
-        case nil: throw .unknown(entitlement)
-        }
+        guard let access = after.access(to: entitlement, at: now, context: context) else { throw .unknown(entitlement) }
+        return UseOutcome(access)
     }
 
     func snapshot(of state: LocalLedgers.State) async throws(EntitlementError) -> Snapshot {
@@ -109,5 +111,18 @@ extension EntitlementStore {
 
     func context(of state: LocalLedgers.State) async throws(EntitlementError) -> AccessContext {
         AccessContext(isSignedIn: !account.isAnonymous, hasRestored: try await hasMetRemote())
+    }
+}
+
+extension Access {
+    fileprivate var isByUnits: Bool { if case .granted(let grant) = self { grant.units != nil } else { false } }
+}
+
+extension EntitlementStore.UseOutcome {
+    fileprivate init(_ access: Access) {
+        switch access {
+        case .granted(let grant): self = .granted(grant)
+        case .denied(let denial): self = .denied(denial)
+        }
     }
 }

@@ -20,12 +20,11 @@ extension EntitlementStore {
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, host: host)
         for item in evidence { try plan.add(item) }
-        let replica = try await ledgers.replica()
         let now = now
         let before = try await ledgers.current()
-        // Nothing is written before everything was found sound.
-        _ = try plan.facts(for: .account, in: before, replica: replica, now: now)
-        _ = try plan.facts(for: .device, in: before, replica: replica, now: now)
+        // Nothing is written before everything was found sound, not even this store's own id.
+        for target in [LocalLedgers.Target.account, .device] { try plan.check(target, in: before, now: now) }
+        let replica = try await ledgers.replica()
         var newFacts: [Fact] = []
         for target in [LocalLedgers.Target.account, .device] where plan.concerns(target) {
             newFacts += try await ledgers.append(to: target) { state throws(EntitlementError) in
@@ -50,26 +49,42 @@ extension EntitlementStore {
     public func refund(_ transaction: TransactionReference, at date: Timestamp? = nil, reason: String = "")
         async throws(EntitlementError) -> Fact?
     {
-        try RecordingPlan.check(transaction)
+        try await refund([(transaction, date)], reason: reason).first
+    }
+
+    /// Records that several purchases were taken back, in one write: as ``refund(_:at:reason:)`` for each.
+    @discardableResult
+    package func refund(_ refunds: [(transaction: TransactionReference, date: Timestamp?)], reason: String = "")
+        async throws(EntitlementError) -> [Fact]
+    {
+        for refund in refunds { try RecordingPlan.check(refund.transaction) }
         guard reason.utf8.count <= 1_000 else {
             throw EntitlementError(.invalid, "a reason has at most 1000 bytes, this one has \(reason.utf8.count)")
         }
         let now = now
         let before = try await ledgers.current()
-        let isOnDevice = before.facts[transaction].map(before.facts.isOnDevice) ?? false
-        let facts = try await ledgers.append(to: isOnDevice ? .device : .account) { state in
-            let revokedAt = date ?? now
-            if let known = state.facts.revocations[transaction], known.revokedAt == revokedAt || date == nil {
-                return []
+        let onDevice = refunds.map { before.facts[$0.transaction].map(before.facts.isOnDevice) ?? false }
+        var facts: [Fact] = []
+        for target in [LocalLedgers.Target.account, .device] {
+            let concerned = zip(refunds, onDevice).filter { $1 == (target == .device) }.map { $0.0 }
+            guard !concerned.isEmpty else { continue }
+            facts += try await ledgers.append(to: target) { state in
+                var time = state.facts.latestTime
+                return concerned.compactMap { transaction, date in
+                    let revokedAt = date ?? now
+                    if let known = state.facts.revocations[transaction], known.revokedAt == revokedAt || date == nil {
+                        return nil
+                    }
+                    time = time.next(at: now)
+                    return .revocation(
+                        Revocation(
+                            transaction: transaction, revokedAt: revokedAt, reason: reason,
+                            stamp: Stamp(logicalTime: time)))
+                }
             }
-            let stamp = Stamp(logicalTime: state.facts.latestTime.next(at: now))
-            return [
-                .revocation(
-                    Revocation(transaction: transaction, revokedAt: revokedAt, reason: reason, stamp: stamp))
-            ]
         }
         try await publish(changesSince: before, facts: facts)
-        return facts.first
+        return facts
     }
 
     /// Marks a non-consumable as owned, or no longer so, without a transaction.

@@ -13,6 +13,7 @@ struct RecordingPlan: Sendable {
     private let catalog: Catalog
     private let host: Host
     private var sales: [Sale] = []
+    private var positions: [TransactionReference: Int] = [:]
     private var requests: [(product: ProductID, isWithdrawn: Bool)] = []
 
     init(catalog: Catalog, host: Host) {
@@ -48,7 +49,7 @@ struct RecordingPlan: Sendable {
         let id = report.transaction ?? TransactionID(host.randomUUID())
         let transaction = TransactionReference(store: report.store, environment: report.environment, id: id)
         try Self.check(transaction)
-        if let twin = sales.first(where: { $0.transaction == transaction }) {
+        if let twin = positions[transaction].map({ sales[$0] }) {
             guard twin.report.product == report.product, twin.report.date == report.date,
                 twin.report.quantity == report.quantity
             else { throw .contradiction(transaction, "itself, earlier in the same input") }
@@ -56,6 +57,7 @@ struct RecordingPlan: Sendable {
         }
         let isUnits = if case .consumable = terms.kind { true } else { false }
         let staysHere = isUnits && catalog.policy.rules.consumables == .deviceLocal
+        positions[transaction] = sales.count
         sales.append(
             Sale(transaction: transaction, report: report, terms: terms, target: staysHere ? .device : .account))
     }
@@ -68,6 +70,13 @@ struct RecordingPlan: Sendable {
         } catch {
             throw EntitlementError(.invalid, "transaction: \(error)")
         }
+    }
+
+    /// Throws when something in the plan contradicts what `target` holds.
+    func check(_ target: LocalLedgers.Target, in state: LocalLedgers.State, now: Timestamp) throws(EntitlementError) {
+        // Who would record it makes no difference to that.
+        var generator = host.generator
+        _ = try facts(for: target, in: state, replica: .random(using: &generator), now: now)
     }
 
     /// The facts that `target` lacks.
