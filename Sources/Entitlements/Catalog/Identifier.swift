@@ -93,7 +93,16 @@ public typealias SpendID = Identifier<Spend>
 extension String {
     /// The text cut to 80 characters with control characters replaced, fit for one line of a message.
     package var singleLine: String {
-        let clean = unicodeScalars.prefix(81).map { $0.value < 0x20 || $0.value == 0x7F ? "\u{FFFD}" : Character($0) }
-        return clean.count > 80 ? String(clean.prefix(80)) + "…" : String(clean)
+        let clean = unicodeScalars.prefix(81).map { $0.isControl ? "\u{FFFD}" : $0 }
+        var line = UnicodeScalarView()
+        line.append(contentsOf: clean.prefix(80))
+        return clean.count > 80 ? String(line) + "…" : String(line)
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether a terminal may do something else with it than show it: C0, delete, C1, and what ends a line.
+    fileprivate var isControl: Bool {
+        value < 0x20 || (0x7F...0x9F).contains(value) || value == 0x2028 || value == 0x2029
     }
 }

@@ -7,17 +7,19 @@ struct TimelineDrawing {
     let timeline: Timeline
     let now: Timestamp
 
+    private static let width = 80
     private static let labelWidth = 18
     private static let barWidth = 60
 
     var text: String {
-        let head = "\(subscription.group): \(subscription.summary)"
+        let summary = ": \(subscription.summary)"
+        let head = subscription.group.rawValue.fitting(columns: Self.width - summary.columnCount) + summary
         guard let span else { return head }
         var lines = [head, ""]
         lines += axis(span)
         for period in timeline.contributions { lines.append(row(for: period, span)) }
         lines.append(label("covered") + coverage(span))
-        if span.contains(now) { lines.append(label("now") + spaces(column(of: now, span)) + "▲ \(day(now))") }
+        if span.contains(now) { lines.append(label("now") + marker(at: column(of: now, span))) }
         lines += ["", "█ a period   × revoked   · a gap"]
         return lines.map { $0.trimmingTrailingSpaces }.joined(separator: "\n")
     }
@@ -99,14 +101,19 @@ struct TimelineDrawing {
         for cell in first...max(first, last) { cells[cell] = "█" }
     }
 
+    /// The mark under a column, with the date on the side that has room for it.
+    private func marker(at column: Int) -> String {
+        let date = day(now)
+        return column + 2 + date.count <= Self.barWidth
+            ? spaces(column) + "▲ \(date)" : spaces(column - date.count - 1) + "\(date) ▲"
+    }
+
     private func label(_ text: String) -> String {
-        let clean = text.singleLine
-        let short = clean.count < Self.labelWidth ? clean : String(clean.prefix(Self.labelWidth - 2)) + "…"
-        return padded(short, to: Self.labelWidth)
+        padded(text.fitting(columns: Self.labelWidth - 1), to: Self.labelWidth)
     }
 
     private func padded(_ text: String, to width: Int, with filler: Character = " ") -> String {
-        text + String(repeating: filler, count: max(0, width - text.count))
+        text + String(repeating: filler, count: max(0, width - text.columnCount))
     }
 
     private func spaces(_ count: Int) -> String { String(repeating: " ", count: count) }
