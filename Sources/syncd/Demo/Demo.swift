@@ -13,6 +13,9 @@ struct Demo: AsyncParsableCommand {
     var keep = false
 
     func run() async throws {
+        guard FileManager.default.fileExists(atPath: catalog) else {
+            throw Failure(.notFound, "\(catalog): no such file; name the tutorial app's catalogue with --catalog")
+        }
         // Every step checks these products, so another catalogue would tell another story.
         let known = try readDocument(catalog) { try Catalog(json: $0) }
         for product in [DemoStory.threeMonths, DemoStory.sixMonths, DemoStory.nightOwl, DemoStory.units] {
@@ -24,15 +27,16 @@ struct Demo: AsyncParsableCommand {
         let folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         let story = DemoStory(
-            stage: DemoStage(folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path()))
+            stage: DemoStage(
+                folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path(percentEncoded: false)))
         do {
             try story.tell()
         } catch {
-            print("\nThe folders of this run are kept in \(folder.path())")
+            print("\nThe folders of this run are kept in \(folder.path(percentEncoded: false))")
             throw error
         }
         if keep {
-            print("\nThe folders of the devices are in \(folder.path())")
+            print("\nThe folders of the devices are in \(folder.path(percentEncoded: false))")
         } else {
             try FileManager.default.removeItem(at: folder)
         }

@@ -69,11 +69,11 @@ final class DemoStage {
         process.executableURL = program
         process.arguments =
             arguments + [
-                "--local", "file:\(folder.appending(path: device).path())",
+                "--local", "file:\(folder.appending(path: device).path(percentEncoded: false))",
                 "--account", "owl-lover", "--catalog", catalog, "--at", day,
             ]
         if arguments.first != "record" {
-            process.arguments? += ["--remote", "file:\(folder.appending(path: "server").path())"]
+            process.arguments? += ["--remote", "file:\(folder.appending(path: "server").path(percentEncoded: false))"]
         }
         // What the caller has set for his own stores must not reach the story.
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
