@@ -1,4 +1,5 @@
 import ArgumentParser
+import Entitlements
 import Foundation
 import SyncCore
 
@@ -22,6 +23,7 @@ struct SyncD: AsyncParsableCommand {
 enum Main {
     static func main() async {
         do {
+            try checkArguments()
             var command = try SyncD.parseAsRoot()
             if var command = command as? any AsyncParsableCommand {
                 try await command.run()
@@ -32,6 +34,13 @@ enum Main {
             exit(failure.rawValue)
         } catch {
             finish(with: error)
+        }
+    }
+
+    /// Bytes that are no UTF-8 would be replaced, and two ids could become one.
+    private static func checkArguments() throws(Failure) {
+        for (index, argument) in CommandLine.arguments.enumerated() where argument.contains("\u{FFFD}") {
+            throw Failure(.usage, "argument \(index) is not UTF-8: \"\(argument.singleLine)\"")
         }
     }
 

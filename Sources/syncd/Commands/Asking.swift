@@ -14,7 +14,7 @@ struct Check: AsyncParsableCommand {
     func run() async throws {
         let store = try await options.openStore()
         let access = try await store.access(to: EntitlementID(entitlement))
-        options.output.show(access.json(for: entitlement), or: access.summary)
+        try options.output.show(access.json(for: entitlement), or: access.summary)
         if !access.isGranted { throw ExitCode(Failure.Code.denied.rawValue) }
     }
 }
@@ -36,10 +36,10 @@ struct Use: AsyncParsableCommand {
         switch try await store.use(EntitlementID(entitlement), id: id.map { SpendID($0) }) {
         case .granted(let grant):
             let access = Access.granted(grant)
-            options.output.show(access.json(for: entitlement), or: access.summary + ", nothing spent")
+            try options.output.show(access.json(for: entitlement), or: access.summary + ", nothing spent")
         case .spent(let remaining, let product):
             let units = "\(remaining) \(remaining == 1 ? "unit" : "units") left"
-            options.output.show(
+            try options.output.show(
                 .object([
                     ("entitlement", .string(entitlement)), ("granted", .bool(true)), ("spent", .number(1)),
                     ("productID", .string(product.rawValue)), ("remaining", .number(remaining)),
@@ -47,7 +47,7 @@ struct Use: AsyncParsableCommand {
                 or: "granted: 1 unit of \(product) spent, \(units)")
         case .denied(let denial):
             let access = Access.denied(denial)
-            options.output.show(access.json(for: entitlement), or: access.summary)
+            try options.output.show(access.json(for: entitlement), or: access.summary)
             throw ExitCode(Failure.Code.denied.rawValue)
         }
     }
@@ -71,7 +71,7 @@ struct Explain: AsyncParsableCommand {
             throw Failure(.notFound, "the catalogue has no entitlement \"\(entitlement)\"")
         }
         explanation.access = access
-        options.output.show(explanation.json(rules: replay.rules), or: explanation.text(rules: replay.rules))
+        try options.output.show(explanation.json(rules: replay.rules), or: explanation.text(rules: replay.rules))
     }
 }
 
@@ -84,7 +84,7 @@ struct Status: AsyncParsableCommand {
         let store = try await options.openStore()
         let snapshot = try await store.snapshot()
         let account = "\(store.account)"
-        options.output.show(snapshot.json(account: account), or: snapshot.text(account: account))
+        try options.output.show(snapshot.json(account: account), or: snapshot.text(account: account))
     }
 }
 
@@ -110,7 +110,7 @@ struct TimelineCommand: AsyncParsableCommand {
                 subscription: subscription, timeline: replay.timelines[subscription.group] ?? Timeline(),
                 now: snapshot.at)
         }
-        options.output.show(
+        try options.output.show(
             .array(drawings.map(\.json)),
             or: drawings.isEmpty
                 ? "the catalogue has no group" : drawings.map(\.text).joined(separator: "\n\n"))
@@ -126,7 +126,7 @@ struct FactsCommand: AsyncParsableCommand {
         let store = try await options.openStore()
         let (account, device) = try await store.localLedgers()
         let facts = account.records.map { (Fact($0), "account") } + device.records.map { (Fact($0), "device") }
-        options.output.show(
+        try options.output.show(
             .array(facts.map { $0.json(ledger: $1) }),
             or: facts.isEmpty
                 ? "no facts" : aligned(facts.map { [$0.kindName, $0.summary, $1] }).joined(separator: "\n"))

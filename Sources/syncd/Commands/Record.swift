@@ -6,6 +6,10 @@ struct Record: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Record that something happened.",
         subcommands: [RecordPurchase.self, RecordRefund.self, RecordFlag.self, RecordPending.self])
+
+    func run() async throws {
+        throw ValidationError("record what? purchase, refund, flag or pending")
+    }
 }
 
 /// Where a transaction comes from.
@@ -31,7 +35,7 @@ struct RecordPurchase: AsyncParsableCommand {
     @Option(help: "When it was bought; now when not given.")
     var date: String?
 
-    @Option(help: "How many, 1 to 10000.")
+    @Option(parsing: .unconditional, help: "How many, 1 to 10000.", transform: parsedQuantity)
     var quantity: Int64 = 1
 
     @Option(help: "The end that the store gave, for a subscription that it renews.")
@@ -50,13 +54,21 @@ struct RecordPurchase: AsyncParsableCommand {
         let receipt = try await store.record(evidence)
         let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
         let transaction = receipt.transactions.first?.id.rawValue ?? ""
-        options.output.show(
+        try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
                 ("productID", .string(product)), ("isNew", .bool(isNew)),
             ]),
             or: "\(isNew ? "recorded" : "already recorded"): \(product) as \(transaction) for \(store.account)")
     }
+}
+
+/// A quantity argument; whether it is in range is for the library to say.
+private func parsedQuantity(_ text: String) throws -> Int64 {
+    guard let number = Int64(text) else {
+        throw ValidationError("a quantity is a number from 1 to 10000")
+    }
+    return number
 }
 
 struct RecordRefund: AsyncParsableCommand {
@@ -82,7 +94,7 @@ struct RecordRefund: AsyncParsableCommand {
         let fact = try await store.refund(reference, at: date, reason: reason)
         let isKnown = try await store.replay().facts[reference] != nil
         let note = isKnown ? "" : " (its purchase is not known here yet)"
-        options.output.show(
+        try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
                 ("isNew", .bool(fact != nil)), ("purchaseKnown", .bool(isKnown)),
@@ -107,7 +119,7 @@ struct RecordFlag: AsyncParsableCommand {
         let store = try await options.openStore()
         let fact = try await store.flag(ProductID(product), isSet: !clear)
         let verb = fact == nil ? "unchanged" : clear ? "cleared" : "set"
-        options.output.show(
+        try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("productID", .string(product)),
                 ("isNew", .bool(fact != nil)),
@@ -133,7 +145,7 @@ struct RecordPending: AsyncParsableCommand {
         let id = ProductID(product)
         let receipt = try await store.record(withdraw ? .withdrawn(id) : .deferred(id))
         let verb = receipt.newFacts.isEmpty ? "unchanged" : withdraw ? "withdrawn" : "pending"
-        options.output.show(
+        try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("productID", .string(product)),
                 ("isNew", .bool(!receipt.newFacts.isEmpty)),

@@ -14,7 +14,7 @@ struct Sync: AsyncParsableCommand {
     func run() async throws {
         let store = try await options.openStore()
         let report = dryRun ? try await store.syncDryRun() : try await store.sync()
-        options.output.show(
+        try options.output.show(
             report.json(account: "\(store.account)", isDryRun: dryRun),
             or: report.text(account: "\(store.account)", isDryRun: dryRun))
     }
@@ -34,7 +34,7 @@ struct Restore: AsyncParsableCommand {
         let head =
             products.isEmpty
             ? "nothing new for \(account)" : "restored for \(account): \(plural(products.count, "purchase"))"
-        options.output.show(
+        try options.output.show(
             .object([
                 ("account", .string(account)),
                 ("restored", .array(report.purchases.map { Fact.purchase($0).json(ledger: "account") })),
@@ -64,10 +64,12 @@ extension SyncReport {
     }
 
     fileprivate func text(account: String, isDryRun: Bool) -> String {
-        let verb = isDryRun ? "would sync" : "synced"
-        let got = received.isEmpty ? "received nothing" : "received \(plural(received.count, "fact"))"
-        let gave = didSend ? "sent what the remote lacked" : "sent nothing"
-        return (["\(verb) \(account): \(got), \(gave)"] + grantChanges).joined(separator: "\n")
+        let got = received.isEmpty ? "nothing" : plural(received.count, "fact")
+        let head =
+            isDryRun
+            ? "would sync \(account): receive \(got), send \(didSend ? "what the remote lacks" : "nothing")"
+            : "synced \(account): received \(got), sent \(didSend ? "what the remote lacked" : "nothing")"
+        return ([head] + grantChanges).joined(separator: "\n")
     }
 }
 

@@ -38,7 +38,8 @@ struct StoreOptions: ParsableArguments {
     /// The account that was named, or the only one that the store holds.
     private func account(in store: any KeyValueBackend) async throws -> Account {
         if let name = account ?? environmentVariable("SYNCD_ACCOUNT") {
-            return name == "\(Account.anonymous)" ? .anonymous : try Account(name)
+            if name == "\(Account.anonymous)" { return .anonymous }
+            do { return try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
         }
         let known = try await EntitlementStore.accounts(in: store)
         guard known.count > 1 else { return known.first ?? .anonymous }
@@ -103,29 +104,14 @@ struct OutputOptions: ParsableArguments {
     var json = false
 
     /// Prints `object` as JSON if asked for, else `text`.
-    func show(_ object: @autoclosure () -> JSON, or text: @autoclosure () -> String) {
-        print(json ? object().text() : text())
+    func show(_ object: @autoclosure () -> JSON, or text: @autoclosure () -> String) throws(Failure) {
+        try writeOutput(Array("\(json ? object().text() : text())\n".utf8))
     }
 }
 
 func environmentVariable(_ name: String) -> String? {
     guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else { return nil }
     return value
-}
-
-/// Reads a file and what `parse` makes of it; every error names the file.
-func readDocument<Document>(_ path: String, _ parse: ([UInt8]) throws -> Document) throws -> Document {
-    let bytes: [UInt8]
-    do {
-        bytes = Array(try Data(contentsOf: URL(filePath: path)))
-    } catch CocoaError.fileReadNoSuchFile {
-        throw Failure(.notFound, "\(path): no such file")
-    } catch CocoaError.fileReadNoPermission {
-        throw Failure(.refused, "\(path): it may not be read")
-    } catch {
-        throw Failure(.failed, "\(path): it cannot be read: \(error.localizedDescription)")
-    }
-    do { return try parse(bytes) } catch let error as InputError { throw Failure(.failed, "\(path): \(error)") }
 }
 
 /// A date argument.

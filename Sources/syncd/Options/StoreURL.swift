@@ -10,8 +10,8 @@ enum StoreURL {
         case "memory" where parts.count == 2 && parts[1].isEmpty:
             return MemoryBackend(host: host)
         case "file" where parts.count == 2 && !parts[1].isEmpty:
-            // A busy folder is worth a few more tries; everything else is told at once.
-            return FileBackend(folder: path(parts[1]), host: host).retrying(host: host)
+            // It waits for other processes by itself; everything else is told at once.
+            return FileBackend(folder: path(parts[1]), host: host)
         default:
             throw Failure(.usage, "\(option): \"\(text)\" is no store: write file:DIR or memory:")
         }
