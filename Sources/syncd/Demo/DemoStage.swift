@@ -35,10 +35,11 @@ final class DemoStage {
 
     /// Checks the end of the subscription and what is owned, as `status --json` of the device tells it.
     ///
-    /// - Parameter end: the day on which the subscription ends, `nil` when it must not be active.
-    func expect(_ device: String, on day: String, end: String?, owned: [String], rule: String = "stackPurchases") throws
-    {
-        let result = try launch(device, ["status", "--json", "--expiry", rule], on: day)
+    /// - Parameters:
+    ///   - end: the day on which the subscription ends, `nil` when it must not be active.
+    ///   - rule: the expiry rule to read by, the catalogue's when not given.
+    func expect(_ device: String, on day: String, end: String?, owned: [String], rule: String? = nil) throws {
+        let result = try launch(device, ["status", "--json"] + (rule.map { ["--expiry", $0] } ?? []), on: day)
         guard result.exitCode == 0 else { throw Failure(.failed, "\(device): no status: \(result.output)") }
         let status = try JSONReader(try JSONValue(parsing: result.output.utf8)).object()
         let group = try status.required("subscriptions").array().first?.object()
@@ -46,7 +47,7 @@ final class DemoStage {
         let expires = try group?["expires"]?.string() ?? "never"
         let holdings = try status.required("owned").array().map { reader in try reader.string() }
         let seen = (isActive ? "active until \(expires.prefix(10))" : "not active") + ", owns \(holdings.count)"
-        print("  \(device) on \(day): \(seen)" + (rule == "stackPurchases" ? "" : " by \(rule)"))
+        print("  \(device) on \(day): \(seen)" + (rule.map { " by \($0)" } ?? ""))
         let isRight = isActive == (end != nil) && (end == nil || expires == "\(end ?? "")T00:00:00.000Z")
         guard isRight, holdings == owned else {
             throw Failure(.failed, "\(device) on \(day): expected the end \(end ?? "none") and \(owned), saw \(seen)")
