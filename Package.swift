@@ -47,6 +47,11 @@ let package = Package(
         .target(
             name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
+        .testTarget(
+            name: "SyncdTests",
+            dependencies: [
+                "EntitlementSync", "Entitlements", "FileStorage", "SyncCore", "SyncCoreTesting", "TestSupport", "syncd",
+            ]),
     ]
 )
 

@@ -1,0 +1,137 @@
+import EntitlementSync
+import Foundation
+import TestSupport
+import Testing
+
+/// Needs the right to mount a file system; where it is missing the tests are skipped and say so.
+@Suite("A disk of 64 KB", .enabled(if: SmallDisk.isPossible, "a tmpfs cannot be mounted here"))
+struct FullDiskTests {
+    private let sandbox: Sandbox
+    private let disk: SmallDisk
+
+    init() throws {
+        sandbox = try Sandbox()
+        disk = try SmallDisk(in: sandbox.folder)
+    }
+
+    private let store = "--local file:disk/store"
+
+    @Test("that is full refuses a record, keeps what was acknowledged, and works again when space is freed")
+    func full() async throws {
+        #expect(try sandbox.run("record purchase \(Owls.night) --transaction t1 \(store)").exitCode == 0)
+        try disk.fill()
+        #expect(
+            try sandbox.run("record purchase \(Owls.night) --transaction t2 \(store)")
+                == .refused(
+                    1,
+                    #"local store: write "anonymous/ledger": disk/store/anonymous/.pending.tmp: no space is left; "#
+                        + "free some (write: No space left on device)"))
+        #expect(try sandbox.run("check night-owl \(store)").exitCode == 0)
+        #expect(try await sandbox.purchases(in: "disk/store") == ["t1"])
+        try disk.empty()
+        #expect(try sandbox.run("record purchase \(Owls.night) --transaction t3 \(store)").exitCode == 0)
+        #expect(try await sandbox.purchases(in: "disk/store") == ["t1", "t3"])
+    }
+
+    @Test("that fills up while records are written ends with exactly those that were acknowledged")
+    func fillingUp() async throws {
+        var acknowledged: Set<String> = []
+        // Each id and its recording take some 600 bytes; the old ledger and the new one are on the disk at once.
+        for number in 0..<100 {
+            let id = String(repeating: "x", count: 250) + "\(number)"
+            let outcome = try sandbox.run("record purchase \(Owls.night) --transaction \(id) \(store)")
+            guard outcome.exitCode == 0 else {
+                #expect(outcome.exitCode == 1 && outcome.output.isEmpty)
+                #expect(outcome.error.contains("no space is left; free some"))
+                break
+            }
+            acknowledged.insert(id)
+        }
+        #expect((5..<100).contains(acknowledged.count))
+        #expect(try await sandbox.purchases(in: "disk/store") == acknowledged)
+    }
+
+    @Test("as a remote that is full refuses a sync, and the device keeps what it has")
+    func fullRemote() async throws {
+        let alice = "--account alice --remote file:disk/store"
+        #expect(try sandbox.run("record purchase \(Owls.night) --transaction t1 \(alice)").exitCode == 0)
+        try disk.fill()
+        let outcome = try sandbox.run("sync \(alice)")
+        #expect(outcome.exitCode == 1 && outcome.output.isEmpty)
+        #expect(outcome.error.hasPrefix("syncd: remote store: ") && outcome.error.contains("no space is left"))
+        try disk.empty()
+        #expect(
+            try sandbox.run("sync \(alice)")
+                == .done("synced alice: received nothing, sent what the remote lacked"))
+        #expect(try await sandbox.purchases(in: "disk/store", of: Account("alice")) == ["t1"])
+    }
+
+    @Test("that is read-only refuses a record at once")
+    func readOnly() throws {
+        #expect(try sandbox.run("record purchase \(Owls.night) --transaction t1 \(store)").exitCode == 0)
+        try disk.makeReadOnly()
+        #expect(
+            try sandbox.run("record purchase \(Owls.night) --transaction t2 \(store)")
+                == .refused(
+                    4,
+                    #"local store: write "anonymous/ledger": disk/store/store.lock: the file system is read-only; "#
+                        + "mount it for writing (open: Read-only file system)"))
+        #expect(try sandbox.run("check night-owl \(store)").exitCode == 0)
+    }
+}
+
+/// A mounted file system of 64 KB, unmounted with the object.
+private final class SmallDisk: Sendable {
+    static let isPossible: Bool = {
+        do {
+            let sandbox = try Sandbox()
+            return try withExtendedLifetime(SmallDisk(in: sandbox.folder)) { _ in true }
+        } catch {
+            return false
+        }
+    }()
+
+    private let folder: String
+    /// Held, because it can be removed only after the unmounting.
+    private let parent: TemporaryFolder
+
+    init(in parent: TemporaryFolder) throws {
+        self.parent = parent
+        folder = parent.path(of: "disk")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try Self.run("mount", "-t", "tmpfs", "-o", "size=64k", "none", folder)
+    }
+
+    deinit {
+        do { try Self.run("umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
+    }
+
+    func fill() throws {
+        let file = try Self.opened("\(folder)/ballast")
+        do {
+            while true { try file.write(contentsOf: Data(repeating: 1, count: 512)) }
+        } catch {
+            // That was the aim.
+        }
+        try file.close()
+    }
+
+    func empty() throws { try FileManager.default.removeItem(atPath: "\(folder)/ballast") }
+
+    func makeReadOnly() throws { try Self.run("mount", "-o", "remount,ro", folder) }
+
+    private static func opened(_ path: String) throws -> FileHandle {
+        try Data().write(to: URL(filePath: path))
+        return try FileHandle(forWritingTo: URL(filePath: path))
+    }
+
+    private static func run(_ command: String...) throws {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = command
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else { throw CocoaError(.featureUnsupported) }
+    }
+}

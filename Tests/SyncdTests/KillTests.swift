@@ -1,0 +1,132 @@
+import EntitlementSync
+import Foundation
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("Killed and concurrent processes", .serialized)
+struct KillTests {
+    private let sandbox: Sandbox
+    private let alice: Account
+
+    init() throws {
+        sandbox = try Sandbox()
+        alice = try Account("alice")
+    }
+
+    private static let stores = "--account alice --local file:phone --remote file:remote"
+
+    private func words(_ command: String) -> [String] {
+        "\(command) \(Self.stores)".split(separator: " ").map(String.init)
+    }
+
+    @Test("kill -9 of record and of sync in 200 rounds: nothing acknowledged is lost, and every store stays readable")
+    func killed() async throws {
+        let seed = printedSeed("kill -9 of syncd")
+        var generator = SeededGenerator(seed: seed)
+        var records = Aim(generator: generator.split())
+        var syncs = Aim(generator: generator.split())
+        var acknowledged: Set<String> = []
+        var unacknowledged = 0
+        var leftovers = 0
+        for round in 0..<100 {
+            let id = "r\(round)"
+            let command = words("record purchase \(Owls.night) --transaction \(id) --date 2026-01-01")
+            if try records.shoot(at: sandbox.start(command)) == 0 { acknowledged.insert(id) }
+            leftovers += try pendingFiles()
+            let local = try await sandbox.purchases(in: "phone", of: alice)
+            #expect(local.isSuperset(of: acknowledged), "round \(round), seed \(seed)")
+            if local.contains(id), !acknowledged.contains(id) { unacknowledged += 1 }
+
+            let exitCode = try syncs.shoot(at: sandbox.start(words("sync")))
+            leftovers += try pendingFiles()
+            let remote = try await sandbox.purchases(in: "remote", of: alice)
+            #expect(try await sandbox.purchases(in: "phone", of: alice).isSuperset(of: acknowledged))
+            if exitCode == 0 { #expect(remote.isSuperset(of: acknowledged), "round \(round), seed \(seed)") }
+        }
+        print(
+            """
+            kill -9 of syncd, 200 rounds: record killed \(records.killed), finished \(records.finished); sync killed \
+            \(syncs.killed), finished \(syncs.finished); \(acknowledged.count) acknowledged, \(unacknowledged) written \
+            and not acknowledged, \(leftovers) left-over files seen
+            """)
+        #expect(records.killed >= 10 && records.finished >= 10 && syncs.killed >= 10 && syncs.finished >= 10)
+        #expect(records.killed + records.finished + syncs.killed + syncs.finished == 200)
+        #expect(try sandbox.run(words("sync")).exitCode == 0)
+        #expect(try await sandbox.purchases(in: "remote", of: alice).isSuperset(of: acknowledged))
+        #expect(try sandbox.run(words("check night-owl")).exitCode == 0)
+        #expect(try pendingFiles() == 0)
+    }
+
+    @Test("processes that record into one store at once lose nothing")
+    func concurrentRecords() async throws {
+        let ids = (0..<24).map { "c\($0)" }
+        for start in stride(from: 0, to: ids.count, by: 8) {
+            let processes = try ids[start..<start + 8].map { id in
+                try sandbox.start(words("record purchase \(Owls.night) --transaction \(id) --date 2026-01-01"))
+            }
+            for (id, process) in zip(ids[start...], processes) {
+                #expect(process.outcome() == .done("recorded: \(Owls.night) as \(id) for alice"))
+            }
+        }
+        #expect(try await sandbox.purchases(in: "phone", of: alice) == Set(ids))
+    }
+
+    @Test("devices that sync with one remote at once, while they record, end with the same purchases")
+    func concurrentSyncs() async throws {
+        let devices = (0..<5).map { "device\($0)" }
+        func start(_ command: String) throws -> [RunningCommand] {
+            try devices.map { device in
+                let words = "\(command) --account alice --local file:\(device) --remote file:remote"
+                    .replacing("DEVICE", with: device)
+                return try sandbox.start(words.split(separator: " ").map(String.init))
+            }
+        }
+        var expected: Set<String> = []
+        for round in 0..<3 {
+            let command = "record purchase \(Owls.night) --transaction DEVICE-\(round) --date 2026-01-01"
+            let processes = try start("sync") + start(command) + start("sync")
+            #expect(processes.map { $0.outcome().exitCode } == Array(repeating: 0, count: 15))
+            expected.formUnion(devices.map { "\($0)-\(round)" })
+        }
+        // One round carries everything to the remote, the next to everybody.
+        for _ in 0..<2 {
+            #expect(try start("sync").map { $0.outcome().exitCode } == Array(repeating: 0, count: 5))
+        }
+        for store in devices + ["remote"] {
+            #expect(try await sandbox.purchases(in: store, of: alice) == expected, "\(store)")
+        }
+    }
+
+    private func pendingFiles() throws -> Int {
+        try FileManager.default.subpathsOfDirectory(atPath: sandbox.folder.path).count { $0.hasSuffix(".pending.tmp") }
+    }
+}
+
+/// Kills processes at random moments, most of them about when the earlier ones finished: there the writing is.
+private struct Aim {
+    var generator: SeededGenerator
+    private(set) var killed = 0
+    private(set) var finished = 0
+    private var usual = Duration.milliseconds(60)
+
+    init(generator: SeededGenerator) {
+        self.generator = generator
+    }
+
+    /// The exit code of `process`, `nil` when it was killed before its end.
+    mutating func shoot(at process: RunningCommand) -> Int32? {
+        let end = ContinuousClock.now + usual * Double.random(in: 0.4...1.2, using: &generator)
+        while ContinuousClock.now < end {}
+        process.kill()
+        let outcome = process.outcome()
+        if outcome.exitCode == -SIGKILL {
+            killed += 1
+            usual = usual * 1.06
+            return nil
+        }
+        finished += 1
+        usual = usual * 0.94
+        return outcome.exitCode
+    }
+}

@@ -1,0 +1,147 @@
+import Testing
+
+/// A command line, and how it must end.
+struct Refusal: CustomTestStringConvertible {
+    var exitCode: Int32
+    var arguments: [String]
+    var reason: String
+
+    init(_ exitCode: Int32, _ command: String, _ reason: String) {
+        self.init(exitCode, command.split(separator: " ").map(String.init), reason)
+    }
+
+    init(_ exitCode: Int32, _ arguments: [String], _ reason: String) {
+        self.exitCode = exitCode
+        self.arguments = arguments
+        self.reason = reason
+    }
+
+    var testDescription: String { "\(exitCode): \(reason.prefix(100))" }
+}
+
+extension Refusal {
+    static let usage: [Refusal] = [
+        Refusal(2, "purchase", "Unexpected argument 'purchase' (see syncd --help)"),
+        Refusal(2, "record", "record what? purchase, refund, flag or pending (see syncd --help)"),
+        Refusal(2, "catalog", "what about the catalogue? check (see syncd --help)"),
+        Refusal(2, "record purchase", "Missing expected argument '<product>' (see syncd --help)"),
+        Refusal(2, "record refund", "Missing expected argument '<transaction>' (see syncd --help)"),
+        Refusal(2, "check", "Missing expected argument '<entitlement>' (see syncd --help)"),
+        Refusal(2, "import h.json", "Missing expected argument '--format <format>' (see syncd --help)"),
+        Refusal(2, "status --wat", "Unknown option '--wat'. Did you mean '--at'? (see syncd --help)"),
+        Refusal(2, "status now", "Unexpected argument 'now' (see syncd --help)"),
+        Refusal(
+            2, "export --format xml",
+            "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history' and 'ledger'. "
+                + "(see syncd --help)"),
+        Refusal(2, "status --expiry best", #"--expiry: "best" is none of stackPurchases, latestExpiryWins"#),
+        Refusal(2, ["status", "--environment", ""], "--environment: an id is not empty"),
+        Refusal(2, ["status", "--account", ""], "--account: an account's name is like an id: an id is not empty"),
+        Refusal(2, ["status", "--catalog", ""], "the name of a file is empty"),
+        Refusal(2, "sync --account alice", "there is no remote to sync with (name one with --remote)"),
+        Refusal(2, "restore --account alice", "there is no remote to sync with (name one with --remote)"),
+        Refusal(
+            4, "sync --remote file:remote",
+            "only an account is synced, and nobody is signed in (name an account with --account)"),
+    ]
+
+    static let stores: [Refusal] = [
+        Refusal(2, "status --local http://host", #"--local: "http://host" is no store: write file:DIR or memory:"#),
+        Refusal(2, "status --local store", #"--local: "store" is no store: write file:DIR or memory:"#),
+        Refusal(2, "status --local file:", #"--local: "file:" is no store: write file:DIR or memory:"#),
+        Refusal(2, "sync --remote memory:x", #"--remote: "memory:x" is no store: write file:DIR or memory:"#),
+        Refusal(
+            4, "status --local file:foreign --account alice",
+            #"local store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
+                + "store.format; choose an empty folder"),
+        Refusal(
+            4, "record flag \(Owls.night) --local file:foreign --account alice",
+            #"local store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
+                + "store.format; choose an empty folder"),
+        Refusal(
+            4, "sync --account alice --remote file:foreign",
+            #"remote store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
+                + "store.format; choose an empty folder"),
+        Refusal(
+            4, "record flag \(Owls.night) --local file:foreign/letter",
+            "local store: list: foreign/letter/store.format: a file stands where a folder should be, or the reverse; "
+                + "move it away (open: Not a directory)"),
+        Refusal(
+            4, "record flag \(Owls.night) --local file:/proc/owls/store",
+            #"local store: write "device/replica": /proc/owls: no folder can be made there; choose another place "#
+                + "(mkdir: No such file or directory)"),
+    ]
+
+    private static func purchase(_ arguments: String...) -> [String] {
+        ["record", "purchase", Owls.night] + arguments
+    }
+
+    private static let badQuantity =
+        "is invalid for '--quantity <quantity>': a quantity is a number from 1 to 10000 (see syncd --help)"
+
+    static let purchases: [Refusal] = [
+        Refusal(2, purchase("--quantity", "0"), "a quantity is 1 to 10000, not 0"),
+        Refusal(2, purchase("--quantity", "-1"), "a quantity is 1 to 10000, not -1"),
+        Refusal(2, purchase("--quantity", "10001"), "a quantity is 1 to 10000, not 10001"),
+        Refusal(2, purchase("--quantity", "many"), "The value 'many' \(badQuantity)"),
+        Refusal(2, purchase("--quantity", "1.5"), "The value '1.5' \(badQuantity)"),
+        Refusal(2, purchase("--quantity", "9223372036854775808"), "The value '9223372036854775808' \(badQuantity)"),
+        Refusal(
+            2, purchase("--date", "2026-02-29"),
+            #"--date: "2026-02-29" is not a date: the day is 29, not 1 to 28 "#
+                + "(write 2026-01-31T12:00:00Z or 2026-01-31)"),
+        Refusal(
+            2, purchase("--at", "yesterday"),
+            #"--at: "yesterday" is not a date: the year needs 4 digits (write 2026-01-31T12:00:00Z or 2026-01-31)"#),
+        Refusal(2, purchase("--transaction", ""), "transaction: an id is not empty"),
+        Refusal(
+            2, purchase("--transaction", String(repeating: "x", count: 256)),
+            "transaction: an id has at most 255 bytes, this one has 256"),
+        Refusal(
+            2, purchase("--transaction", String(repeating: "🦉", count: 64)),
+            "transaction: an id has at most 255 bytes, this one has 256"),
+        Refusal(
+            2, purchase("--transaction", "a\nb"),
+            "transaction: \"a\u{FFFD}b\" has control characters, an id has none"),
+        Refusal(
+            2, purchase("--transaction", "a\u{1B}[31m"),
+            "transaction: \"a\u{FFFD}[31m\" has control characters, an id has none"),
+        Refusal(2, purchase("--store", ""), "transaction: an id is not empty"),
+        Refusal(2, ["record", "refund", ""], "transaction: an id is not empty"),
+        Refusal(
+            2, ["record", "refund", "t1", "--reason", String(repeating: "x", count: 1_001)],
+            "a reason has at most 1000 bytes, this one has 1001"),
+        Refusal(2, ["use", "random-owls", "--id", ""], "spend id: an id is not empty"),
+        Refusal(2, "record flag \(Owls.units)", "\"\(Owls.units)\" is consumable, only a nonConsumable has a flag"),
+        Refusal(
+            5, "record purchase \(Owls.sixMonths) --transaction t1",
+            "transaction \"t1\" is already recorded differently: product \(Owls.threeMonths)"),
+        Refusal(
+            5, "record purchase \(Owls.threeMonths) --transaction t1 --date 2026-01-02",
+            "transaction \"t1\" is already recorded differently: date 2026-01-01T00:00:00.000Z"),
+        Refusal(
+            5, "record purchase \(Owls.threeMonths) --transaction t1 --quantity 2",
+            "transaction \"t1\" is already recorded differently: quantity 1"),
+    ]
+
+    static let missing: [Refusal] = [
+        Refusal(3, "record purchase nothing", #"the catalogue has no product "nothing""#),
+        Refusal(3, "record flag nothing", #"the catalogue has no product "nothing""#),
+        Refusal(3, "record pending nothing", #"the catalogue has no product "nothing""#),
+        Refusal(3, "record purchase nothing --local file:new", #"the catalogue has no product "nothing""#),
+        Refusal(3, "check nothing", #"the catalogue has no entitlement "nothing""#),
+        Refusal(3, "use nothing", #"the catalogue has no entitlement "nothing""#),
+        Refusal(3, "use nothing --local file:new", #"the catalogue has no entitlement "nothing""#),
+        Refusal(3, "explain nothing", #"the catalogue has no entitlement "nothing""#),
+        Refusal(3, "timeline nothing", #"neither catalogue nor facts know the group "nothing""#),
+        Refusal(3, "status --catalog none.json", "none.json: no such file"),
+        Refusal(3, "import none.json --format history", "none.json: no such file"),
+        Refusal(3, "evaluate --history none.json", "none.json: no such file"),
+        Refusal(
+            3, "demo --catalog none.json",
+            "none.json: no such file; name the tutorial app's catalogue with --catalog"),
+        Refusal(1, "status --catalog foreign", "foreign: this is a folder, a file is expected"),
+        Refusal(1, "export --output none/out", "none/out: it cannot be written: No such file or directory"),
+        Refusal(1, "export --output foreign", "foreign: it cannot be written: Is a directory"),
+    ]
+}

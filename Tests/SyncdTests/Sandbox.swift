@@ -1,0 +1,146 @@
+import EntitlementSync
+import Entitlements
+import FileStorage
+import Foundation
+import TestSupport
+
+/// A folder of a test's own, and the built `syncd` to run in it.
+///
+/// Unless a command says otherwise, the store is `file:store`, the catalogue the tutorial app's, and nobody is named.
+struct Sandbox {
+    /// What a run of `syncd` ended with.
+    struct Outcome: Equatable {
+        var exitCode: Int32
+        var output: String
+        var error: String
+
+        /// Exit code 0 and these lines.
+        static func done(_ output: String) -> Outcome { Outcome(exitCode: 0, output: output + "\n", error: "") }
+
+        /// Nothing but one line on standard error.
+        static func refused(_ exitCode: Int32, _ reason: String) -> Outcome {
+            Outcome(exitCode: exitCode, output: "", error: "syncd: \(reason)\n")
+        }
+    }
+
+    static let example = repository.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
+
+    let folder: TemporaryFolder
+
+    init() throws {
+        folder = try TemporaryFolder()
+    }
+
+    func path(_ name: String) -> String { folder.path(of: name) }
+
+    /// Runs the words of `command`, separated by single spaces.
+    @discardableResult
+    func run(_ command: String, environment: [String: String] = [:]) throws -> Outcome {
+        try run(command.split(separator: " ").map(String.init), environment: environment)
+    }
+
+    @discardableResult
+    func run(_ arguments: [String], environment: [String: String] = [:]) throws -> Outcome {
+        try start(arguments, environment: environment).outcome()
+    }
+
+    /// Starts it without waiting for its end.
+    func start(_ arguments: [String], environment: [String: String] = [:]) throws -> RunningCommand {
+        try RunningCommand(
+            program: Self.program, arguments: arguments, environment: inherited(adding: environment),
+            folder: folder.path)
+    }
+
+    /// Runs `syncd` from a shell that does something first.
+    func run(after preparation: String, _ command: String) throws -> Outcome {
+        try RunningCommand(
+            program: URL(filePath: "/bin/sh"),
+            arguments: ["-c", "\(preparation); exec \"$0\" \(command)", Self.program.path(percentEncoded: false)],
+            environment: inherited(adding: [:]), folder: folder.path
+        ).outcome()
+    }
+
+    func write(_ text: String, to name: String) throws {
+        try Data(text.utf8).write(to: URL(filePath: path(name)))
+    }
+
+    func bytes(of name: String) throws -> [UInt8] {
+        Array(try Data(contentsOf: URL(filePath: path(name))))
+    }
+
+    func write(_ bytes: [UInt8], to name: String) throws {
+        try Data(bytes).write(to: URL(filePath: path(name)))
+    }
+
+    /// Everything below the sandbox: folders with no content, files with theirs.
+    func tree() throws -> [String: Data?] {
+        let names = try FileManager.default.subpathsOfDirectory(atPath: folder.path)
+        return Dictionary(
+            uniqueKeysWithValues: names.map { ($0, FileManager.default.contents(atPath: path($0))) })
+    }
+
+    /// The purchases that a store holds for an account, read by the library and not by `syncd`.
+    func purchases(in store: String, of account: Account = .anonymous) async throws -> Set<String> {
+        let ledger = try await EntitlementStore(
+            catalog: Catalog(products: [], entitlements: []), local: FileBackend(folder: path(store)), account: account
+        ).localLedgers().account
+        return Set(Facts(account: ledger, device: Ledger()).purchases.map(\.transaction.id.rawValue))
+    }
+
+    private func inherited(adding own: [String: String]) -> [String: String] {
+        ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
+            .merging(["SYNCD_LOCAL": "file:store", "SYNCD_CATALOG": Self.example]) { $1 }
+            .merging(own) { $1 }
+    }
+
+    private static let repository = URL(filePath: #filePath).deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    /// Built beside the tests, on which they depend.
+    private static let program: URL = {
+        let tests = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().path(percentEncoded: false)
+        let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests
+        return URL(filePath: bundle).deletingLastPathComponent().appending(path: "syncd")
+    }()
+}
+
+/// A process whose output is collected.
+final class RunningCommand {
+    private let process = Process()
+    private let output = Pipe()
+    private let error = Pipe()
+
+    init(program: URL, arguments: [String], environment: [String: String], folder: String) throws {
+        process.executableURL = program
+        process.arguments = arguments
+        process.environment = environment
+        process.currentDirectoryURL = URL(filePath: folder)
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
+        process.standardError = error
+        try process.run()
+    }
+
+    func kill() { _ = Foundation.kill(process.processIdentifier, SIGKILL) }
+
+    /// Waits for its end. The exit code of one that a signal ended is the negative signal.
+    func outcome() -> Sandbox.Outcome {
+        let printed = output.fileHandleForReading.readDataToEndOfFile()
+        let complained = error.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        let status = process.terminationStatus
+        return Sandbox.Outcome(
+            exitCode: process.terminationReason == .exit ? status : -status,
+            output: String(decoding: printed, as: UTF8.self), error: String(decoding: complained, as: UTF8.self))
+    }
+}
+
+/// The products of the tutorial app.
+enum Owls {
+    static let threeMonths = "com.back40.InsomniOwl.3monthsOfRandom"
+    static let sixMonths = "com.back40.InsomniOwl.6monthsOfRandom"
+    static let units = "com.back40.InsomniOwl.RandomOwls"
+    static let night = "com.back40.InsomniOwl.NightOwl"
+    static let shy = "com.back40.InsomniOwl.ShyOwl"
+    static let couch = "com.back40.InsomniOwl.CouchOwl"
+}
