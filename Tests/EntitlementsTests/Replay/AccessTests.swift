@@ -65,7 +65,7 @@ struct AccessTests {
         #expect(try Self.access(expired, at: "2026-01-15", context)?.isGranted == true)
     }
 
-    @Test("What is sold to accounts says: sign in; other things do not")
+    @Test("Who is not signed in is told to, for what is sold to accounts, and for all as long as the remote was not met")
     func signInNeeded() throws {
         let catalog = try Catalog(
             products: [
@@ -75,9 +75,11 @@ struct AccessTests {
                 Entitlement(id: "a", grantedBy: [.product("a")]), Entitlement(id: "b", grantedBy: [.product("b")]),
             ])
         let story = try Story(catalog)
-        let context = AccessContext(isSignedIn: false, hasRestored: false)
+        let unmet = AccessContext(isSignedIn: false, hasRestored: false)
+        #expect(try Self.access(story, to: "b", unmet) == .denied(.signInNeeded))
+        let context = AccessContext(isSignedIn: false)
         #expect(try Self.access(story, to: "a", context) == .denied(.signInNeeded))
-        #expect(try Self.access(story, to: "b", context) == .denied(.restoreNeeded))
+        #expect(try Self.access(story, to: "b", context) == .denied(.notPurchased))
         #expect(try Self.access(story, to: "a") == .denied(.notPurchased))
         let asked = try story.asking(for: "a", at: "2026-01-01")
         #expect(try Self.access(asked, to: "a", context) == .denied(.pendingApproval))
