@@ -12,7 +12,8 @@ public enum EntitlementEvent: Sendable {
     case accessChanged([AccessChange])
     /// A group that is active ends within the store's notice.
     case expiring(GroupID, at: Timestamp)
-    /// A sync failed; what was recorded is safe on this device, and ``EntitlementStore/run(pollingEvery:noticeBeforeExpiry:)`` goes on.
+    /// A sync failed; what was recorded is safe on this device, and
+    /// ``EntitlementStore/run(pollingEvery:noticeBeforeExpiry:)`` goes on.
     case failed(EntitlementError)
 }
 

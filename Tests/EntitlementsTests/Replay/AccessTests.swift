@@ -65,7 +65,7 @@ struct AccessTests {
         #expect(try Self.access(expired, at: "2026-01-15", context)?.isGranted == true)
     }
 
-    @Test("Who is not signed in is told to, for what is sold to accounts, and for all as long as the remote was not met")
+    @Test("Who is not signed in is told to: where accounts only are sold to, and before the remote was met")
     func signInNeeded() throws {
         let catalog = try Catalog(
             products: [
