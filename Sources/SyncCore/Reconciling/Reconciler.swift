@@ -143,7 +143,10 @@ extension Reconciler {
             checkpoints[remoteID] = Checkpoints.Checkpoint(
                 remoteVersion: version, contentDigest: merge.digest(of: remote.content))
         }
-        guard joined.leftLacks || checkpoints != self.checkpoints else { return finish(with: joined.content) }
+        // A remote that wrote the same content anew, say to note a checkpoint of its own, is not worth a write: two
+        // stores that are each other's remote would note each other's notes for ever.
+        let isNews = checkpoints[remoteID]?.contentDigest != self.checkpoints[remoteID]?.contentDigest
+        guard joined.leftLacks || isNews else { return finish(with: joined.content) }
         return save(joined.content, checkpoints, if: local.version.map(Precondition.matches) ?? .absent)
     }
 
