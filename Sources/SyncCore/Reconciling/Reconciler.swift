@@ -182,11 +182,14 @@ extension Reconciler {
             // Repeating is safe: if the write happened, the answer is a conflict with our own content.
             return try again(after: SyncError(.backend(error), side: .remote))
         case .failure(let error):
-            // What was read of the remote is still worth saving: a restore needs no permission to write.
-            guard remote != nil else { throw SyncError(.backend(error), side: .remote) }
             waiting = .nothing
             pushFailure = error
-            return settle()
+            // What the remote holds is still worth saving: a restore needs no permission to write.
+            if remote != nil { return settle() }
+            guard error.disposition == .permanent, error.kind != .cancelled else {
+                throw SyncError(.backend(error), side: .remote)
+            }
+            return .readRemote(unless: checkpoints[remoteID]?.remoteVersion)
         }
     }
 
