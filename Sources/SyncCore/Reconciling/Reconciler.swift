@@ -52,6 +52,8 @@ struct Reconciler<Merge: DocumentMerge> {
     private var remote: Side?
     private var waiting = Waiting.nothing
     private var attempt = 0
+    /// Whether a push was sent whose outcome nobody knows.
+    private var isPushUnsettled = false
     private var pushFailure: BackendError?
     private var report: DocumentReport<Merge.Content>
 
@@ -120,7 +122,7 @@ extension Reconciler {
             return finish(with: local.content)
         case .success(.found(let entry)): try take(remote: entry)
         case .success(.absent): try take(remote: nil)
-        case .failure(let error): throw SyncError(.backend(error), side: .remote)
+        case .failure(let error): throw SyncError(.backend(pushFailure ?? error), side: .remote)
         }
         return settle()
     }
@@ -173,14 +175,20 @@ extension Reconciler {
             return settle()
         case .success(.conflict(let current)):
             waiting = .nothing
-            report.conflicts += 1
             try take(remote: current)
-            return try again()
+            if isPushUnsettled, let remote, !merge.join(content, remote.content).rightLacks {
+                // The conflict is with our own write, whose answer was lost.
+                report.remoteGains = true
+                return settle()
+            }
+            report.conflicts += 1
+            return try again(.remote)
         case .success(.deleted):
             preconditionFailure("a write does not delete")
-        case .failure(let error) where error.disposition == .outcomeUnknown:
+        case .failure(let error) where error.disposition == .outcomeUnknown && attempt + 1 < maximumAttempts:
             // Repeating is safe: if the write happened, the answer is a conflict with our own content.
-            return try again(after: SyncError(.backend(error), side: .remote))
+            isPushUnsettled = true
+            return try again(.remote)
         case .failure(let error):
             waiting = .nothing
             pushFailure = error
@@ -208,20 +216,20 @@ extension Reconciler {
             local = Side(version: nil, content: merge.empty)
             checkpoints = Checkpoints()
             if let current { try take(local: current) }
-            return try again()
+            return try again(.local)
         case .success(.deleted):
             preconditionFailure("a write does not delete")
         case .failure(let error) where error.disposition == .outcomeUnknown:
-            return try again(after: SyncError(.backend(error), side: .local))
+            return try again(.local, after: error)
         case .failure(let error):
             throw SyncError(.backend(error), side: .local)
         }
     }
 
-    private mutating func again(after error: SyncError? = nil) throws(SyncError) -> Effect {
+    private mutating func again(_ side: SyncError.Side, after error: BackendError? = nil) throws(SyncError) -> Effect {
         attempt += 1
         guard attempt < maximumAttempts else {
-            throw error ?? SyncError(.contention(attempts: attempt), side: .remote)
+            throw SyncError(error.map { .backend($0) } ?? .contention(attempts: attempt), side: side)
         }
         return .pause(attempt: attempt)
     }
