@@ -82,4 +82,10 @@ public struct Facts: Sendable {
         let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
         return min(times.min() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
     }
+
+    /// When a purchase last entered anybody's ledger.
+    func lastRecorded(_ purchase: Purchase) -> LogicalTime {
+        let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
+        return max(times.max() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
+    }
 }

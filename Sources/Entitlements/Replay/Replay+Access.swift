@@ -77,10 +77,12 @@ extension Replay {
     }
 
     /// Whether a purchase of `product` was asked for and neither arrived nor was withdrawn since.
+    ///
+    /// A purchase has arrived once anybody recorded it after the request: the device that made it may have a slow clock.
     public func isPending(_ product: ProductID) -> Bool {
         guard let request = facts.pending[product], !request.isWithdrawn else { return false }
-        return !facts.purchases.contains {
-            $0.product == product && $0.stamp.logicalTime > request.logicalTime
+        return !facts.purchases.contains { purchase in
+            purchase.product == product && facts.lastRecorded(purchase) > request.logicalTime
         }
     }
 
