@@ -23,7 +23,7 @@ extension EntitlementStore {
         let now = now
         let before = try await ledgers.current()
         // Nothing is written before everything was found sound, not even this store's own id.
-        for target in [LocalLedgers.Target.account, .device] { try plan.check(target, in: before, now: now) }
+        try plan.checkAgreement(with: before.facts)
         let replica = try await ledgers.replica()
         var newFacts: [Fact] = []
         for target in [LocalLedgers.Target.account, .device] where plan.concerns(target) {

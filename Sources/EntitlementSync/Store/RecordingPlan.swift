@@ -38,6 +38,8 @@ struct RecordingPlan: Sendable {
 
     private mutating func add(request product: ProductID, isWithdrawn: Bool) throws(EntitlementError) {
         guard catalog[product: product] != nil else { throw .unknown(product) }
+        // The last word counts.
+        requests.removeAll { $0.product == product }
         requests.append((product, isWithdrawn))
     }
 
@@ -55,6 +57,8 @@ struct RecordingPlan: Sendable {
             else { throw .contradiction(transaction, "itself, earlier in the same input") }
             return
         }
+        // What was asked for has arrived.
+        requests.removeAll { $0.product == report.product }
         let isUnits = if case .consumable = terms.kind { true } else { false }
         let staysHere = isUnits && catalog.policy.rules.consumables == .deviceLocal
         positions[transaction] = sales.count
@@ -72,11 +76,11 @@ struct RecordingPlan: Sendable {
         }
     }
 
-    /// Throws when something in the plan contradicts what `target` holds.
-    func check(_ target: LocalLedgers.Target, in state: LocalLedgers.State, now: Timestamp) throws(EntitlementError) {
-        // Who would record it makes no difference to that.
-        var generator = host.generator
-        _ = try facts(for: target, in: state, replica: .random(using: &generator), now: now)
+    /// Checks all purchases against what is known, whichever ledger they go to.
+    func checkAgreement(with facts: Facts) throws(EntitlementError) {
+        for sale in sales {
+            if let known = facts[sale.transaction] { try sale.report.checkAgreement(with: known) }
+        }
     }
 
     /// The facts that `target` lacks.
