@@ -4,7 +4,7 @@ import Entitlements
 ///
 /// An account has an *incarnation*: an account that was erased and made anew under its old name is another one, and
 /// nothing of the first may reach the second. The incarnation is part of every key.
-public struct Account: Hashable, Sendable, CustomStringConvertible {
+public struct Account: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// The name, 1 to 255 bytes without control characters; `nil` for nobody.
     public let name: String?
     /// Which life of the account this is.
@@ -47,6 +47,11 @@ public struct Account: Hashable, Sendable, CustomStringConvertible {
     /// Whether both are the same account, byte by byte.
     public static func == (left: Account, right: Account) -> Bool {
         left.identity == right.identity
+    }
+
+    /// Whether `left` comes first: nobody, then by name, then by incarnation, byte by byte.
+    public static func < (left: Account, right: Account) -> Bool {
+        left.identity.lexicographicallyPrecedes(right.identity)
     }
 
     /// Hashes the name's bytes.

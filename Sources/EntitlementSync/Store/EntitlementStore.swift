@@ -88,9 +88,7 @@ public final class EntitlementStore: Sendable {
         } catch {
             throw EntitlementError(error)
         }
-        return accounts.sorted { left, right in
-            Identifier<Account>(left.name ?? "") < Identifier<Account>(right.name ?? "")
-        }
+        return accounts.sorted()
     }
 
     /// A store over `local` alone, for a backend written as `.file("…")`.
