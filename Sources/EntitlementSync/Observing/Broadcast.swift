@@ -26,8 +26,10 @@ final class Broadcast<Element: Sendable>: Sendable {
     }
 
     func send(_ element: Element) {
-        let subscribers = state.withLock { $0.subscribers }
-        for id in subscribers.keys.sorted() { subscribers[id]?.yield(element) }
+        // Under the lock, so that all subscribers get all elements in one order.
+        state.withLock { state in
+            for id in state.subscribers.keys.sorted() { state.subscribers[id]?.yield(element) }
+        }
     }
 
     deinit {

@@ -2,9 +2,9 @@ public import Entitlements
 
 /// Something that an app may want to tell its user. See ``EntitlementStore/events``.
 public enum EntitlementEvent: Sendable {
-    /// Purchases were recorded on this device.
+    /// Purchases were recorded by this store object.
     case purchased([TransactionReference])
-    /// A sync brought purchases of other devices.
+    /// Purchases arrived from elsewhere: by a sync, or from another process of this device.
     case restored([TransactionReference])
     /// Purchases were taken back, here or elsewhere.
     case revoked([TransactionReference])

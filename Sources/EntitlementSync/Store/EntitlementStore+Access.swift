@@ -72,37 +72,40 @@ extension EntitlementStore {
     public func use(_ entitlement: EntitlementID, id: SpendID? = nil) async throws(EntitlementError) -> UseOutcome {
         let id = id ?? SpendID(host.randomUUID())
         do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
-        let before = try await ledgers.current()
         let target: LocalLedgers.Target = catalog.policy.rules.consumables == .deviceLocal ? .device : .account
         let now = now
+        let before = try await ledgers.current()
         let context = try await context(of: before)
-        let known = before.facts.spends.first { $0.id == id }
-        // A store that has no id of its own yet gets one only when there is a unit to spend.
-        guard let access = before.replay.access(to: entitlement, at: now, context: context) else {
-            throw .unknown(entitlement)
+        // What spends nothing writes nothing, not even a replica's id.
+        guard try before.replay.spends(for: entitlement, id: id, at: now, context: context) != nil else {
+            return try outcome(of: entitlement, id: id, in: before.replay, at: now, context: context)
         }
-        guard known != nil || access.isByUnits else { return UseOutcome(access) }
         let replica = try await ledgers.replica()
-        let facts = try await ledgers.append(to: target) { state throws(EntitlementError) in
-            guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
-                throw .unknown(entitlement)
-            }
-            guard !state.facts.spends.contains(where: { $0.id == id }),
-                case .granted(let grant) = access, case .units(let product) = grant.because
+        let addition = try await ledgers.append(to: target) { state throws(EntitlementError) in
+            guard
+                let product = try state.replay.spends(for: entitlement, id: id, at: now, context: context)
             else { return [] }
             let time = state.facts.latestTime.next(at: now)
             return [
                 .spend(Spend(id: id, product: product, units: 1, date: now, replica: replica, logicalTime: time))
             ]
         }
-        try await publish(changesSince: before, facts: facts)
-        let after = try await ledgers.current().replay
-        let spent = facts.lazy.compactMap { if case .spend(let spend) = $0 { spend } else { nil } }.first
-        if let spend = spent ?? known {
-            return .spent(remaining: after.balance(of: spend.product, at: now), of: spend.product)
+        await tell(of: addition.facts)
+        return try outcome(of: entitlement, id: id, in: addition.state.replay, at: now, context: context)
+    }
+
+    /// What a use has done that left things as `replay` has them.
+    private func outcome(
+        of entitlement: EntitlementID, id: SpendID, in replay: Replay, at instant: Timestamp, context: AccessContext
+    ) throws(EntitlementError) -> UseOutcome {
+        if let spend = replay.facts.spends.first(where: { $0.id == id }) {
+            return .spent(remaining: replay.balance(of: spend.product, at: instant), of: spend.product)
         }
-        guard let access = after.access(to: entitlement, at: now, context: context) else { throw .unknown(entitlement) }
-        return UseOutcome(access)
+        switch replay.access(to: entitlement, at: instant, context: context) {
+        case .granted(let grant): return .granted(grant)
+        case .denied(let denial): return .denied(denial)
+        case nil: throw .unknown(entitlement)
+        }
     }
 
     func snapshot(of state: LocalLedgers.State) async throws(EntitlementError) -> Snapshot {
@@ -114,15 +117,16 @@ extension EntitlementStore {
     }
 }
 
-extension Access {
-    fileprivate var isByUnits: Bool { if case .granted(let grant) = self { grant.units != nil } else { false } }
-}
-
-extension EntitlementStore.UseOutcome {
-    fileprivate init(_ access: Access) {
-        switch access {
-        case .granted(let grant): self = .granted(grant)
-        case .denied(let denial): self = .denied(denial)
-        }
+extension Replay {
+    /// Whose unit a use spends; `nil` when something better grants the entitlement, nothing does, or the id has spent
+    /// already.
+    fileprivate func spends(
+        for entitlement: EntitlementID, id: SpendID, at instant: Timestamp, context: AccessContext
+    ) throws(EntitlementError) -> ProductID? {
+        guard let access = access(to: entitlement, at: instant, context: context) else { throw .unknown(entitlement) }
+        guard !facts.spends.contains(where: { $0.id == id }),
+            case .granted(let grant) = access, case .units(let product) = grant.because
+        else { return nil }
+        return product
     }
 }

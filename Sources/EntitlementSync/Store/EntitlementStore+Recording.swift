@@ -15,25 +15,28 @@ extension EntitlementStore {
     /// Records several purchases. All are checked before any is written; a crash half way is mended by recording them
     /// again.
     ///
-    /// - Throws: as for a single one.
+    /// - Throws: as ``record(_:)-(Evidence)``.
     @discardableResult
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, host: host)
         for item in evidence { try plan.add(item) }
         let now = now
         let before = try await ledgers.current()
-        // Nothing is written before everything was found sound, not even this store's own id.
+        // Nothing is written before everything was found sound.
         try plan.checkAgreement(with: before.facts)
         let replica = try await ledgers.replica()
+        for target in [LocalLedgers.Target.account, .device] where plan.concerns(target) {
+            let facts = try plan.facts(for: target, in: before, replica: replica, now: now)
+            _ = try LocalLedgers.union(of: before[target], and: facts)
+        }
+        feed.claim(plan.transactions)
         var newFacts: [Fact] = []
         for target in [LocalLedgers.Target.account, .device] where plan.concerns(target) {
             newFacts += try await ledgers.append(to: target) { state throws(EntitlementError) in
                 try plan.facts(for: target, in: state, replica: replica, now: now)
-            }
+            }.facts
         }
-        let bought = newFacts.compactMap { if case .purchase(let purchase) = $0 { purchase.transaction } else { nil } }
-        if !bought.isEmpty { eventFeed.send(.purchased(bought)) }
-        try await publish(changesSince: before, facts: newFacts)
+        await tell(of: newFacts)
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 
@@ -81,9 +84,9 @@ extension EntitlementStore {
                             transaction: transaction, revokedAt: revokedAt, reason: reason,
                             stamp: Stamp(logicalTime: time)))
                 }
-            }
+            }.facts
         }
-        try await publish(changesSince: before, facts: facts)
+        await tell(of: facts)
         return facts
     }
 
@@ -102,7 +105,6 @@ extension EntitlementStore {
         }
         let replica = try await ledgers.replica()
         let now = now
-        let before = try await ledgers.current()
         let facts = try await ledgers.append(to: .account) { state in
             let time = state.facts.latestTime.next(at: now)
             let set = state.facts.flagsSet[product]
@@ -112,8 +114,8 @@ extension EntitlementStore {
             return [
                 .flag(Flag(product: product, isSet: isSet, date: now, replica: replica, logicalTime: time))
             ]
-        }
-        try await publish(changesSince: before, facts: facts)
+        }.facts
+        await tell(of: facts)
         return facts.first
     }
 }

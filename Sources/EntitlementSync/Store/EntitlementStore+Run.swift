@@ -11,12 +11,14 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshots() async throws(EntitlementError) -> AsyncStream<Snapshot> {
-        snapshotFeed.subscribe(startingWith: try await snapshot(), keeping: 1)
+        let turn = feed.takeTurn()
+        let state = try await ledgers.current()
+        return feed.subscribe(startingWith: state, try await snapshot(of: state), turn: turn)
     }
 
     /// What happens from now on. A reader that falls behind by more than 1,000 events misses the oldest.
     public var events: AsyncStream<EntitlementEvent> {
-        eventFeed.subscribe(keeping: 1_000)
+        feed.subscribeToEvents()
     }
 
     /// Keeps this device current until the task is cancelled: syncs at once, when something was recorded here, when
@@ -45,16 +47,19 @@ extension EntitlementStore {
         var failures = 0
         var announced: [GroupID: Timestamp] = [:]
         while !Task.isCancelled {
-            do {
-                if remote != nil, !account.isAnonymous { try await sync() }
-                let state = try await ledgers.current()
-                await publish(try await snapshot(of: state))
-                announce(endsOf: state.replay, within: notice, except: &announced)
-                failures = 0
-            } catch {
-                failures += 1
-                eventFeed.send(.failed(error))
+            var failure: EntitlementError?
+            if remote != nil, !account.isAnonymous {
+                do { try await sync() } catch { failure = error }
             }
+            // Also without a connection time passes, and other processes write.
+            do {
+                announce(endsOf: try await tell().replay, within: notice, except: &announced)
+            } catch {
+                failure = failure ?? error
+            }
+            if Task.isCancelled { return }
+            failures = failure == nil ? 0 : failures + 1
+            if let failure { feed.tell(.failed(failure)) }
             await waitForNews(atMost: pause(interval: interval, failures: failures, notice: notice))
         }
     }
@@ -73,8 +78,8 @@ extension EntitlementStore {
     }
 
     private func pause(interval: Duration, failures: Int, notice: Duration) -> Duration {
-        if failures > 0 { return min(interval, .seconds(1 << min(failures - 1, 16))) }
-        guard let replay = ledgers.lastReplay else { return interval }
+        let longest = failures > 0 ? min(interval, .seconds(1 << min(failures - 1, 16))) : interval
+        guard let replay = ledgers.lastReplay else { return longest }
         let now = now
         let boundaries = [
             replay.nextBoundary(after: now),
@@ -82,7 +87,7 @@ extension EntitlementStore {
                 .map { Timestamp(milliseconds: $0.milliseconds - notice.milliseconds) },
         ]
         let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - now.milliseconds) }
-        return ([interval] + waits.filter { $0 > .zero }).min() ?? interval
+        return ([longest] + waits.filter { $0 > .zero }).min() ?? longest
     }
 
     private func announce(endsOf replay: Replay, within notice: Duration, except announced: inout [GroupID: Timestamp])
@@ -93,46 +98,23 @@ extension EntitlementStore {
                 end.milliseconds - now.milliseconds <= notice.milliseconds
             else { continue }
             announced[subscription.group] = end
-            eventFeed.send(.expiring(subscription.group, at: end))
+            feed.tell(.expiring(subscription.group, at: end))
         }
     }
 
-    /// Tells everybody what changed since `before`, by this store's `facts` and by what others wrote meanwhile.
-    func publish(changesSince before: LocalLedgers.State, facts: [Fact]) async throws(EntitlementError) {
-        let after = try await ledgers.current()
-        guard after.account.version != before.account.version || after.device.version != before.device.version else {
-            return
-        }
+    /// Tells everybody what changed since they were told last, by this store or by others.
+    @discardableResult
+    func tell() async throws(EntitlementError) -> LocalLedgers.State {
+        let turn = feed.takeTurn()
+        let state = try await ledgers.current()
+        feed.tell(state, try await snapshot(of: state), turn: turn)
+        return state
+    }
+
+    /// Tells of facts that this store has just written. They are written, whatever becomes of telling.
+    func tell(of facts: [Fact]) async {
         if !facts.isEmpty { wakeUp.signal() }
-        let mine = Set(facts)
-        let known = Set(before.facts.purchases.map(\.transaction))
-        let arrived = after.facts.purchases.filter { !known.contains($0.transaction) && !mine.contains(.purchase($0)) }
-        if !arrived.isEmpty { eventFeed.send(.restored(arrived.map(\.transaction))) }
-        let revoked = after.facts.revocations.keys.filter { before.facts.revocations[$0] == nil }
-        if !revoked.isEmpty { eventFeed.send(.revoked(revoked.sorted())) }
-        await publish(try await snapshot(of: after), previous: try await snapshot(of: before))
-    }
-
-    private func publish(_ snapshot: Snapshot, previous: Snapshot? = nil) async {
-        let last = lastPublished.withLock { last in
-            defer { last = snapshot }
-            return last
-        }
-        if let last = last ?? previous {
-            let changes = AccessChange.between(last, snapshot)
-            if !changes.isEmpty { eventFeed.send(.accessChanged(changes)) }
-            guard !last.holdsSame(as: snapshot) else { return }
-        }
-        snapshotFeed.send(snapshot)
-    }
-}
-
-extension Snapshot {
-    /// Whether both say the same but for the instant they are of.
-    fileprivate func holdsSame(as other: Snapshot) -> Bool {
-        var copy = self
-        copy.at = other.at
-        return copy == other
+        do { try await tell() } catch  where !Task.isCancelled { feed.tell(.failed(error)) } catch {}
     }
 }
 

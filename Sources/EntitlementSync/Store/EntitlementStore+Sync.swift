@@ -70,7 +70,7 @@ extension EntitlementStore {
             report = isDryRun ? try await engine.dryRun(keys.ledger) : try await engine.sync(keys.ledger)
         } catch {
             // Some of it may have been saved before the failure.
-            try await publish(changesSince: before, facts: [])
+            await tell(of: [])
             throw EntitlementError(error)
         }
         let after: Snapshot
@@ -80,8 +80,7 @@ extension EntitlementStore {
             after = replay.snapshot(at: snapshotBefore.at, context: AccessContext())
         } else {
             try await noteMeeting()
-            try await publish(changesSince: before, facts: [])
-            after = try await snapshot(of: try await ledgers.current())
+            after = try await snapshot(of: try await tell())
         }
         let mine = Set(before.account.document.ledger.records)
         return SyncReport(
@@ -90,9 +89,10 @@ extension EntitlementStore {
             conflicts: report.conflicts)
     }
 
-    /// Whether the facts at hand are the account's, as far as anyone can know: there is no remote, or it was met.
+    /// Whether the facts at hand are the account's, as far as anyone can know: there is no remote, or it was met. What
+    /// nobody bought is on no remote.
     func hasMetRemote() async throws(EntitlementError) -> Bool {
-        guard let remote, !hasMet.withLock({ $0 }) else { return true }
+        guard let remote, !account.isAnonymous, !hasMet.withLock({ $0 }) else { return true }
         do {
             guard case .found(let entry) = try await local.read(keys.meetings).outcome else { return false }
             let met = Self.meetings(in: entry).contains(remote.label)

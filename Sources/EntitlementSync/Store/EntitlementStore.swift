@@ -34,9 +34,7 @@ public final class EntitlementStore: Sendable {
     let ledgers: LocalLedgers
     let wakeUp = WakeUp()
     let hasMet = Mutex(false)
-    let lastPublished = Mutex<Snapshot?>(nil)
-    let snapshotFeed = Broadcast<Snapshot>()
-    let eventFeed = Broadcast<EntitlementEvent>()
+    let feed = ChangeFeed()
 
     /// A store over `local`, synced with `remote` where there is one.
     ///
@@ -68,10 +66,10 @@ public final class EntitlementStore: Sendable {
         do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
         ledgers = LocalLedgers(
             backend: local, keys: keys, host: host, catalog: catalog, environment: environment)
-        _ = try await ledgers.current()
+        try await tell()
     }
 
-    /// The accounts that have a ledger in `backend`, ascending by name, ``Account/anonymous`` first.
+    /// The accounts that have a ledger in `backend`, ascending, ``Account/anonymous`` first.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage`.
     public static func accounts(in backend: any KeyValueBackend) async throws(EntitlementError) -> [Account] {

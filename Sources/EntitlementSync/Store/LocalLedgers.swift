@@ -17,6 +17,13 @@ final class LocalLedgers: Sendable {
         var replay: Replay
 
         var facts: Facts { replay.facts }
+
+        subscript(target: Target) -> Held {
+            switch target {
+            case .account: account
+            case .device: device
+            }
+        }
     }
 
     /// Which of the two.
@@ -50,6 +57,10 @@ final class LocalLedgers: Sendable {
         if let cached, cached.account.version == account.version, cached.device.version == device.version {
             return cached
         }
+        return remember(account: account, device: device)
+    }
+
+    private func remember(account: Held, device: Held) -> State {
         let facts = Facts(account: account.document.ledger, device: device.document.ledger)
         let replay = Replay(facts, catalog: catalog, environment: environment)
         let state = State(account: account, device: device, replay: replay)
@@ -88,26 +99,39 @@ final class LocalLedgers: Sendable {
     /// How often a write is tried when other processes keep writing in between.
     private static let maximumAttempts = 100
 
-    /// Adds the facts that `decide` wants for the state it is given, durably, and returns them. `decide` may be called
-    /// several times: each time another writer came first.
+    /// What adding facts gave.
+    struct Addition: Sendable {
+        /// The facts that were new.
+        var facts: [Fact]
+        /// Both ledgers with them.
+        var state: State
+    }
+
+    /// Adds the facts that `decide` wants for the state it is given, durably, and returns those that were new. `decide`
+    /// may be called several times: each time another writer came first.
     func append(
         to target: Target, _ decide: (State) throws(EntitlementError) -> [Fact]
-    ) async throws(EntitlementError) -> [Fact] {
+    ) async throws(EntitlementError) -> Addition {
         var unsettled: [Fact]?
         for _ in 0..<Self.maximumAttempts {
             let state = try await current()
-            let held = target == .account ? state.account : state.device
+            let held = state[target]
             if let unsettled, !Ledger.join(held.document.ledger, Ledger(unsettled.map(\.record))).leftLacks {
-                return unsettled
+                return Addition(facts: unsettled, state: state)
             }
             let facts = try decide(state)
-            let join = Ledger.join(held.document.ledger, Ledger(facts.map(\.record)))
-            guard join.leftLacks else { return [] }
-            try checkLimits(of: join.ledger)
-            let document = LedgerDocument(ledger: join.ledger, localSection: held.document.localSection)
+            guard let ledger = try Self.union(of: held, and: facts) else { return Addition(facts: [], state: state) }
+            let document = LedgerDocument(ledger: ledger, localSection: held.document.localSection)
             let precondition = held.version.map(Precondition.matches) ?? .absent
             switch try await write(document.encoded(), to: target, if: precondition) {
-            case .happened: return facts
+            case .happened(let version):
+                let written = Held(version: version, document: document)
+                let after =
+                    switch target {
+                    case .account: remember(account: written, device: state.device)
+                    case .device: remember(account: state.account, device: written)
+                    }
+                return Addition(facts: facts, state: after)
             case .conflicted: break
             case .unknown: unsettled = facts
             }
@@ -119,7 +143,7 @@ final class LocalLedgers: Sendable {
     }
 
     private enum WriteResult {
-        case happened
+        case happened(EntryVersion)
         case conflicted
         /// It may have happened: the next round finds its facts in place, or writes them.
         case unknown
@@ -130,7 +154,8 @@ final class LocalLedgers: Sendable {
     {
         do {
             let key = target == .account ? keys.ledger : keys.device
-            if case .written = try await backend.write(bytes, to: key, if: precondition).outcome { return .happened }
+            let outcome = try await backend.write(bytes, to: key, if: precondition).outcome
+            if case .written(let version) = outcome { return .happened(version) }
             return .conflicted
         } catch  where error.disposition == .outcomeUnknown {
             return .unknown
@@ -139,13 +164,19 @@ final class LocalLedgers: Sendable {
         }
     }
 
-    private func checkLimits(of ledger: Ledger) throws(EntitlementError) {
+    /// The ledger with `facts`, `nil` when it has them already.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `ledgerFull` when it would be too large.
+    static func union(of held: Held, and facts: [Fact]) throws(EntitlementError) -> Ledger? {
+        let join = Ledger.join(held.document.ledger, Ledger(facts.map(\.record)))
+        guard join.leftLacks else { return nil }
         let limits = LedgerLimits.standard
-        guard ledger.count <= limits.recordCount, ledger.byteCount <= limits.byteCount else {
+        guard join.ledger.count <= limits.recordCount, join.ledger.byteCount <= limits.byteCount else {
             throw EntitlementError(
                 .ledgerFull,
                 "the ledger is full: at most \(limits.recordCount) records and \(limits.byteCount) bytes")
         }
+        return join.ledger
     }
 
     /// The id under which this store writes; made at the first write.
