@@ -1,0 +1,145 @@
+import Testing
+
+@testable import SyncCore
+
+@Suite("The reconciler meets damage and refusals")
+struct FailureTests {
+    enum Damage: CaseIterable {
+        case damaged, newer, empty
+
+        var bytes: [UInt8] {
+            switch self {
+            case .damaged: [0, 1, 2, 3]
+            case .newer: [2, 0, 0, 0, 0, 0, 0, 0, 7]
+            case .empty: []
+            }
+        }
+    }
+
+    private func entry(_ damage: Damage, _ scene: inout Scene) -> Entry {
+        Entry(value: damage.bytes, version: scene.versions.next())
+    }
+
+    @Test(
+        "A remote document that cannot be opened is an error, and neither side is written",
+        arguments: Damage.allCases)
+    func damagedRemote(_ damage: Damage) {
+        var scene = Scene(local: 0b1)
+        scene.remote.entry = entry(damage, &scene)
+        let before = (scene.local, scene.remote)
+        let result = scene.sync()
+        #expect(result.error?.isNewerDocument == (damage == .newer))
+        #expect(result.error?.side == .remote)
+        #expect((scene.local, scene.remote) == before)
+    }
+
+    @Test("A local document that cannot be opened is an error, and the remote is not asked", arguments: Damage.allCases)
+    func damagedLocal(_ damage: Damage) {
+        var scene = Scene(remote: 0b1)
+        scene.local.entry = entry(damage, &scene)
+        let before = (scene.local, scene.remote)
+        let result = scene.sync()
+        #expect(result.error?.isNewerDocument == (damage == .newer))
+        #expect(result.error?.side == .local)
+        #expect((scene.local, scene.remote) == before)
+        #expect(scene.requests == 0)
+    }
+
+    @Test("A remote document that breaks before the push is not overwritten", arguments: Damage.allCases)
+    func remoteDamagedMeanwhile(_ damage: Damage) throws {
+        var scene = try Scene.synced(0b01)
+        scene.record(local: 0b10)
+        let broken = entry(damage, &scene)
+        let result = scene.sync { scene, step in
+            if step.isPush { scene.remote.entry = broken }
+            return .perform
+        }
+        #expect(result.error?.isNewerDocument == (damage == .newer))
+        #expect(scene.remote.entry == broken)
+    }
+
+    @Test("A local document that breaks before the save is not overwritten", arguments: Damage.allCases)
+    func localDamagedMeanwhile(_ damage: Damage) {
+        var scene = Scene(remote: 0b1)
+        let broken = entry(damage, &scene)
+        let result = scene.sync { scene, step in
+            if step.isSave { scene.local.entry = broken }
+            return .perform
+        }
+        #expect(result.error?.side == .local)
+        #expect(result.error?.isNewerDocument == (damage == .newer))
+        #expect(scene.local.entry == broken)
+    }
+
+    @Test("A remote that cannot be read is an error and no absence: neither side is written")
+    func unreadableRemote() {
+        var scene = Scene(local: 0b1, remote: 0b10)
+        let before = (scene.local, scene.remote)
+        let result = scene.sync { _, step in step == .readRemote ? .fail(.damaged, .permanent) : .perform }
+        #expect(result.error?.backendKind == .damaged)
+        #expect(result.error?.side == .remote)
+        #expect((scene.local, scene.remote) == before)
+    }
+
+    @Test("A local store that cannot be read is an error and no absence: the remote is not asked")
+    func unreadableLocal() {
+        var scene = Scene(local: 0b1, remote: 0b10)
+        let result = scene.sync { _, step in step == .readLocal ? .fail(.unavailable, .transient) : .perform }
+        #expect(result.error?.backendKind == .unavailable)
+        #expect(result.error?.side == .local)
+        #expect(scene.requests == 0)
+    }
+
+    @Test("A first contact that may read and not write saves what it read, and tells of the refusal")
+    func refusedAfterRead() {
+        var scene = Scene(local: 0b01, remote: 0b10)
+        let result = scene.sync { _, step in step.isPush ? .fail(.permissionDenied, .permanent) : .perform }
+        #expect(result.error?.backendKind == .permissionDenied)
+        #expect(result.error?.side == .remote)
+        #expect(scene.local.facts == 0b11)
+        #expect(scene.remote.facts == 0b10)
+    }
+
+    @Test("A push that is refused before anything was read is followed by a read, and the news are saved")
+    func refusedBeforeRead() throws {
+        var scene = try Scene.synced(0b001)
+        scene.record(local: 0b010)
+        scene.record(remote: 0b100)
+        let result = scene.sync { _, step in step.isPush ? .fail(.permissionDenied, .permanent) : .perform }
+        #expect(result.error?.backendKind == .permissionDenied)
+        #expect(scene.local.facts == 0b111)
+        #expect(scene.remote.facts == 0b101)
+        #expect(scene.requests == 2)
+    }
+
+    @Test("What was refused is pushed once the remote takes it")
+    func refusedThenAllowed() throws {
+        var scene = Scene(local: 0b01, remote: 0b10)
+        scene.sync { _, step in step.isPush ? .fail(.full, .permanent) : .perform }
+        let report = try scene.sync().get()
+        #expect(report.remoteGains)
+        #expect(scene.remote.facts == 0b11)
+        #expect(scene.requests == 1)
+    }
+
+    @Test("A remote that is away for a moment is asked once and left alone")
+    func away() throws {
+        var scene = try Scene.synced(0b01)
+        scene.record(local: 0b10)
+        let result = scene.sync { _, step in step.isPush ? .fail(.unavailable, .transient) : .perform }
+        #expect(result.error?.isTransient == true)
+        #expect(scene.requests == 1)
+    }
+
+    @Test("A save that fails after a push loses nothing: the next sync finds its own push")
+    func saveFails() throws {
+        var scene = Scene(local: 0b01, remote: 0b10)
+        let result = scene.sync { _, step in step.isSave ? .fail(.full, .permanent) : .perform }
+        #expect(result.error?.backendKind == .full)
+        #expect(result.error?.side == .local)
+        #expect(scene.remote.facts == 0b11)
+        let report = try scene.sync().get()
+        #expect(scene.local.facts == 0b11)
+        #expect(!report.remoteGains)
+    }
+}

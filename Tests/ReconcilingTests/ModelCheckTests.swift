@@ -1,0 +1,29 @@
+import EntitlementsTestSupport
+import Testing
+
+@testable import SyncCore
+
+@Suite("The reconciler in random worlds")
+struct ModelCheckTests {
+    @Test("Whatever goes wrong, no store loses a fact by syncing; once healed all hold the union, and stop writing")
+    func worlds() throws {
+        var unions = 0
+        try forAll("reconciler worlds", cases: 5_000) { random, place in
+            var world = World(devices: Int(random.int(2...3)), random: random)
+            for _ in 0..<120 { world.step() }
+            try #require(world.violation == nil, "\(place)")
+
+            let expected = world.surviving
+            unions += expected == 0 ? 0 : 1
+            _ = world.heal(rounds: 2)
+            try #require(world.violation == nil, "\(place)")
+            try #require(world.contents.allSatisfy { $0 == expected }, "\(world.contents) is not \(expected); \(place)")
+            try #require(expected & ~world.recorded == 0, "facts that nobody recorded; \(place)")
+
+            let (writes, requests) = world.heal(rounds: 1)
+            try #require(writes == 0, "an idle round writes; \(place)")
+            try #require(requests.allSatisfy { $0 == 1 }, "idle syncs ask \(requests) times; \(place)")
+        }
+        #expect(unions > 4_000, "most worlds should end with something to hold")
+    }
+}

@@ -1,0 +1,164 @@
+import Testing
+
+@testable import SyncCore
+
+@Suite("The reconciler meets other writers")
+struct ReconcilerTests {
+    @Test("A push that conflicts is repeated with what came back, and needs no further read")
+    func pushConflict() throws {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        var hasInterfered = false
+        let report = try scene.sync { scene, step in
+            if step.isPush, !hasInterfered {
+                hasInterfered = true
+                scene.record(remote: 0b100)
+            }
+            return .perform
+        }.get()
+        #expect(report.content == 0b111)
+        #expect(report.conflicts == 1)
+        #expect(scene.remote.facts == 0b111)
+        #expect(scene.local.facts == 0b111)
+        #expect(scene.steps.count { $0 == .readRemote } == 1)
+        #expect(scene.requests == 3)
+    }
+
+    @Test("What is recorded while the remote is asked is merged and pushed by the same sync")
+    func localConflict() throws {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        var hasInterfered = false
+        let report = try scene.sync { scene, step in
+            if step.isSave, !hasInterfered {
+                hasInterfered = true
+                scene.record(local: 0b100)
+            }
+            return .perform
+        }.get()
+        #expect(report.content == 0b111)
+        #expect(scene.remote.facts == 0b111)
+        #expect(scene.local.facts == 0b111)
+        #expect(scene.steps.filter(\.isPush).count == 2)
+    }
+
+    @Test("A local store that is wiped during a sync gets everything the remote holds")
+    func localWipedMeanwhile() throws {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        var hasInterfered = false
+        _ = try scene.sync { scene, step in
+            if step.isSave, !hasInterfered {
+                hasInterfered = true
+                scene.local = Cell()
+            }
+            return .perform
+        }.get()
+        #expect(scene.local.facts == 0b011)
+    }
+
+    @Test("A remote that is wiped between read and push is written anew")
+    func remoteWipedMeanwhile() throws {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        var hasInterfered = false
+        _ = try scene.sync { scene, step in
+            if step.isPush, !hasInterfered {
+                hasInterfered = true
+                scene.remote = Cell()
+            }
+            return .perform
+        }.get()
+        #expect(scene.remote.facts & 0b001 == 0b001)
+        #expect(scene.local.facts == scene.remote.facts)
+    }
+
+    @Test("A push of unknown outcome is repeated with the same bytes under the same precondition")
+    func unknownPushThatFailed() throws {
+        var scene = try Scene.synced(0b001)
+        scene.record(local: 0b010)
+        var pushes = 0
+        let report = try scene.sync { _, step in
+            guard step.isPush else { return .perform }
+            pushes += 1
+            return pushes < 3 ? .fail(.unavailable, .outcomeUnknown) : .perform
+        }.get()
+        let sent = scene.steps.filter(\.isPush)
+        #expect(sent.count == 3)
+        #expect(Set(sent.map { "\($0)" }).count == 1)
+        #expect(report.remoteGains)
+        #expect(scene.remote.facts == 0b011)
+    }
+
+    @Test("A push whose answer was lost is found to have happened, and is reported as sent and no conflict")
+    func unknownPushThatHappened() throws {
+        var scene = try Scene.synced(0b001)
+        scene.record(local: 0b010)
+        var isFirst = true
+        let report = try scene.sync { _, step in
+            guard step.isPush, isFirst else { return .perform }
+            isFirst = false
+            return .loseAnswer
+        }.get()
+        #expect(report.remoteGains)
+        #expect(report.conflicts == 0)
+        #expect(scene.remote.facts == 0b011)
+        scene.sync()
+        #expect(scene.steps == [.readLocal, .readRemoteUnlessUnchanged], "the checkpoint is of our own write")
+    }
+
+    @Test("A local save of unknown outcome is repeated until it is known", arguments: [true, false])
+    func unknownSave(didHappen: Bool) throws {
+        var scene = Scene(remote: 0b010)
+        var isFirst = true
+        let report = try scene.sync { _, step in
+            guard step.isSave, isFirst else { return .perform }
+            isFirst = false
+            return didHappen ? .loseAnswer : .fail(.unavailable, .outcomeUnknown)
+        }.get()
+        #expect(report.localGains)
+        #expect(scene.local.facts == 0b010)
+        #expect(scene.steps.filter(\.isSave).count == 2)
+    }
+
+    @Test("A remote that others never leave alone ends in contention after so many attempts", arguments: [1, 3, 10])
+    func remoteContention(attempts: Int) {
+        var scene = Scene(local: 0b1, remote: 0b10)
+        var next: UInt64 = 0b100
+        let result = scene.sync(maximumAttempts: attempts) { scene, step in
+            if step.isPush {
+                scene.record(remote: next)
+                next <<= 1
+            }
+            return .perform
+        }
+        #expect(result.error?.attempts == attempts)
+        #expect(result.error?.side == .remote)
+        #expect(result.error?.isTransient == true)
+        #expect(scene.steps.filter(\.isPush).count == attempts)
+        #expect(scene.steps.filter { $0 == .pause }.count == attempts - 1)
+    }
+
+    @Test("A local store that others never leave alone ends in contention on the local side")
+    func localContention() {
+        var scene = Scene(remote: 0b1)
+        var next: UInt64 = 0b10
+        let result = scene.sync(maximumAttempts: 4) { scene, step in
+            if step.isSave {
+                scene.record(local: next)
+                next <<= 1
+            }
+            return .perform
+        }
+        #expect(result.error?.attempts == 4)
+        #expect(result.error?.side == .local)
+    }
+
+    @Test("A push that is never answered ends with the backend's error, and what was read is saved")
+    func neverAnswered() {
+        var scene = Scene(local: 0b01, remote: 0b10)
+        let result = scene.sync(maximumAttempts: 5) { _, step in
+            step.isPush ? .fail(.unavailable, .outcomeUnknown) : .perform
+        }
+        #expect(result.error?.backendKind == .unavailable)
+        #expect(result.error?.side == .remote)
+        #expect(scene.steps.filter(\.isPush).count == 5)
+        #expect(scene.local.facts == 0b11)
+    }
+}

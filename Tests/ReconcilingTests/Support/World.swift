@@ -1,0 +1,178 @@
+@testable import SyncCore
+
+/// Two or three devices and a remote, whose syncs run interleaved, effect by effect, while everything goes wrong that
+/// can: lost requests and answers, writes that arrive late, crashes, backups put back, wiped stores.
+struct World<Random: RandomNumberGenerator> {
+    private typealias Machine = Reconciler<FactSetMerge>
+
+    private struct Device {
+        var local = Cell()
+        var backups: [Cell] = [Cell()]
+        var machine: Machine?
+        var effect: Machine.Effect?
+    }
+
+    private struct LateWrite {
+        var bytes: [UInt8]
+        var precondition: Precondition
+    }
+
+    private var devices: [Device]
+    private var remote = Cell()
+    private var remoteBackups: [Cell] = [Cell()]
+    private var late: [LateWrite] = []
+    private var versions = Versions()
+    private var random: Random
+    private var nextFact: UInt64 = 1
+    /// What went wrong with the machines, not with the stores.
+    private(set) var violation: String?
+
+    init(devices count: Int, random: Random) {
+        devices = Array(repeating: Device(), count: count)
+        self.random = random
+    }
+
+    /// All facts that some store holds.
+    var surviving: UInt64 { devices.reduce(remote.facts) { $0 | $1.local.facts } }
+    /// All facts that were ever recorded.
+    var recorded: UInt64 { nextFact &- 1 }
+    var contents: [UInt64] { devices.map(\.local.facts) + [remote.facts] }
+
+    private mutating func roll(_ sides: Int) -> Int { Int.random(in: 0..<sides, using: &random) }
+
+    // MARK: Trouble
+
+    /// One thing happens. Whatever it is, a store loses facts only by a disaster of its own.
+    mutating func step() {
+        let index = roll(devices.count)
+        let before = (devices[index].local.facts, remote.facts)
+        switch roll(40) {
+        case 0..<4: record(on: index)
+        case 4: crash(index)
+        case 5: devices[index].backups.append(devices[index].local)
+        case 6: remoteBackups.append(remote)
+        case 7: deliverLateWrite()
+        case 8:
+            if let backup = devices[index].backups.randomElement(using: &random) { devices[index].local = backup }
+            return
+        case 9:
+            if let backup = remoteBackups.randomElement(using: &random) { remote = backup }
+            return
+        default: advance(index)
+        }
+        let lost = before.0 & ~devices[index].local.facts | before.1 & ~remote.facts
+        if lost != 0 { violation = violation ?? "a store lost \(String(lost, radix: 2))" }
+    }
+
+    private mutating func record(on index: Int) {
+        guard nextFact < 1 << 60 else { return }
+        devices[index].local.record(nextFact, &versions)
+        nextFact <<= 1
+    }
+
+    private mutating func crash(_ index: Int) {
+        devices[index].machine = nil
+        devices[index].effect = nil
+    }
+
+    private mutating func deliverLateWrite() {
+        guard !late.isEmpty else { return }
+        let write = late.remove(at: roll(late.count))
+        _ = remote.write(write.bytes, if: write.precondition, &versions)
+    }
+
+    /// Performs one effect of a device's sync, or begins one.
+    private mutating func advance(_ index: Int) {
+        guard var machine = devices[index].machine, let effect = devices[index].effect else {
+            let machine = Machine(merge: FactSetMerge(), remoteID: "remote", maximumAttempts: 4)
+            devices[index].machine = machine
+            devices[index].effect = machine.start()
+            return
+        }
+        guard let event = perform(effect, on: index, isFaulty: true) else { return crash(index) }
+        devices[index].effect = machine.handle(event)
+        devices[index].machine = machine
+    }
+
+    /// Performs an effect; `nil` for the end.
+    private mutating func perform(_ effect: Machine.Effect, on index: Int, isFaulty: Bool) -> Machine.Event? {
+        violation = violation ?? effect.violation
+        let fault = isFaulty && roll(6) == 0 ? roll(5) : nil
+        let (failure, isDone) = Self.failure(fault)
+        switch effect {
+        case .readLocal:
+            if let failure { return .localRead(.failure(failure)) }
+            return .localRead(.success(devices[index].local.read(unless: nil)))
+        case .readRemote(let known):
+            if let failure { return .remoteRead(.failure(failure)) }
+            return .remoteRead(.success(remote.read(unless: known)))
+        case .writeRemote(let bytes, let precondition):
+            if fault == 4 { late.append(LateWrite(bytes: bytes, precondition: precondition)) }
+            if failure != nil, !isDone { return .remoteWritten(.failure(failure ?? Self.lost)) }
+            let outcome = remote.write(bytes, if: precondition, &versions)
+            return .remoteWritten(failure.map { .failure($0) } ?? .success(outcome))
+        case .writeLocal(let bytes, let precondition):
+            if failure != nil, !isDone { return .localWritten(.failure(failure ?? Self.lost)) }
+            let outcome = devices[index].local.write(bytes, if: precondition, &versions)
+            return .localWritten(failure.map { .failure($0) } ?? .success(outcome))
+        case .pause:
+            return .resumed
+        case .finish:
+            return nil
+        }
+    }
+
+    private static var lost: BackendError {
+        BackendError(.unavailable, disposition: .outcomeUnknown, message: "lost")
+    }
+
+    /// The error of a fault, and whether what was asked is done all the same.
+    private static func failure(_ fault: Int?) -> (BackendError?, isDone: Bool) {
+        switch fault {
+        case 0: (BackendError(.unavailable, disposition: .transient, message: "away"), false)
+        case 1: (BackendError(.permissionDenied, message: "refused"), false)
+        case 2: (lost, false)
+        case 3: (lost, true)
+        case 4: (lost, false)
+        default: (nil, true)
+        }
+    }
+
+    // MARK: Healing
+
+    /// Everybody starts over, nothing is on its way any more, and all devices sync to the end `rounds` times. Returns
+    /// the writes of the last round, and the requests that each device made in it.
+    mutating func heal(rounds: Int) -> (writes: Int, requests: [Int]) {
+        late = []
+        for index in devices.indices { crash(index) }
+        var writes = 0
+        var requests: [Int] = []
+        for _ in 0..<rounds {
+            writes = 0
+            requests = []
+            for index in devices.indices {
+                let counts = syncToEnd(index)
+                writes += counts.writes
+                requests.append(counts.requests)
+            }
+        }
+        return (writes, requests)
+    }
+
+    private mutating func syncToEnd(_ index: Int) -> (writes: Int, requests: Int) {
+        var machine = Machine(merge: FactSetMerge(), remoteID: "remote")
+        var effect = machine.start()
+        var (writes, requests) = (0, 0)
+        while let event = perform(effect, on: index, isFaulty: false) {
+            switch effect {
+            case .readRemote: requests += 1
+            case .writeRemote: (writes, requests) = (writes + 1, requests + 1)
+            case .writeLocal: writes += 1
+            case .readLocal, .pause, .finish: break
+            }
+            effect = machine.handle(event)
+        }
+        if case .finish(.failure(let error)) = effect { violation = violation ?? "a healthy sync failed: \(error)" }
+        return (writes, requests)
+    }
+}
