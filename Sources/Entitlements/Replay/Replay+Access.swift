@@ -78,7 +78,8 @@ extension Replay {
 
     /// Whether a purchase of `product` was asked for and neither arrived nor was withdrawn since.
     ///
-    /// A purchase has arrived once anybody recorded it after the request: the device that made it may have a slow clock.
+    /// A purchase has arrived once anybody recorded it after the request: the clock of the device that made it may be
+    /// behind.
     public func isPending(_ product: ProductID) -> Bool {
         guard let request = facts.pending[product], !request.isWithdrawn else { return false }
         return !facts.purchases.contains { purchase in
