@@ -92,10 +92,9 @@ struct CommandTests {
         #expect(try answer("shy-owl --at 2026-02-01") == ["10", "denied: revoked at 2026-01-05T00:00:00.000Z\n", ""])
         #expect(try answer("couch-owl --at 2026-02-01") == ["10", "denied: pending approval\n", ""])
         #expect(try answer("lonely-owl") == ["10", "denied: not purchased\n", ""])
-        #expect(try answer("lonely-owl --remote file:remote") == ["10", "denied: restore needed\n", ""])
+        #expect(try answer("lonely-owl --remote file:remote") == ["10", "denied: not purchased\n", ""])
         #expect(
-            try answer("lonely-owl --remote file:remote --account anonymous")
-                == ["10", "denied: sign in needed\n", ""])
+            try answer("lonely-owl --remote file:remote --account alice") == ["10", "denied: restore needed\n", ""])
     }
 
     @Test("explain names the facts, what each counts for, and the rules")

@@ -26,7 +26,7 @@ public enum Access: Hashable, Sendable {
     public enum Denial: Hashable, Sendable {
         /// Nothing that grants it was bought, or its units are used up.
         case notPurchased
-        /// Nobody is signed in, and it is sold to accounts only, or an account may have bought it elsewhere.
+        /// It is sold to accounts only, and nobody is signed in.
         case signInNeeded
         /// Nothing is known here, and this store has never met its remote: restoring may find the purchase.
         case restoreNeeded

@@ -16,7 +16,7 @@ extension Replay {
         let products = products(granting: entitlement)
         if products.contains(where: { isPending($0.id) }) { return .denied(.pendingApproval) }
         if !context.isSignedIn, products.contains(where: \.requiresAccount) { return .denied(.signInNeeded) }
-        if !context.hasRestored { return .denied(context.isSignedIn ? .restoreNeeded : .signInNeeded) }
+        if !context.hasRestored { return .denied(.restoreNeeded) }
         return .denied(pastDenial(of: entitlement, at: instant))
     }
 
