@@ -32,7 +32,7 @@ public final class FileBackend: KeyValueBackend {
 
     private let folder: StoreFolder
     private let lock: StoreLock
-    private let host: Host
+    private let host: HostServices
 
     /// A store in `folder`. Nothing is touched until the first operation.
     ///
@@ -42,7 +42,7 @@ public final class FileBackend: KeyValueBackend {
     ///   - lockTimeout: how long a write waits for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 or more.
     public convenience init(
-        folder: String, host: Host = .system, lockTimeout: Duration = .seconds(10),
+        folder: String, host: HostServices = .system, lockTimeout: Duration = .seconds(10),
         maximumValueByteCount: Int = 64 << 20
     ) {
         self.init(
@@ -52,7 +52,7 @@ public final class FileBackend: KeyValueBackend {
 
     /// A store in `folder` of another file system.
     package init(
-        folder: String, fileSystem: any FileSystem, host: Host = .system, lockTimeout: Duration = .seconds(10),
+        folder: String, fileSystem: any FileSystem, host: HostServices = .system, lockTimeout: Duration = .seconds(10),
         maximumValueByteCount: Int = 64 << 20
     ) {
         precondition(maximumValueByteCount >= 1, "a value may have 1 byte at least")
@@ -147,7 +147,7 @@ public final class FileBackend: KeyValueBackend {
 
 extension KeyValueBackend where Self == FileBackend {
     /// A store in `folder`, one file a key; a missing folder is an empty store and is made by the first write.
-    public static func file(_ folder: String, host: Host = .system) -> FileBackend {
+    public static func file(_ folder: String, host: HostServices = .system) -> FileBackend {
         FileBackend(folder: folder, host: host)
     }
 }

@@ -6,11 +6,11 @@ import Synchronization
 /// The system drops the lock with the process that held it, however that ended. Nothing here blocks a thread.
 final class StoreLock: Sendable {
     private let folder: StoreFolder
-    private let host: Host
+    private let host: HostServices
     private let timeout: Duration
     private let turnstile = Turnstile()
 
-    init(folder: StoreFolder, host: Host, timeout: Duration) {
+    init(folder: StoreFolder, host: HostServices, timeout: Duration) {
         self.folder = folder
         self.host = host
         self.timeout = timeout

@@ -58,6 +58,5 @@ enum Main {
     }
 }
 
-// Names that the libraries and the packages used here both have: the command line means these.
+// Entitlements has a type of this name too; the command line means the package's.
 typealias Flag = ArgumentParser.Flag
-typealias Host = SyncCore.Host

@@ -96,7 +96,8 @@ struct ProcessTests {
         #expect(holder.line() == "held")
         let clock = EndlessClock()
         let store = FileBackend(
-            folder: folder.path(of: "store"), host: Host(now: { 0 }, timer: clock, randomBits: { .random(in: 0...9) }))
+            folder: folder.path(of: "store"),
+            host: HostServices(now: { 0 }, timer: clock, randomBits: { .random(in: 0...9) }))
         let kinds = await withTaskGroup(of: BackendError.Kind?.self) { group in
             for _ in 0..<4 {
                 group.addTask {

@@ -10,7 +10,7 @@ import Testing
 private struct Mesh {
     let stores: [CountingBackend]
     let key: EntryKey
-    private let host: Host
+    private let host: HostServices
 
     init(seed: UInt64) throws {
         let host = ManualHost(seed: seed).host

@@ -45,7 +45,7 @@ struct Household {
         -> EntitlementStore
     {
         let generator = Mutex(SeededGenerator(seed: seed))
-        let host = SyncCore.Host(
+        let host = HostServices(
             now: { [calendar] in calendar.now.milliseconds }, timer: ContinuousClock(),
             randomBits: { generator.withLock { $0.next() } })
         return try await EntitlementStore(

@@ -84,7 +84,7 @@ struct RetryTests {
     func cancellation() async throws {
         let clock = EndlessClock()
         let faulty = FaultyBackend(memory, plan: .scripted([.transient, nil]))
-        let store = faulty.retrying(host: Host(now: { 0 }, timer: clock, randomBits: { 1 }))
+        let store = faulty.retrying(host: HostServices(now: { 0 }, timer: clock, randomBits: { 1 }))
         let key = try EntryKey("k")
         let result = await withTaskGroup(of: BackendError?.self) { group in
             group.addTask {

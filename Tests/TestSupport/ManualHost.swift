@@ -21,8 +21,8 @@ public final class ManualHost: Sendable {
     public var pauses: [Duration] { state.withLock { $0.pauses } }
 
     /// This machine, as the libraries see it.
-    public var host: Host {
-        Host(
+    public var host: HostServices {
+        HostServices(
             now: { 0 }, timer: ManualClock(host: self),
             randomBits: { self.state.withLock { $0.generator.next() } })
     }

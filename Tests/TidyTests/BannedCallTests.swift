@@ -65,13 +65,13 @@ struct BannedCallTests {
 
     @Test("A violation says where it is and what to do")
     func wording() {
-        #expect(found("a\nb UUID()") == ["Sources/SyncCore/A.swift:2: UUID(): make ids from the bits of Host"])
+        #expect(found("a\nb UUID()") == ["Sources/SyncCore/A.swift:2: UUID(): make ids from the bits of HostServices"])
     }
 
     @Test("Only the host reads the clock, only the executables print")
     func exemptions() {
-        #expect(found("Date()", at: "Sources/SyncCore/Storage/Host+System.swift").isEmpty)
-        #expect(found("UUID()", at: "Sources/SyncCore/Storage/Host+System.swift").count == 1)
+        #expect(found("Date()", at: "Sources/SyncCore/Storage/HostServices+System.swift").isEmpty)
+        #expect(found("UUID()", at: "Sources/SyncCore/Storage/HostServices+System.swift").count == 1)
         #expect(found("print(1)", at: "Sources/syncd/Main.swift").isEmpty)
         #expect(found("print(1)", at: "Sources/syncsim/Main.swift").isEmpty)
         #expect(found("print(1)", at: "Sources/syncdHelpers/A.swift").count == 1)

@@ -29,7 +29,7 @@ public final class EntitlementStore: Sendable {
 
     let local: any KeyValueBackend
     let remote: (any KeyValueBackend)?
-    let host: Host
+    let host: HostServices
     let keys: LedgerKeys
     let ledgers: LocalLedgers
     let wakeUp = WakeUp()
@@ -51,7 +51,7 @@ public final class EntitlementStore: Sendable {
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
     public init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
-        account: Account = .anonymous, environment: EnvironmentID = .production, host: Host = .system
+        account: Account = .anonymous, environment: EnvironmentID = .production, host: HostServices = .system
     ) async throws(EntitlementError) {
         for backend in [local, remote].compactMap({ $0 }) where !backend.capabilities.compareAndSwap {
             throw EntitlementError(
@@ -94,7 +94,7 @@ public final class EntitlementStore: Sendable {
     /// - Throws: as the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, account: Account = .anonymous,
-        environment: EnvironmentID = .production, host: Host = .system
+        environment: EnvironmentID = .production, host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
             catalog: catalog, local: local as any KeyValueBackend, remote: nil, account: account,
@@ -106,7 +106,7 @@ public final class EntitlementStore: Sendable {
     /// - Throws: as the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, remote: some KeyValueBackend, account: Account,
-        environment: EnvironmentID = .production, host: Host = .system
+        environment: EnvironmentID = .production, host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
             catalog: catalog, local: local as any KeyValueBackend, remote: remote as any KeyValueBackend,

@@ -34,13 +34,15 @@ final class LocalLedgers: Sendable {
 
     private let backend: any KeyValueBackend
     private let keys: LedgerKeys
-    private let host: Host
+    private let host: HostServices
     private let catalog: Catalog
     private let environment: EnvironmentID
     private let cache = Mutex<State?>(nil)
     private let knownReplica = Mutex<ReplicaID?>(nil)
 
-    init(backend: any KeyValueBackend, keys: LedgerKeys, host: Host, catalog: Catalog, environment: EnvironmentID) {
+    init(
+        backend: any KeyValueBackend, keys: LedgerKeys, host: HostServices, catalog: Catalog, environment: EnvironmentID
+    ) {
         self.backend = backend
         self.keys = keys
         self.host = host

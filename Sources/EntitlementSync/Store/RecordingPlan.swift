@@ -11,12 +11,12 @@ struct RecordingPlan: Sendable {
     }
 
     private let catalog: Catalog
-    private let host: Host
+    private let host: HostServices
     private var sales: [Sale] = []
     private var positions: [TransactionReference: Int] = [:]
     private var requests: [(product: ProductID, isWithdrawn: Bool)] = []
 
-    init(catalog: Catalog, host: Host) {
+    init(catalog: Catalog, host: HostServices) {
         self.catalog = catalog
         self.host = host
     }
@@ -156,7 +156,7 @@ extension EntitlementError {
     }
 }
 
-extension Host {
+extension HostServices {
     /// A random UUID (RFC 9562, version 4), lower case.
     func randomUUID() -> String {
         let high = randomBits() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000

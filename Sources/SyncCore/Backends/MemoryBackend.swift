@@ -15,7 +15,7 @@ public final class MemoryBackend: KeyValueBackend {
     /// `memory:`
     public let label = "memory:"
 
-    private let host: Host
+    private let host: HostServices
     private let state = Mutex(MemoryState())
     private let hub = SignalHub()
 
@@ -24,7 +24,7 @@ public final class MemoryBackend: KeyValueBackend {
     /// - Parameters:
     ///   - host: where versions and tags come from.
     ///   - maximumValueByteCount: larger values are refused with ``BackendError/Kind/tooLarge``; `nil` for no limit.
-    public init(host: Host = .system, maximumValueByteCount: Int? = nil) {
+    public init(host: HostServices = .system, maximumValueByteCount: Int? = nil) {
         self.host = host
         capabilities = Capabilities(
             compareAndSwap: true, durability: .process, changes: true, signals: .pushed,
@@ -96,7 +96,7 @@ public final class MemoryBackend: KeyValueBackend {
 
 extension KeyValueBackend where Self == MemoryBackend {
     /// A new, empty store in memory.
-    public static func memory(host: Host = .system) -> MemoryBackend {
+    public static func memory(host: HostServices = .system) -> MemoryBackend {
         MemoryBackend(host: host)
     }
 }

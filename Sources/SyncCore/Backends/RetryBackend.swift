@@ -17,10 +17,10 @@ public struct RetryBackend: KeyValueBackend {
     public let wrapped: any KeyValueBackend
     /// How often and after which pauses.
     public let policy: RetryPolicy
-    private let host: Host
+    private let host: HostServices
 
     /// Wraps `wrapped`. The host supplies the timer for the pauses and the randomness for their length.
-    public init(_ wrapped: any KeyValueBackend, policy: RetryPolicy = RetryPolicy(), host: Host = .system) {
+    public init(_ wrapped: any KeyValueBackend, policy: RetryPolicy = RetryPolicy(), host: HostServices = .system) {
         self.wrapped = wrapped
         self.policy = policy
         self.host = host
@@ -159,11 +159,11 @@ extension RetryBackend {
 /// The pauses of one call.
 private struct Pauses {
     let policy: RetryPolicy
-    let host: Host
+    let host: HostServices
     private var failedAttempts = 0
     private var waited = Duration.zero
 
-    init(policy: RetryPolicy, host: Host) {
+    init(policy: RetryPolicy, host: HostServices) {
         self.policy = policy
         self.host = host
     }
@@ -206,7 +206,7 @@ extension Result {
 
 extension KeyValueBackend {
     /// This store, with passing failures tried again.
-    public func retrying(_ policy: RetryPolicy = RetryPolicy(), host: Host = .system) -> RetryBackend {
+    public func retrying(_ policy: RetryPolicy = RetryPolicy(), host: HostServices = .system) -> RetryBackend {
         RetryBackend(self, policy: policy, host: host)
     }
 }

@@ -12,7 +12,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     private let local: any KeyValueBackend
     private let remote: any KeyValueBackend
     private let merge: Merge
-    private let host: Host
+    private let host: HostServices
     private let remoteID: String
     private let maximumAttempts: Int
 
@@ -27,7 +27,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     ///   - maximumAttempts: how often a document is tried when others keep writing, 1 or more.
     public init(
         local: any KeyValueBackend, remote: any KeyValueBackend, merge: Merge, remoteID: String? = nil,
-        host: Host = .system, maximumAttempts: Int = 10
+        host: HostServices = .system, maximumAttempts: Int = 10
     ) {
         self.local = local
         self.remote = remote

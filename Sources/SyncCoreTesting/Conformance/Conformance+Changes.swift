@@ -145,7 +145,7 @@ extension Trial {
 }
 
 /// Whether a signal comes in time. The timer only bounds the wait for one that never comes.
-private func arrives(in stream: AsyncStream<Void>, within limit: Duration, host: Host) async -> Bool {
+private func arrives(in stream: AsyncStream<Void>, within limit: Duration, host: HostServices) async -> Bool {
     await withTaskGroup(of: Bool.self) { group in
         group.addTask {
             var iterator = stream.makeAsyncIterator()

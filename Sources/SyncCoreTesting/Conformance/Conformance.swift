@@ -40,7 +40,7 @@ public enum Conformance {
     ///   - host: the timer that bounds the wait for a signal.
     ///   - makeBackend: makes a fresh, empty store; called once a check. An error that it throws fails the check.
     public static func run(
-        seed: UInt64, host: Host = .system, makeBackend: @Sendable () async throws -> any KeyValueBackend
+        seed: UInt64, host: HostServices = .system, makeBackend: @Sendable () async throws -> any KeyValueBackend
     ) async -> ConformanceReport {
         var generator = SeededGenerator(seed: seed)
         var results: [ConformanceReport.Result] = []

@@ -4,7 +4,7 @@ import SyncCore
 struct Trial: Sendable {
     let backend: any KeyValueBackend
     var generator: SeededGenerator
-    let host: Host
+    let host: HostServices
 
     /// What the store did and should not have done.
     struct Failure: Error, CustomStringConvertible {

@@ -83,11 +83,11 @@ struct ClockOptions: ParsableArguments {
     @Option(help: "Take this for the current time (RFC 3339, or a plain date).")
     var at: String?
 
-    func host() throws -> Host {
+    func host() throws -> HostServices {
         guard let at else { return .system }
         do {
             let time = try Timestamp(at).milliseconds
-            var host = Host.system
+            var host = HostServices.system
             host.now = { time }
             return host
         } catch {

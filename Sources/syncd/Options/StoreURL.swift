@@ -4,7 +4,7 @@ import SyncCore
 /// Opens the stores that a command line can name.
 enum StoreURL {
     /// The store that `text` names: `memory:`, or `file:DIR`.
-    static func open(_ text: String, host: Host, option: String) throws(Failure) -> any KeyValueBackend {
+    static func open(_ text: String, host: HostServices, option: String) throws(Failure) -> any KeyValueBackend {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         switch parts[0] {
         case "memory" where parts.count == 2 && parts[1].isEmpty:

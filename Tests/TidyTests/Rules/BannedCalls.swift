@@ -32,16 +32,16 @@ extension BannedCall {
     static let inProduct: [BannedCall] =
         everywhere + [
             BannedCall(
-                name: "the wall clock", instead: "take the time from Host", exempt: [hostFile],
+                name: "the wall clock", instead: "take the time from HostServices", exempt: [hostFile],
                 isAt: sequence(
                     ["Date", "(", ")"], ["Date", ".", "init", "(", ")"], ["Date", ".", "now"],
                     ["=", ".", "now"], [":", ".", "now"], ["(", ".", "now"], [",", ".", "now"], ["return", ".", "now"],
                     ["timeIntervalSinceNow"], ["clock_gettime", "("], ["gettimeofday", "("])),
             BannedCall(
-                name: "system randomness", instead: "take random bits from Host", exempt: [hostFile],
+                name: "system randomness", instead: "take random bits from HostServices", exempt: [hostFile],
                 isAt: sequence(["SystemRandomNumberGenerator"])),
             BannedCall(
-                name: "UUID()", instead: "make ids from the bits of Host",
+                name: "UUID()", instead: "make ids from the bits of HostServices",
                 isAt: sequence(["UUID", "(", ")"], ["UUID", ".", "init", "(", ")"])),
             BannedCall(
                 name: "an unstructured task", instead: "use a task group or async let", isAt: startsTask),
@@ -63,14 +63,14 @@ extension BannedCall {
     static let everywhere: [BannedCall] = [
         BannedCall(name: "try!", instead: "throw", isAt: sequence(["try!"])),
         BannedCall(
-            name: "sleeping", instead: "wait for what happens, or use the timer of Host",
+            name: "sleeping", instead: "wait for what happens, or use the timer of HostServices",
             isAt: {
                 sequence(["Thread", ".", "sleep"])($0, $1) || member("sleep", ofTaskAt: $0, in: $1)
                     || freeFunction("sleep", "usleep", "nanosleep")($0, $1)
             }),
     ]
 
-    private static let hostFile = "Sources/SyncCore/Storage/Host+System.swift"
+    private static let hostFile = "Sources/SyncCore/Storage/HostServices+System.swift"
 
     /// Matches any of `patterns`, each a run of tokens.
     private static func sequence(_ patterns: [String]...) -> @Sendable (Int, [Token]) -> Bool {

@@ -1,7 +1,7 @@
 /// What the machine supplies and a test or a simulation replaces: the wall clock, a timer and randomness.
 ///
 /// Nothing in the libraries asks the system for these by itself.
-public struct Host: Sendable {
+public struct HostServices: Sendable {
     /// The wall clock: milliseconds since 1970 UTC. It may jump in both directions.
     public var now: @Sendable () -> Int64
     /// Measures waiting; never a date.
@@ -20,7 +20,7 @@ public struct Host: Sendable {
     }
 
     /// A generator that draws from ``randomBits``.
-    public var generator: HostGenerator { HostGenerator(host: self) }
+    public var generator: HostRandomness { HostRandomness(host: self) }
 
     /// Waits, or throws when the task is cancelled.
     public func sleep(for duration: Duration) async throws {
@@ -29,8 +29,8 @@ public struct Host: Sendable {
 }
 
 /// Random numbers from a host.
-public struct HostGenerator: RandomNumberGenerator, Sendable {
-    let host: Host
+public struct HostRandomness: RandomNumberGenerator, Sendable {
+    let host: HostServices
 
     /// The next 64 random bits.
     public mutating func next() -> UInt64 { host.randomBits() }
