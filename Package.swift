@@ -46,6 +46,17 @@ let package = Package(
             ]),
         .target(
             name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
+        .testTarget(
+            name: "ReconcilingTests",
+            dependencies: [
+                "SyncCore", "SyncCoreTesting", "Entitlements", "EntitlementSync", "EntitlementsTestSupport",
+                "TestSupport",
+            ]),
+        .testTarget(
+            name: "EntitlementSyncTests",
+            dependencies: [
+                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SyncCoreTesting", "TestSupport",
+            ]),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
         .testTarget(
             name: "SyncdTests",

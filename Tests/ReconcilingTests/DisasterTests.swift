@@ -78,6 +78,26 @@ struct DisasterTests {
         #expect(scene.remote.facts == 0b011)
     }
 
+    @Test("A local store wiped while it syncs with one remote takes nothing from another that it knew before")
+    func wipedBetweenRemotes() throws {
+        var scene = try Scene.synced(0b011)
+        let other = scene.remote
+        scene.remote = Cell()
+        scene.record(remote: 0b100)
+        var hasInterfered = false
+        _ = try scene.sync(with: "another remote") { scene, step in
+            if step.isSave, !hasInterfered {
+                hasInterfered = true
+                scene.local = Cell()
+            }
+            return .perform
+        }.get()
+        scene.remote = other
+        _ = try scene.sync().get()
+        #expect(scene.remote.facts & 0b011 == 0b011)
+        #expect(scene.remote.facts == scene.local.facts)
+    }
+
     @Test(
         "A checkpoint that another writer dropped or garbled costs one request, no conflict and no push",
         arguments: [[], [0], [1], [1, 255], [1, 1, 0, 200, 7], [2, 1, 0, 0], [UInt8](repeating: 255, count: 40)])

@@ -59,12 +59,12 @@ struct Scene {
     /// Runs a sync to its end; `meanwhile` is asked before each effect and may change the stores.
     @discardableResult
     mutating func sync(
-        isDryRun: Bool = false, maximumAttempts: Int = 10,
+        with remoteID: String = "remote", isDryRun: Bool = false, maximumAttempts: Int = 10,
         meanwhile: (inout Scene, Step) -> Answer = { _, _ in .perform }
     ) -> Outcome {
         steps = []
         var machine = Machine(
-            merge: FactSetMerge(), remoteID: "remote", isDryRun: isDryRun, maximumAttempts: maximumAttempts)
+            merge: FactSetMerge(), remoteID: remoteID, isDryRun: isDryRun, maximumAttempts: maximumAttempts)
         var effect = machine.start()
         while true {
             if case .finish(let result) = effect { return result }

@@ -1,0 +1,108 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import Testing
+
+/// Devices of one account around one remote, all on one machine with one clock.
+struct Household {
+    let machine: TestHost
+    let remote = MemoryBackend()
+    let alice: Account
+    var catalog: Catalog
+
+    init(at start: String = "2026-01-10T12:00:00Z", catalog: Catalog? = nil, pauses: TestHost.Pauses = .endAtOnce)
+        throws
+    {
+        machine = try TestHost(at: start, pauses: pauses)
+        alice = try Account("alice")
+        self.catalog = try catalog ?? Owls.catalog()
+    }
+
+    /// A store of alice's that syncs with the remote.
+    func device(_ local: any KeyValueBackend = MemoryBackend(), remote: (any KeyValueBackend)? = nil)
+        async throws -> EntitlementStore
+    {
+        try await EntitlementStore(
+            catalog: catalog, local: local, remote: remote ?? self.remote, account: alice, host: machine.host)
+    }
+
+    /// A store of alice's without a remote.
+    func offlineDevice(_ local: any KeyValueBackend = MemoryBackend()) async throws -> EntitlementStore {
+        try await EntitlementStore(catalog: catalog, local: local, remote: nil, account: alice, host: machine.host)
+    }
+
+    /// A store of nobody's.
+    func anonymousDevice(_ local: any KeyValueBackend = MemoryBackend(), remote: (any KeyValueBackend)? = nil)
+        async throws -> EntitlementStore
+    {
+        try await EntitlementStore(
+            catalog: catalog, local: local, remote: remote, account: .anonymous, host: machine.host)
+    }
+}
+
+func date(_ text: String) throws -> Timestamp {
+    try Timestamp(text.contains("T") ? text : text + "T00:00:00Z")
+}
+
+/// Everything that a store holds, versions included.
+func contents(of backend: any KeyValueBackend) async throws -> [EntryKey: Entry] {
+    var contents: [EntryKey: Entry] = [:]
+    for item in try await backend.list(prefix: "", after: nil, limit: 1_000).outcome.items {
+        if case .found(let entry) = try await backend.read(item.key).outcome { contents[item.key] = entry }
+    }
+    return contents
+}
+
+extension EntitlementStore {
+    /// The end of the group now.
+    func end(of group: GroupID = Owls.random) async throws -> Timestamp? {
+        try await snapshot()[group: group]?.expires
+    }
+}
+
+/// Runs `body` while `store` runs, and ends both.
+func whileRunning<Value: Sendable>(
+    _ store: EntitlementStore, pollingEvery interval: Duration = .seconds(60),
+    noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400), _ body: () async throws -> Value
+) async throws -> Value {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { await store.run(pollingEvery: interval, noticeBeforeExpiry: notice) }
+        let value = try await body()
+        group.cancelAll()
+        return value
+    }
+}
+
+extension AsyncStream where Element: Sendable {
+    /// The next `count` elements.
+    func take(_ count: Int) async -> [Element] {
+        var elements: [Element] = []
+        for await element in self {
+            elements.append(element)
+            if elements.count == count { break }
+        }
+        return elements
+    }
+}
+
+/// An event on one line.
+func line(_ event: EntitlementEvent) -> String {
+    func ids(_ transactions: [TransactionReference]) -> String {
+        transactions.map(\.id.rawValue).joined(separator: " ")
+    }
+    func name(_ access: Access) -> String {
+        switch access {
+        case .granted(let grant): "granted by \(grant.because)"
+        case .denied(let denial): denial.name
+        }
+    }
+    switch event {
+    case .purchased(let transactions): return "purchased \(ids(transactions))"
+    case .restored(let transactions): return "restored \(ids(transactions))"
+    case .revoked(let transactions): return "revoked \(ids(transactions))"
+    case .accessChanged(let changes):
+        return changes.map { "\($0.entitlement): \(name($0.before)) > \(name($0.after))" }.joined(separator: ", ")
+    case .expiring(let group, let end): return "expiring \(group) \(end)"
+    case .failed(let error): return "failed \(error.kind)"
+    }
+}

@@ -1,0 +1,103 @@
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import Synchronization
+
+/// A machine whose clock stands still until a test moves it, and whose randomness comes from a seed.
+final class TestHost: Sendable {
+    /// What a pause does.
+    enum Pauses: Sendable {
+        /// It ends at once and moves no clock.
+        case endAtOnce
+        /// It ends when a test has advanced the clock far enough, or by cancellation.
+        case endWhenAdvanced
+    }
+
+    private struct State {
+        var now: Int64
+        var elapsed = Duration.zero
+        var generator: SeededGenerator
+        var sleepers: [UInt64: (deadline: Duration, continuation: CheckedContinuation<Void, Never>)] = [:]
+        var lastSleeper: UInt64 = 0
+    }
+
+    private let state: Mutex<State>
+    private let mode: Pauses
+    /// How long each pause is, as it begins.
+    let pauses: AsyncStream<Duration>
+    private let begun: AsyncStream<Duration>.Continuation
+
+    init(at start: String, seed: UInt64 = 1, pauses mode: Pauses = .endAtOnce) throws {
+        let now = try Timestamp(start).milliseconds
+        state = Mutex(State(now: now, generator: SeededGenerator(seed: seed)))
+        self.mode = mode
+        (pauses, begun) = AsyncStream.makeStream()
+    }
+
+    var host: Host {
+        Host(
+            now: { self.state.withLock { $0.now } }, timer: Timer(machine: self),
+            randomBits: { self.state.withLock { $0.generator.next() } })
+    }
+
+    var now: Timestamp { Timestamp(milliseconds: state.withLock { $0.now }) }
+
+    /// Sets the wall clock alone, in either direction.
+    func set(_ text: String) throws {
+        let now = try Timestamp(text).milliseconds
+        state.withLock { $0.now = now }
+    }
+
+    /// Lets time pass on the wall clock and the timer, and ends the pauses that are over.
+    func advance(by duration: Duration) {
+        let due = state.withLock { state in
+            state.elapsed += duration
+            state.now += duration.components.seconds * 1_000 + duration.components.attoseconds / 1_000_000_000_000_000
+            let due = state.sleepers.filter { $0.value.deadline <= state.elapsed }
+            for id in due.keys { state.sleepers[id] = nil }
+            return due
+        }
+        for id in due.keys.sorted() { due[id]?.continuation.resume() }
+    }
+
+    fileprivate var elapsed: Duration { state.withLock { $0.elapsed } }
+
+    fileprivate func pause(until deadline: Duration) async throws {
+        try Task.checkCancellation()
+        guard mode == .endWhenAdvanced else { return await Task.yield() }
+        let id = state.withLock { state in
+            state.lastSleeper += 1
+            return state.lastSleeper
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let left = state.withLock { state -> Duration? in
+                    guard !Task.isCancelled, deadline > state.elapsed else { return nil }
+                    state.sleepers[id] = (deadline, continuation)
+                    return deadline - state.elapsed
+                }
+                if let left { begun.yield(left) } else { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.sleepers.removeValue(forKey: id) }?.continuation.resume()
+        }
+        try Task.checkCancellation()
+    }
+}
+
+private struct Timer: Clock {
+    struct Instant: InstantProtocol {
+        var offset: Duration
+        func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
+        func duration(to other: Instant) -> Duration { other.offset - offset }
+        static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
+    }
+
+    let machine: TestHost
+    var now: Instant { Instant(offset: machine.elapsed) }
+    var minimumResolution: Duration { .zero }
+
+    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+        try await machine.pause(until: deadline.offset)
+    }
+}
