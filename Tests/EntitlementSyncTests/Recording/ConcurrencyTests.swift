@@ -1,0 +1,93 @@
+import EntitlementSync
+import Entitlements
+import FileStorage
+import SyncCore
+import TestSupport
+import Testing
+
+@Suite("Several store objects over one local store")
+struct ConcurrencyTests {
+    private func recordAtOnce(_ stores: [EntitlementStore], count: Int) async throws -> Set<String> {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (index, store) in stores.enumerated() {
+                for number in 0..<count {
+                    group.addTask {
+                        let id = TransactionID("\(index)-\(number)")
+                        try await store.record(.reported(Owls.threeMonths, transaction: id))
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        return Set((0..<stores.count).flatMap { index in (0..<count).map { "\(index)-\($0)" } })
+    }
+
+    @Test("Records made at once through two objects over memory are all kept")
+    func memory() async throws {
+        let home = try Household()
+        let local = MemoryBackend()
+        let stores = [try await home.offlineDevice(local), try await home.offlineDevice(local)]
+        let expected = try await recordAtOnce(stores, count: 40)
+        for store in stores {
+            #expect(Set(try await store.replay().facts.purchases.map(\.transaction.id.rawValue)) == expected)
+        }
+    }
+
+    @Test("Records made at once through two backends of one folder are all kept")
+    func folder() async throws {
+        let folder = try TemporaryFolder()
+        let home = try Household()
+        var stores: [EntitlementStore] = []
+        for _ in 0..<2 { stores.append(try await home.offlineDevice(FileBackend(folder: folder.path))) }
+        let expected = try await recordAtOnce(stores, count: 10)
+        let reopened = try await home.offlineDevice(FileBackend(folder: folder.path))
+        #expect(Set(try await reopened.replay().facts.purchases.map(\.transaction.id.rawValue)) == expected)
+    }
+
+    @Test("One transaction recorded at once through many objects is one purchase and one recording")
+    func oneTransaction() async throws {
+        let home = try Household()
+        let local = MemoryBackend()
+        let newFacts = try await withThrowingTaskGroup(of: Int.self) { group in
+            for _ in 0..<8 {
+                let store = try await home.offlineDevice(local)
+                group.addTask { try await store.record(.reported(Owls.threeMonths, transaction: "t")).newFacts.count }
+            }
+            return try await group.reduce(0, +)
+        }
+        #expect(newFacts == 2)
+        #expect(try await home.offlineDevice(local).end() == date("2026-04-10T12:00:00Z"))
+    }
+
+    @Test("What one object records the other sees at its next question")
+    func seen() async throws {
+        let home = try Household()
+        let local = MemoryBackend()
+        let first = try await home.offlineDevice(local)
+        let second = try await home.offlineDevice(local)
+        #expect(try await second.access(to: Owls.nightOwlAccess) == .denied(.notPurchased))
+        try await first.record(.reported(Owls.nightOwl))
+        #expect(try await second.access(to: Owls.nightOwlAccess).isGranted)
+    }
+
+    @Test("Recording and syncing at once loses nothing on either side")
+    func recordingWhileSyncing() async throws {
+        let home = try Household()
+        let (phone, tablet) = (try await home.device(), try await home.device())
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (name, store) in [("phone", phone), ("tablet", tablet)] {
+                for number in 0..<20 {
+                    group.addTask {
+                        try await store.record(
+                            .reported(Owls.nightOwl, transaction: TransactionID("\(name)-\(number)")))
+                    }
+                    if number.isMultiple(of: 5) { group.addTask { try await store.sync() } }
+                }
+            }
+            try await group.waitForAll()
+        }
+        for store in [phone, tablet, phone] { try await store.sync() }
+        #expect(try await phone.replay().facts.purchases.count == 40)
+        #expect(try await phone.localLedgers().account == tablet.localLedgers().account)
+    }
+}
