@@ -85,13 +85,14 @@ struct DisasterTests {
         scene.remote = Cell()
         scene.record(remote: 0b100)
         var hasInterfered = false
-        _ = try scene.sync(with: "another remote") { scene, step in
+        scene.sync(with: "a remote that takes no writes") { scene, step in
             if step.isSave, !hasInterfered {
                 hasInterfered = true
                 scene.local = Cell()
             }
-            return .perform
-        }.get()
+            return step.isPush ? .fail(.permissionDenied, .permanent) : .perform
+        }
+        #expect(scene.local.facts == 0b100)
         scene.remote = other
         _ = try scene.sync().get()
         #expect(scene.remote.facts & 0b011 == 0b011)
