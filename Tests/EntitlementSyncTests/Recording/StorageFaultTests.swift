@@ -75,7 +75,7 @@ struct StorageFaultTests {
 
     @Test("What is written is recorded, even if the store cannot be read right afterwards")
     func unreadableAfterwards() async throws {
-        let isWritten = Flag()
+        let isWritten = Switch()
         let key = ledgerKey
         let backend = FaultyBackend(memory) { call in
             if call.operation == .write, call.key == key { isWritten.set() }
@@ -91,7 +91,7 @@ struct StorageFaultTests {
 
     @Test("A store that cannot be read is an error of the storage, not an empty ledger")
     func unreadable() async throws {
-        let isAway = Flag()
+        let isAway = Switch()
         let backend = FaultyBackend(memory) { _ in isAway.isSet ? .transient : nil }
         let store = try await home.offlineDevice(backend)
         try await store.record(.reported(Owls.nightOwl))

@@ -1,8 +1,9 @@
 import SyncCore
 import Synchronization
+import Testing
 
 /// Something that a test turns on while others look.
-final class Flag: Sendable {
+final class Switch: Sendable {
     private let state = Atomic(false)
 
     var isSet: Bool { state.load(ordering: .sequentiallyConsistent) }
@@ -41,5 +42,22 @@ struct WithoutPreconditions: KeyValueBackend {
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
         Answer(KeyPage(items: [], next: nil))
+    }
+}
+
+/// Lets a fault plan do something once, in the middle of a call.
+final class Writer: Sendable {
+    private let action = Mutex<(@Sendable () async throws -> Void)?>(nil)
+
+    func arm(_ action: @escaping @Sendable () async throws -> Void) {
+        self.action.withLock { $0 = action }
+    }
+
+    func write() async {
+        let action = action.withLock { action in
+            defer { action = nil }
+            return action
+        }
+        do { try await action?() } catch { Issue.record(error) }
     }
 }

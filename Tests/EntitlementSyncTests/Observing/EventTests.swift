@@ -1,0 +1,121 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import Testing
+
+@Suite("Events")
+struct EventTests {
+    private let home: Household
+    private let local = MemoryBackend()
+
+    init() throws {
+        home = try Household()
+    }
+
+    @Test("A purchase is told first, then what it opens")
+    func purchase() async throws {
+        let store = try await home.offlineDevice()
+        let events = store.events
+        try await store.record([
+            .reported(Owls.threeMonths, transaction: "a"), .reported(Owls.nightOwl, transaction: "b"),
+        ])
+        #expect(
+            await events.take(2).map(line) == [
+                "purchased a b",
+                "night-owl: notPurchased > granted by product:com.back40.InsomniOwl.NightOwl, "
+                    + "random-owls: notPurchased > granted by group:random",
+            ])
+    }
+
+    @Test("What another device bought is told as restored, what it refunded as revoked")
+    func restoredAndRevoked() async throws {
+        let phone = try await home.device()
+        let tablet = try await home.device()
+        try await tablet.sync()
+        let events = tablet.events
+        try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
+        try await phone.sync()
+        try await tablet.sync()
+        try await phone.refund(TransactionReference(id: "owl"))
+        try await phone.sync()
+        try await tablet.sync()
+        #expect(
+            await events.take(4).map(line) == [
+                "restored owl", "night-owl: notPurchased > granted by product:com.back40.InsomniOwl.NightOwl",
+                "revoked owl", "night-owl: granted by product:com.back40.InsomniOwl.NightOwl > revoked",
+            ])
+    }
+
+    @Test("Nothing is told twice: not what is recorded again, not by an idle sync")
+    func once() async throws {
+        let store = try await home.device()
+        try await store.sync()
+        let events = store.events
+        for _ in 0..<3 {
+            try await store.record(.reported(Owls.couchOwl, transaction: "couch"))
+            try await store.sync()
+        }
+        try await store.record(.reported(Owls.nightOwl, transaction: "last"))
+        let told = await events.take(3).map(line)
+        #expect(told[0] == "purchased couch")
+        #expect(told[2] == "purchased last")
+    }
+
+    @Test("What is bought while a sync is under way is told as bought here, once")
+    func boughtDuringSync() async throws {
+        let writer = Writer()
+        let remote = FaultyBackend(home.remote) { call in
+            if call.operation == .read { await writer.write() }
+            return nil
+        }
+        let store = try await home.device(remote: remote)
+        let events = store.events
+        writer.arm { _ = try await store.record(.reported(Owls.nightOwl, transaction: "owl")) }
+        try await store.sync()
+        try await store.record(.reported(Owls.couchOwl, transaction: "last"))
+        var told: [String] = []
+        for await event in events {
+            if case .accessChanged = event { continue }
+            told.append(line(event))
+            if told.last == "purchased last" { break }
+        }
+        #expect(told == ["purchased owl", "purchased last"])
+    }
+
+    @Test("What was saved before a sync failed is told all the same")
+    func failedSync() async throws {
+        let phone = try await home.device()
+        try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
+        try await phone.sync()
+        let readOnly = FaultyBackend(home.remote) { $0.operation == .write ? .permanent(.permissionDenied) : nil }
+        let tablet = try await home.device(remote: readOnly)
+        try await tablet.record(.reported(Owls.couchOwl))
+        let events = tablet.events
+        await #expect(throws: EntitlementError.self) { try await tablet.sync() }
+        #expect(await events.take(1).map(line) == ["restored owl"])
+    }
+
+    @Test("Every subscriber gets every event, in one order")
+    func subscribers() async throws {
+        let store = try await home.offlineDevice()
+        let streams = (0..<3).map { _ in store.events }
+        for id in ["a", "b", "c"] {
+            try await store.record(.reported(Owls.nightOwl, transaction: TransactionID(id)))
+        }
+        for stream in streams {
+            let told = await stream.take(4).map(line).filter { $0.hasPrefix("purchased") }
+            #expect(told == ["purchased a", "purchased b", "purchased c"])
+        }
+    }
+
+    @Test("The streams end with the store")
+    func end() async throws {
+        var store: EntitlementStore? = try await home.offlineDevice()
+        let events = try #require(store?.events)
+        let snapshots = try #require(try await store?.snapshots())
+        store = nil
+        for await event in events { Issue.record("\(line(event))") }
+        #expect(await snapshots.take(2).count == 1)
+    }
+}

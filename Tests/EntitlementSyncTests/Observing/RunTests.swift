@@ -1,0 +1,157 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import Testing
+
+@Suite("A running store", .timeLimit(.minutes(2)))
+struct RunTests {
+    private let home: Household
+    private let local = MemoryBackend()
+
+    init() throws {
+        home = try Household(at: "2026-01-10T12:00:00Z", pauses: .endWhenAdvanced)
+    }
+
+    @Test("It ends when its task is cancelled, and tells no failure of it")
+    func cancellation() async throws {
+        let store = try await home.device()
+        let events = store.events
+        try await whileRunning(store) {
+            var pauses = home.machine.pauses.makeAsyncIterator()
+            _ = await pauses.next()
+        }
+        try await store.record(.reported(Owls.nightOwl, transaction: "last"))
+        let told = await events.take(2).map(line)
+        #expect(told.contains("purchased last"))
+        #expect(!told.contains { $0.hasPrefix("failed") })
+    }
+
+    @Test("It syncs at once, and when something is recorded here, and when the remote signals")
+    func syncs() async throws {
+        let tablet = try await home.device()
+        try await tablet.record(.reported(Owls.couchOwl, transaction: "couch"))
+        try await tablet.sync()
+        let phone = try await home.device(local)
+        let snapshots = try await phone.snapshots()
+        try await whileRunning(phone) {
+            #expect(await owned([Owls.couchOwl], in: snapshots))
+            let changes = home.remote.signals()
+            try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
+            _ = await changes.take(1)
+            #expect(try await tablet.restore().purchases.map(\.transaction.id) == ["owl"])
+            try await tablet.record(.reported(Owls.nightOwl, transaction: "other"))
+            try await tablet.record(.reported(Owls.threeMonths, transaction: "time"))
+            try await tablet.sync()
+            #expect(await isActive(in: snapshots))
+        }
+    }
+
+    @Test("It notices what another object recorded in a store that signals")
+    func otherObject() async throws {
+        let store = try await home.offlineDevice(local)
+        let snapshots = try await store.snapshots()
+        try await whileRunning(store) {
+            try await home.offlineDevice(local).record(.reported(Owls.nightOwl))
+            #expect(await owned([Owls.nightOwl], in: snapshots))
+        }
+    }
+
+    @Test("It notices what another object recorded in a store that is silent, at the next poll")
+    func polling() async throws {
+        let store = try await home.offlineDevice(Silent(local))
+        let snapshots = try await store.snapshots()
+        try await whileRunning(store, pollingEvery: .seconds(30)) {
+            var pauses = home.machine.pauses.makeAsyncIterator()
+            #expect(await pauses.next() == .seconds(30))
+            try await home.offlineDevice(local).record(.reported(Owls.nightOwl))
+            home.machine.advance(by: .seconds(30))
+            #expect(await owned([Owls.nightOwl], in: snapshots))
+        }
+    }
+
+    @Test("It notices the end of a period to the millisecond, with an event and a snapshot")
+    func expiry() async throws {
+        let store = try await home.offlineDevice(Silent(local))
+        try await store.record(.reported(Owls.threeMonths))
+        let end = try date("2026-04-10T12:00:00Z")
+        let events = store.events
+        let snapshots = try await store.snapshots()
+        let untilNotice = Duration.milliseconds(end.milliseconds - home.machine.now.milliseconds) - .seconds(60)
+        try await whileRunning(store, pollingEvery: .seconds(400 * 86_400), noticeBeforeExpiry: .seconds(60)) {
+            var pauses = home.machine.pauses.makeAsyncIterator()
+            #expect(await pauses.next() == untilNotice)
+            home.machine.advance(by: untilNotice)
+            #expect(await pauses.next() == .seconds(60))
+            home.machine.advance(by: .seconds(60))
+            #expect(
+                await events.take(2).map(line) == [
+                    "expiring random 2026-04-10T12:00:00.000Z", "random-owls: granted by group:random > expired",
+                ])
+            for await snapshot in snapshots where snapshot[access: Owls.access] == .denied(.expired(end)) { break }
+        }
+    }
+
+    @Test("It notices expiry and other processes also while no remote can be reached")
+    func expiryOffline() async throws {
+        let away = FaultyBackend(Silent(home.remote)) { _ in .transient }
+        let store = try await home.device(Silent(local), remote: away)
+        try await store.record(.reported(Owls.threeMonths))
+        let snapshots = try await store.snapshots()
+        try await whileRunning(store, pollingEvery: .seconds(60)) {
+            var pauses = home.machine.pauses.makeAsyncIterator()
+            _ = await pauses.next()
+            try home.machine.set("2026-05-01T00:00:00Z")
+            try await home.offlineDevice(local).record(.reported(Owls.nightOwl))
+            home.machine.advance(by: .seconds(60))
+            #expect(await owned([Owls.nightOwl], in: snapshots))
+            #expect(try await store.access(to: Owls.access) == .denied(.restoreNeeded))
+        }
+    }
+
+    @Test("A sync that fails is told, and tried again after 1, 2, 4, … seconds up to the polling interval")
+    func backoff() async throws {
+        let isAway = Switch()
+        isAway.set()
+        let remote = FaultyBackend(Silent(home.remote)) { _ in isAway.isSet ? .transient : nil }
+        let store = try await home.device(Silent(local), remote: remote)
+        let events = store.events
+        try await whileRunning(store, pollingEvery: .seconds(10)) {
+            var pauses = home.machine.pauses.makeAsyncIterator()
+            for seconds in [1, 2, 4, 8, 10, 10] {
+                let pause = try #require(await pauses.next())
+                #expect(pause == .seconds(seconds))
+                home.machine.advance(by: pause)
+            }
+            #expect(await events.take(6).map(line) == Array(repeating: "failed sync", count: 6))
+            isAway.set(false)
+            let last = try #require(await pauses.next())
+            home.machine.advance(by: last)
+            #expect(await pauses.next() == .seconds(10), "a success ends the series")
+            #expect(try await store.access(to: Owls.access) == .denied(.notPurchased))
+        }
+    }
+
+    @Test("Without an account it only watches, and asks the remote nothing")
+    func anonymous() async throws {
+        let remote = CountingBackend(Silent(home.remote))
+        let store = try await home.anonymousDevice(Silent(local), remote: remote)
+        try await whileRunning(store) {
+            var pauses = home.machine.pauses.makeAsyncIterator()
+            _ = await pauses.next()
+        }
+        #expect(remote.counts.total == 0)
+    }
+}
+
+/// Whether a snapshot comes in which just these are owned.
+private func owned(_ products: [ProductID], in snapshots: AsyncStream<Snapshot>) async -> Bool {
+    for await snapshot in snapshots where snapshot.owned == products { return true }
+    return false
+}
+
+/// Whether a snapshot comes in which the subscription is active.
+private func isActive(in snapshots: AsyncStream<Snapshot>) async -> Bool {
+    for await snapshot in snapshots where snapshot[group: Owls.random]?.isActive == true { return true }
+    return false
+}

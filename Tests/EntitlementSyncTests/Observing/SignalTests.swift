@@ -1,0 +1,123 @@
+import Synchronization
+import Testing
+
+@testable import EntitlementSync
+
+@Suite("Waking up and broadcasting", .timeLimit(.minutes(2)))
+struct SignalTests {
+    @Test("A signal given before the wait ends it at once, however many were given")
+    func before() async {
+        let wakeUp = WakeUp()
+        for _ in 0..<3 { wakeUp.signal() }
+        await wakeUp.wait()
+    }
+
+    @Test("Signals given before one wait count once: the next wait needs another")
+    func countOnce() async {
+        let wakeUp = WakeUp()
+        wakeUp.signal()
+        wakeUp.signal()
+        await wakeUp.wait()
+        let wasSignalled = Switch()
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                await wakeUp.wait()
+                #expect(wasSignalled.isSet)
+            }
+            for _ in 0..<100 { await Task.yield() }
+            wasSignalled.set()
+            wakeUp.signal()
+        }
+    }
+
+    @Test("Cancellation ends a wait, before and after it begins", arguments: [0, 100])
+    func cancellation(yields: Int) async {
+        let wakeUp = WakeUp()
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await wakeUp.wait() }
+            for _ in 0..<yields { await Task.yield() }
+            group.cancelAll()
+        }
+    }
+
+    @Test("No signal is missed, with four writers and a reader that is cancelled now and then")
+    func stress() async {
+        let wakeUp = WakeUp()
+        let written = Counter()
+        let target = 4 * 5_000
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    for number in 0..<5_000 {
+                        written.next()
+                        wakeUp.signal()
+                        if number.isMultiple(of: 50) { await Task.yield() }
+                    }
+                }
+            }
+            var rounds = 0
+            while written.value < target {
+                rounds += 1
+                await withTaskGroup(of: Void.self) { race in
+                    race.addTask { await wakeUp.wait() }
+                    if rounds.isMultiple(of: 3) { race.cancelAll() }
+                }
+            }
+        }
+        #expect(written.value == target)
+    }
+
+    @Test("Every subscriber gets ascending elements and the last, whenever it came and however slow it is")
+    func broadcast() async {
+        let last = 5_000
+        let broadcast = Broadcast<Int>()
+        let newest = Newest()
+        await withTaskGroup(of: Void.self) { group in
+            for subscriber in 0..<8 {
+                group.addTask {
+                    // Under the writer's lock, so that the first element is the newest.
+                    let stream = newest.number.withLock { broadcast.subscribe(startingWith: $0, keeping: 1) }
+                    var previous = -1
+                    for await element in stream {
+                        #expect(element > previous)
+                        previous = element
+                        if element == last { break }
+                        if element.isMultiple(of: subscriber + 1) { await Task.yield() }
+                    }
+                    #expect(previous == last)
+                }
+            }
+            for number in 1...last {
+                newest.number.withLock { newest in
+                    newest = number
+                    broadcast.send(number)
+                }
+                if number.isMultiple(of: 100) { await Task.yield() }
+            }
+        }
+    }
+
+    @Test("A subscriber that falls behind misses the oldest")
+    func fallingBehind() async {
+        let broadcast = Broadcast<Int>()
+        let stream = broadcast.subscribe(keeping: 3)
+        for number in 1...10 { broadcast.send(number) }
+        #expect(await stream.take(3) == [8, 9, 10])
+    }
+
+    @Test("One that has left gets nothing more, and the others go on")
+    func leaving() async {
+        let broadcast = Broadcast<Int>()
+        var leaving: AsyncStream<Int>? = broadcast.subscribe(keeping: 1)
+        let staying = broadcast.subscribe(keeping: 2)
+        _ = leaving
+        leaving = nil
+        broadcast.send(1)
+        broadcast.send(2)
+        #expect(await staying.take(2) == [1, 2])
+    }
+}
+
+private final class Newest: Sendable {
+    let number = Mutex(0)
+}

@@ -1,0 +1,115 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import Testing
+
+@Suite("Syncing a store")
+struct SyncTests {
+    private let home: Household
+    private let local = MemoryBackend()
+
+    init() throws {
+        home = try Household()
+    }
+
+    @Test("Without a remote it is refused as such")
+    func noRemote() async throws {
+        let store = try await home.offlineDevice()
+        for call in [{ _ = try await store.sync() }, { _ = try await store.restore() }] as [() async throws -> Void] {
+            #expect(await #expect(throws: EntitlementError.self) { try await call() }?.kind == .noRemote)
+        }
+    }
+
+    @Test("Nobody's ledger is not synced, and the remote is not asked")
+    func anonymous() async throws {
+        let remote = CountingBackend(home.remote)
+        let store = try await home.anonymousDevice(local, remote: remote)
+        try await store.record(.reported(Owls.nightOwl))
+        #expect(await #expect(throws: EntitlementError.self) { try await store.sync() }?.kind == .signInNeeded)
+        #expect(remote.counts.total == 0)
+        #expect(try await store.access(to: Owls.nightOwlAccess).isGranted)
+    }
+
+    @Test("A remote that fails leaves what was recorded, and takes it once it is back")
+    func remoteFails() async throws {
+        let isAway = Switch()
+        isAway.set()
+        let remote = FaultyBackend(home.remote) { _ in isAway.isSet ? .transient : nil }
+        let store = try await home.device(local, remote: remote)
+        try await store.record(.reported(Owls.threeMonths, transaction: "t"))
+        let before = try await contents(of: local)
+        let error = await #expect(throws: EntitlementError.self) { try await store.sync() }
+        #expect(error?.kind == .sync)
+        #expect(error?.isTransient == true)
+        #expect(error?.syncError?.side == .remote)
+        #expect(try await contents(of: local) == before)
+        isAway.set(false)
+        #expect(try await store.sync().didSend)
+        #expect(try await home.device().restore().purchases.map(\.transaction.id) == ["t"])
+    }
+
+    @Test("A damaged document on the remote is an error, is left as it is, and so is this device")
+    func damagedRemote() async throws {
+        let key = try EntryKey("accounts/alice/initial/ledger")
+        _ = try await home.remote.write(Array("ESLG and nonsense".utf8), to: key, if: .absent)
+        let store = try await home.device(local)
+        try await store.record(.reported(Owls.nightOwl))
+        let before = (try await contents(of: local), try await contents(of: home.remote))
+        let error = await #expect(throws: EntitlementError.self) { try await store.sync() }
+        #expect(error?.kind == .sync)
+        #expect(error?.isTransient == false)
+        #expect(error?.message.hasPrefix("remote store: ") == true)
+        #expect(try await contents(of: local) == before.0)
+        #expect(try await contents(of: home.remote) == before.1)
+    }
+
+    @Test("An answer that got lost on the way is found out, and the report says what was sent")
+    func lostAnswer() async throws {
+        let writes = Counter()
+        let remote = FaultyBackend(home.remote) { call in
+            call.operation == .write && writes.next() == 0 ? .lostAnswer : nil
+        }
+        let store = try await home.device(remote: remote)
+        try await store.record(.reported(Owls.nightOwl))
+        let report = try await store.sync()
+        #expect(report.didSend)
+        #expect(report.conflicts == 0)
+        #expect(try await !store.sync().didSend)
+    }
+
+    @Test("The report tells what came, what access changed by it, and whether anything was sent")
+    func report() async throws {
+        let phone = try await home.device()
+        let tablet = try await home.device()
+        try await tablet.sync()
+        try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
+        #expect(try await phone.sync().didSend)
+        let report = try await tablet.sync()
+        #expect(report.received.count == 2)
+        #expect(!report.didSend)
+        #expect(report.accessChanges.map(\.entitlement) == [Owls.nightOwlAccess])
+        #expect(report.accessChanges.map(\.before) == [.denied(.notPurchased)])
+        #expect(report.accessChanges.first?.after.isGranted == true)
+    }
+
+    @Test("A dry run tells what a sync would do, and writes on neither side")
+    func dryRun() async throws {
+        let phone = try await home.device()
+        try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
+        try await phone.sync()
+        let tablet = try await home.device(local)
+        try await tablet.record(.reported(Owls.couchOwl, transaction: "couch"))
+        let before = (try await contents(of: local), try await contents(of: home.remote))
+        let promised = try await tablet.syncDryRun()
+        #expect(try await contents(of: local) == before.0)
+        #expect(try await contents(of: home.remote) == before.1)
+        #expect(try await tablet.access(to: Owls.nightOwlAccess) == .denied(.restoreNeeded))
+
+        let done = try await tablet.sync()
+        #expect(promised.received == done.received)
+        #expect(promised.didSend == done.didSend)
+        #expect(promised.accessChanges == done.accessChanges)
+        #expect(done.accessChanges.contains { $0.entitlement == Owls.nightOwlAccess && $0.after.isGranted })
+    }
+}
