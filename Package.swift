@@ -31,8 +31,6 @@ let package = Package(
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests"),
         .testTarget(
-            name: "ScenarioTests", dependencies: ["Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting"]),
-        .testTarget(
             name: "ReadmeTests", dependencies: ["Entitlements", "EntitlementSync", "FileStorage"]),
         .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
         // A second process for the tests to race with and to kill.

@@ -34,8 +34,8 @@ final class TestHost: Sendable {
         (pauses, begun) = AsyncStream.makeStream()
     }
 
-    var host: Host {
-        Host(
+    var host: HostServices {
+        HostServices(
             now: { self.state.withLock { $0.now } }, timer: Timer(machine: self),
             randomBits: { self.state.withLock { $0.generator.next() } })
     }
