@@ -97,15 +97,24 @@ struct RunTests {
         let away = FaultyBackend(Silent(home.remote)) { _ in .transient }
         let store = try await home.device(Silent(local), remote: away)
         try await store.record(.reported(Owls.threeMonths))
+        let events = store.events
         let snapshots = try await store.snapshots()
         try await whileRunning(store, pollingEvery: .seconds(60)) {
             var pauses = home.machine.pauses.makeAsyncIterator()
             _ = await pauses.next()
-            try home.machine.set("2026-05-01T00:00:00Z")
+            try home.machine.set("2026-04-10T11:58:00Z")
             try await home.offlineDevice(local).record(.reported(Owls.nightOwl))
             home.machine.advance(by: .seconds(60))
+            for await event in events {
+                if case .expiring(Owls.random, let end) = event {
+                    #expect(end == (try date("2026-04-10T12:00:00Z")))
+                    break
+                }
+            }
             #expect(await owned([Owls.nightOwl], in: snapshots))
-            #expect(try await store.access(to: Owls.access) == .denied(.restoreNeeded))
+            #expect(await pauses.next() == .seconds(2))
+            home.machine.advance(by: .seconds(60))
+            for await snapshot in snapshots where snapshot[access: Owls.access] == .denied(.restoreNeeded) { break }
         }
     }
 

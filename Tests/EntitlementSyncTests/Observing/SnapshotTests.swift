@@ -1,6 +1,7 @@
 import EntitlementSync
 import Entitlements
 import SyncCore
+import SyncCoreTesting
 import Testing
 
 @Suite("Snapshots", .timeLimit(.minutes(2)))
@@ -48,6 +49,24 @@ struct SnapshotTests {
         #expect(await snapshots.next()?[access: Owls.access] == .denied(.restoreNeeded))
         try await store.restore()
         #expect(await snapshots.next()?[access: Owls.access] == .denied(.notPurchased))
+    }
+
+    @Test("A state that was read before a purchase is not told after it")
+    func noneOlder() async throws {
+        let writer = Writer()
+        let deviceKey = try EntryKey("device/accounts/alice/initial/ledger")
+        let backend = FaultyBackend(local) { call in
+            // The account's ledger has been read by now, and is out of date when this read is done.
+            if call.operation == .read, call.key == deviceKey { await writer.write() }
+            return nil
+        }
+        let store = try await home.offlineDevice(backend)
+        var early = try await store.snapshots().makeAsyncIterator()
+        #expect(await early.next()?.owned == [])
+        writer.arm { try await store.record(.reported(Owls.nightOwl)) }
+        var late = try await store.snapshots().makeAsyncIterator()
+        #expect(await late.next()?.owned == [Owls.nightOwl])
+        #expect(await early.next()?.owned == [Owls.nightOwl])
     }
 
     @Test("Of changes made at once the last snapshot has all, in each of 100 rounds, also for late subscribers")
