@@ -114,7 +114,12 @@ extension EntitlementStore {
     /// Tells of facts that this store has just written. They are written, whatever becomes of telling.
     func tell(of facts: [Fact]) async {
         if !facts.isEmpty { wakeUp.signal() }
-        do { try await tell() } catch  where !Task.isCancelled { feed.tell(.failed(error)) } catch {}
+        do {
+            try await tell()
+        } catch {
+            // A caller who was cancelled has stopped listening to the reasons.
+            if !Task.isCancelled { feed.tell(.failed(error)) }
+        }
     }
 }
 

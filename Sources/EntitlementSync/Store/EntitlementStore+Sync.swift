@@ -95,7 +95,7 @@ extension EntitlementStore {
         guard let remote, !account.isAnonymous, !hasMet.withLock({ $0 }) else { return true }
         do {
             guard case .found(let entry) = try await local.read(keys.meetings).outcome else { return false }
-            let met = Self.meetings(in: entry).contains(remote.label)
+            let met = Self.meetings(in: entry).contains(Self.line(naming: remote))
             if met { hasMet.withLock { $0 = true } }
             return met
         } catch {
@@ -114,16 +114,21 @@ extension EntitlementStore {
                     labels = Self.meetings(in: entry)
                     precondition = .matches(entry.version)
                 }
-                labels.append(remote.label)
+                labels.append(Self.line(naming: remote))
                 let value = Array(labels.joined(separator: "\n").utf8)
                 if case .written = try await local.write(value, to: keys.meetings, if: precondition).outcome { break }
             }
-        } catch  where error.disposition == .outcomeUnknown {
+        } catch let error where error.disposition == .outcomeUnknown {
             // Only a hint: written or not, the next sync looks again.
         } catch {
             throw EntitlementError(error)
         }
         hasMet.withLock { $0 = true }
+    }
+
+    /// A remote's label as one line, whatever its path has in it.
+    private static func line(naming remote: any KeyValueBackend) -> String {
+        String(remote.label.map { $0.isNewline ? " " : $0 })
     }
 
     /// Labels of remotes, one a line.

@@ -159,7 +159,7 @@ final class LocalLedgers: Sendable {
             let outcome = try await backend.write(bytes, to: key, if: precondition).outcome
             if case .written(let version) = outcome { return .happened(version) }
             return .conflicted
-        } catch  where error.disposition == .outcomeUnknown {
+        } catch let error where error.disposition == .outcomeUnknown {
             return .unknown
         } catch {
             throw EntitlementError(error)
@@ -201,7 +201,7 @@ final class LocalLedgers: Sendable {
             do {
                 let outcome = try await backend.write(new, to: keys.replica, if: .absent).outcome
                 if case .written = outcome { return new }
-            } catch  where error.disposition == .outcomeUnknown {
+            } catch let error where error.disposition == .outcomeUnknown {
                 continue  // The next read tells.
             }
         }
