@@ -20,6 +20,9 @@ package import SyncCore
 package enum EntryFile {
     /// The format that is written.
     package static let format: UInt32 = 1
+
+    /// 1 GiB: no header makes a reader allocate more than that, whoever wrote it.
+    package static let maximumValueByteCount = 1 << 30
     /// The bytes before the key.
     package static let fixedByteCount = 40
     /// No header is longer.
@@ -93,7 +96,7 @@ package enum EntryFile {
         }
         let valueStart = headerEnd + 8
         guard let key = EntryKey(utf8: Array(bytes[fixedByteCount..<headerEnd])),
-            let valueCount = Int(exactly: UInt64(bigEndianAt: 16, in: bytes)), valueCount < Int.max - valueStart - 8
+            let valueCount = Int(exactly: UInt64(bigEndianAt: 16, in: bytes)), valueCount <= maximumValueByteCount
         else { throw .damaged("byte 16: the header has a key or a length that nobody writes") }
         return Header(
             key: key, version: EntryVersion(bytes: Array(bytes[24..<fixedByteCount])),

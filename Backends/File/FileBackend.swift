@@ -55,7 +55,8 @@ public final class FileBackend: KeyValueBackend {
         folder: String, fileSystem: any FileSystem, host: HostServices = .system, lockTimeout: Duration = .seconds(10),
         maximumValueByteCount: Int = 64 << 20
     ) {
-        precondition(maximumValueByteCount >= 1, "a value may have 1 byte at least")
+        precondition(
+            (1...EntryFile.maximumValueByteCount).contains(maximumValueByteCount), "a value may have 1 byte to 1 GiB")
         let trimmed = String(folder.reversed().drop { $0 == "/" }.reversed())
         let root = trimmed.isEmpty ? (folder.isEmpty ? "." : "/") : trimmed
         self.folder = StoreFolder(root: root, fileSystem: fileSystem)

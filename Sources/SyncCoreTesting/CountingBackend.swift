@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// ```swift
 /// let remote = CountingBackend(MemoryBackend())
-/// try await engine.sync()
+/// try await engine.sync(key)
 /// #expect(remote.takeCounts().total == 1)
 /// ```
 public final class CountingBackend: KeyValueBackend {

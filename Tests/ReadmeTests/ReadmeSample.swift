@@ -12,11 +12,10 @@ func buyThreeMonths(of catalog: URL, phone: String, shared: String) async throws
     try await store.sync()  // any other device of alice's can now restore
 
     let access = try await store.access(to: "random-owls")
-    switch access {
-    case .granted(let grant): print("owls until \(grant.until?.description ?? "for ever")")
-    case .denied(.restoreNeeded): try await store.restore()
-    case .denied(let why): print("no owls: \(why)")
+    if access == .denied(.restoreNeeded) {  // a new device that never met the shared store
+        try await store.restore()
+        return try await store.access(to: "random-owls")
     }
-    return access
+    return access  // .granted(until, because), or .denied and why
 }
 // README end

@@ -99,6 +99,12 @@ extension EntitlementStore {
         of entitlement: EntitlementID, id: SpendID, in replay: Replay, at instant: Timestamp, context: AccessContext
     ) throws(EntitlementError) -> UseOutcome {
         if let spend = replay.facts.spends.first(where: { $0.id == id }) {
+            guard let known = catalog[entitlement: entitlement] else { throw .unknown(entitlement) }
+            guard known.grantedBy.contains(.units(spend.product)) else {
+                throw EntitlementError(
+                    .contradiction,
+                    "spend id \"\(id.rawValue.singleLine)\" has already spent a unit of \(spend.product)")
+            }
             return .spent(remaining: replay.balance(of: spend.product, at: instant), of: spend.product)
         }
         switch replay.access(to: entitlement, at: instant, context: context) {

@@ -18,7 +18,7 @@ extension EntitlementStore {
     /// - Throws: as ``record(_:)-(Evidence)``.
     @discardableResult
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
-        var plan = RecordingPlan(catalog: catalog, host: host)
+        var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
         for item in evidence { try plan.add(item) }
         let now = now
         let before = try await ledgers.current()
@@ -75,7 +75,9 @@ extension EntitlementStore {
                 var time = state.facts.latestTime
                 return concerned.compactMap { transaction, date in
                     let revokedAt = date ?? now
-                    if let known = state.facts.revocations[transaction], known.revokedAt == revokedAt || date == nil {
+                    if let known = state.facts.revocations[transaction],
+                        known.revokedAt == revokedAt || (date == nil && known.revokedAt <= now)
+                    {
                         return nil
                     }
                     time = time.next(at: now)

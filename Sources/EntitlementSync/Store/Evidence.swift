@@ -22,10 +22,10 @@ public struct Evidence: Sendable {
     ///   - quantity: how many, 1 to 10,000.
     ///   - expires: the end that the store gave, for a subscription that it renews.
     ///   - store: where the transaction id is from.
-    ///   - environment: only `EnvironmentID` `production` counts unless asked.
+    ///   - environment: where it was sold; that of the ``EntitlementStore`` when not given.
     public static func reported(
         _ product: ProductID, transaction: TransactionID? = nil, date: Timestamp? = nil, quantity: Int64 = 1,
-        expires: Timestamp? = nil, store: StoreID = .reported, environment: EnvironmentID = .production
+        expires: Timestamp? = nil, store: StoreID = .reported, environment: EnvironmentID? = nil
     ) -> Evidence {
         Evidence(
             content: .reported(
@@ -50,7 +50,7 @@ struct ReportedPurchase: Sendable {
     var quantity: Int64
     var expires: Timestamp?
     var store: StoreID
-    var environment: EnvironmentID
+    var environment: EnvironmentID?
 }
 
 /// What recording did.

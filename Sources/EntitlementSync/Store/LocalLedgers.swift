@@ -118,12 +118,19 @@ final class LocalLedgers: Sendable {
         for _ in 0..<Self.maximumAttempts {
             let state = try await current()
             let held = state[target]
+            let facts: [Fact]
+            let document: LedgerDocument
             if let unsettled, !Ledger.join(held.document.ledger, Ledger(unsettled.map(\.record))).leftLacks {
-                return Addition(facts: unsettled, state: state)
+                // They can be seen, which does not make them durable: they are written again until a write says so.
+                facts = unsettled
+                document = held.document
+            } else {
+                facts = try decide(state)
+                guard let ledger = try Self.union(of: held, and: facts) else {
+                    return Addition(facts: [], state: state)
+                }
+                document = LedgerDocument(ledger: ledger, localSection: held.document.localSection)
             }
-            let facts = try decide(state)
-            guard let ledger = try Self.union(of: held, and: facts) else { return Addition(facts: [], state: state) }
-            let document = LedgerDocument(ledger: ledger, localSection: held.document.localSection)
             let precondition = held.version.map(Precondition.matches) ?? .absent
             switch try await write(document.encoded(), to: target, if: precondition) {
             case .happened(let version):
@@ -141,6 +148,7 @@ final class LocalLedgers: Sendable {
         throw EntitlementError(
             BackendError(
                 .busy, operation: .write, key: keys.ledger,
+                disposition: unsettled == nil ? .transient : .outcomeUnknown,
                 message: "others wrote in between \(Self.maximumAttempts) times, try again"))
     }
 

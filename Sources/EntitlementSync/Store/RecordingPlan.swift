@@ -11,12 +11,14 @@ struct RecordingPlan: Sendable {
     }
 
     private let catalog: Catalog
+    private let environment: EnvironmentID
     private let host: HostServices
     private var sales: [Sale] = []
     private var positions: [TransactionReference: Int] = [:]
     private var requests: [(product: ProductID, isWithdrawn: Bool)] = []
 
-    init(catalog: Catalog, host: HostServices) {
+    init(catalog: Catalog, environment: EnvironmentID, host: HostServices) {
+        self.environment = environment
         self.catalog = catalog
         self.host = host
     }
@@ -49,7 +51,8 @@ struct RecordingPlan: Sendable {
             throw EntitlementError(.invalid, "a quantity is 1 to 10000, not \(report.quantity)")
         }
         let id = report.transaction ?? TransactionID(host.randomUUID())
-        let transaction = TransactionReference(store: report.store, environment: report.environment, id: id)
+        let transaction = TransactionReference(
+            store: report.store, environment: report.environment ?? environment, id: id)
         try Self.check(transaction)
         if let twin = positions[transaction].map({ sales[$0] }) {
             guard twin.report.product == report.product, twin.report.date == report.date,
@@ -101,9 +104,11 @@ struct RecordingPlan: Sendable {
                 date: sale.report.date ?? now, quantity: sale.report.quantity, storeExpiry: sale.report.expires,
                 stamp: Stamp(logicalTime: time))
             if known == nil { facts.append(.purchase(purchase)) }
+            // The end of a group that has this very purchase in it is no end to append to.
+            let knownEnd = known == nil ? knownEnds.end(before: purchase, sale.terms) : nil
             let recording = Recording(
-                transaction: sale.transaction, replica: replica, recordedAt: now,
-                knownEnd: knownEnds.end(before: purchase, sale.terms), logicalTime: time)
+                transaction: sale.transaction, replica: replica, recordedAt: now, knownEnd: knownEnd,
+                logicalTime: time)
             facts.append(.recording(recording))
         }
         if target == .device {

@@ -9,6 +9,8 @@ enum StoreURL {
         switch parts[0] {
         case "memory" where parts.count == 2 && parts[1].isEmpty:
             return MemoryBackend(host: host)
+        case "file" where parts.count == 2 && parts[1].hasPrefix("//") && !parts[1].hasPrefix("///"):
+            throw Failure(.usage, "\(option): \"\(text)\" names a host: a folder of this machine is file:DIR")
         case "file" where parts.count == 2 && !parts[1].isEmpty:
             // It waits for other processes by itself; everything else is told at once.
             return FileBackend(folder: path(parts[1]), host: host)
