@@ -1,7 +1,7 @@
 /// Purchases as another system kept them, for importing and for trying out rules.
 ///
-/// A JSON array of `{"transactionID","productID","purchaseDate","quantity"?,"revokedAt"?,"expiresDate"?}`, dates in
-/// RFC 3339.
+/// A JSON array of `{"transactionID","productID","purchaseDate","quantity"?,"revokedAt"?,"expiresDate"?,"store"?}`,
+/// dates in RFC 3339. Without a store a transaction is one of `reported`.
 public struct History: Hashable, Sendable {
     /// One purchase of a history.
     public struct Entry: Hashable, Sendable {
@@ -17,12 +17,15 @@ public struct History: Hashable, Sendable {
         public var revokedAt: Timestamp?
         /// The end that the store gave, for a subscription that it renews.
         public var expiresDate: Timestamp?
+        /// The store that the transaction id is from.
+        public var store: StoreID
 
         /// A purchase.
         public init(
             transaction: TransactionID, product: ProductID, purchaseDate: Timestamp, quantity: Int64 = 1,
-            revokedAt: Timestamp? = nil, expiresDate: Timestamp? = nil
+            revokedAt: Timestamp? = nil, expiresDate: Timestamp? = nil, store: StoreID = .reported
         ) {
+            self.store = store
             self.transaction = transaction
             self.product = product
             self.purchaseDate = purchaseDate
@@ -51,10 +54,10 @@ public struct History: Hashable, Sendable {
             throw InputError(path: "line \(error.line), column \(error.column)", reason: error.reason)
         }
         entries = []
-        var seen: Set<TransactionID> = []
+        var seen: Set<TransactionReference> = []
         for reader in try JSONReader(root).array() {
             let entry = try Entry(reader, catalog: catalog)
-            guard seen.insert(entry.transaction).inserted else {
+            guard seen.insert(TransactionReference(store: entry.store, id: entry.transaction)).inserted else {
                 throw reader.error("transaction \"\(entry.transaction.rawValue.singleLine)\" stands here twice")
             }
             entries.append(entry)
@@ -67,7 +70,8 @@ public struct History: Hashable, Sendable {
         var facts: [Fact] = []
         for entry in entries {
             time = time.next(at: entry.purchaseDate)
-            let transaction = TransactionReference(environment: environment, id: entry.transaction)
+            let transaction = TransactionReference(
+                store: entry.store, environment: environment, id: entry.transaction)
             facts.append(
                 .purchase(
                     Purchase(
@@ -87,7 +91,7 @@ public struct History: Hashable, Sendable {
 extension History.Entry {
     fileprivate init(_ reader: JSONReader, catalog: Catalog) throws(InputError) {
         let members = try reader.object()
-        try members.allow("transactionID", "productID", "purchaseDate", "quantity", "revokedAt", "expiresDate")
+        try members.allow("transactionID", "productID", "purchaseDate", "quantity", "revokedAt", "expiresDate", "store")
         let transactionReader = try members.required("transactionID")
         let transaction = TransactionID(try transactionReader.string())
         do { try transaction.validate() } catch { throw transactionReader.error(error.reason) }
@@ -100,9 +104,15 @@ extension History.Entry {
         guard Purchase.quantityRange.contains(quantity) else {
             throw InputError(path: "\(reader.path).quantity", reason: "a quantity is 1 to 10000, not \(quantity)")
         }
+        var store = StoreID.reported
+        if let storeReader = members["store"] {
+            store = StoreID(try storeReader.string())
+            do { try store.validate() } catch { throw storeReader.error(error.reason) }
+        }
         self.init(
             transaction: transaction, product: product,
             purchaseDate: try members.required("purchaseDate").timestamp(), quantity: quantity,
-            revokedAt: try members["revokedAt"]?.timestamp(), expiresDate: try members["expiresDate"]?.timestamp())
+            revokedAt: try members["revokedAt"]?.timestamp(), expiresDate: try members["expiresDate"]?.timestamp(),
+            store: store)
     }
 }

@@ -26,12 +26,15 @@ struct Import: AsyncParsableCommand {
             history.entries.map { entry in
                 Evidence.reported(
                     entry.product, transaction: entry.transaction, date: entry.purchaseDate,
-                    quantity: entry.quantity, expires: entry.expiresDate, environment: environment)
+                    quantity: entry.quantity, expires: entry.expiresDate, store: entry.store,
+                    environment: environment)
             })
         let refunds = try await store.refund(
             history.entries.compactMap { entry in
                 guard let revokedAt = entry.revokedAt else { return nil }
-                return (TransactionReference(environment: environment, id: entry.transaction), revokedAt)
+                return (
+                    TransactionReference(store: entry.store, environment: environment, id: entry.transaction), revokedAt
+                )
             }
         ).count
         let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
@@ -87,6 +90,8 @@ extension Facts {
                     ("productID", .string(purchase.product.rawValue)), ("purchaseDate", .string("\(purchase.date)")),
                     ("quantity", .number(purchase.quantity)),
                 ]
+                let store = purchase.transaction.store
+                if store != .reported { members.append(("store", .string(store.rawValue))) }
                 if let end = purchase.storeExpiry { members.append(("expiresDate", .string("\(end)"))) }
                 if let revocation = revocations[purchase.transaction] {
                     members.append(("revokedAt", .string("\(revocation.revokedAt)")))
