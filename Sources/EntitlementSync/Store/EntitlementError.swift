@@ -1,6 +1,6 @@
 public import SyncCore
 
-/// The store could not do what it was asked. Nothing was changed.
+/// The store could not do what it was asked. Bad input changed nothing; an interrupted sync may have got half way.
 public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     /// What went wrong. More kinds may come; switch with a default.
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
