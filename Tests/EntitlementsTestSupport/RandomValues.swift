@@ -76,6 +76,7 @@ extension Fact {
         let time = LogicalTime.random(using: &random)
         let date = Timestamp.random(using: &random)
         let replica = ReplicaID.random(using: &random)
+        if random.chance(1, in: 3) { return .randomStatement(at: date, time, by: replica, using: &random) }
         switch random.int(0...6) {
         case 0:
             return .purchase(
@@ -84,8 +85,8 @@ extension Fact {
                     terms: random.chance(1, in: 3) ? nil : .random(using: &random), date: date,
                     quantity: random.pick([0, 1, 2, 10_000, .max]),
                     originalID: random.chance(1, in: 2) ? nil : .random(using: &random),
-                    storeExpiry: random.chance(1, in: 2) ? nil : .random(using: &random), stamp: .random(using: &random)
-                ))
+                    storeExpiry: random.chance(1, in: 2) ? nil : .random(using: &random),
+                    isIntroductory: random.chance(1, in: 3), stamp: .random(using: &random)))
         case 1:
             return .recording(
                 Recording(
@@ -94,24 +95,65 @@ extension Fact {
         case 2:
             return .revocation(
                 Revocation(
-                    transaction: .random(using: &random), revokedAt: date, reason: random.pick(["", "refund", "🧾"]),
+                    transaction: .random(using: &random), revokedAt: random.chance(1, in: 3) ? nil : date,
+                    reason: random.pick(["", "refund", "🧾"]),
                     stamp: .random(using: &random)))
         case 3:
             return .flag(
-                Flag(product: .random(using: &random), isSet: true, date: date, replica: replica, logicalTime: time))
+                Flag(
+                    product: .random(using: &random), environment: random.pick([.production, .sandbox]), isSet: true,
+                    date: date, replica: replica, logicalTime: time))
         case 4:
             return .flag(
-                Flag(product: .random(using: &random), isSet: false, date: date, replica: replica, logicalTime: time))
+                Flag(
+                    product: .random(using: &random), environment: random.pick([.production, .sandbox]), isSet: false,
+                    date: date, replica: replica, logicalTime: time))
         case 5:
             return .spend(
                 Spend(
                     id: .random(using: &random), product: .random(using: &random),
-                    units: random.pick([0, 1, 3, .max]), date: date, replica: replica, logicalTime: time))
+                    units: random.pick([0, 1, 3, .max]), environment: random.pick([.production, .sandbox]), date: date,
+                    replica: replica, logicalTime: time))
         default:
             return .pending(
                 PendingPurchase(
                     product: .random(using: &random), requestedAt: date, isWithdrawn: random.chance(1, in: 2),
                     logicalTime: time))
+        }
+    }
+
+    /// A statement of a store, a server or a system that keeps no purchases.
+    private static func randomStatement(
+        at date: Timestamp, _ time: LogicalTime, by replica: ReplicaID, using random: inout SplitMix64
+    ) -> Fact {
+        switch random.int(0...3) {
+        case 0:
+            return .renewalState(
+                RenewalState(
+                    line: .random(using: &random), willRenew: random.chance(1, in: 2),
+                    graceEnd: random.chance(1, in: 2) ? nil : date, isInBillingRetry: random.chance(1, in: 2),
+                    pendingProduct: random.chance(1, in: 2) ? nil : .random(using: &random),
+                    stamp: .random(using: &random)))
+        case 1:
+            return .assertion(
+                Assertion(
+                    Assertion.Reference(
+                        group: .random(using: &random), source: .random(using: &random),
+                        until: random.pick([date, Timestamp(milliseconds: 0)]),
+                        environment: random.pick([.production, .sandbox])),
+                    assertedAt: .random(using: &random), recordedAt: date, replica: replica, logicalTime: time))
+        case 2:
+            let decisions: [Acceptance.Decision] = [
+                .accepted, .countsAsOf(date), .refused(random.pick(["", "no"])), .transferred(to: "bob"),
+            ]
+            return .acceptance(
+                Acceptance(
+                    transaction: .random(using: &random), decision: random.pick(decisions), date: date,
+                    logicalTime: time))
+        default:
+            return .reset(
+                EnvironmentReset(
+                    environment: random.pick([.production, .sandbox]), date: date, logicalTime: time))
         }
     }
 }
@@ -128,8 +170,8 @@ extension Record {
             record.payload += [0xFA, 0x07, 0x03, 0x66, 0x6F, random.pick([0x6F, 0x70])]  // field 127
             return record
         case 2:
-            // Kinds 4, 5, 9, 10 and 200 are yet to come.
-            let tag = random.pick([[0x22], [0x2A], [0x4A], [0x52], [0xC2, 0x0C]] as [[UInt8]])
+            // Kinds 13, 14 and 200 are yet to come.
+            let tag = random.pick([[0x6A], [0x72], [0xC2, 0x0C]] as [[UInt8]])
             let id = random.bytes(1...2)
             return Record(
                 key: tag + [UInt8(id.count)] + id, order: random.bytes(0...3), payload: random.bytes(0...3))

@@ -87,7 +87,10 @@ extension EntitlementStore {
             else { return [] }
             let time = state.facts.latestTime.next(at: now)
             return [
-                .spend(Spend(id: id, product: product, units: 1, date: now, replica: replica, logicalTime: time))
+                .spend(
+                    Spend(
+                        id: id, product: product, units: 1, environment: environment, date: now, replica: replica,
+                        logicalTime: time))
             ]
         }
         await tell(of: addition.facts)

@@ -6,13 +6,14 @@ extension EntitlementStore {
     /// Recording the same transaction again, on this device or another, adds nothing.
     ///
     /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid` (a quantity or an id), `contradiction` (the
-    ///   transaction is known with another product, date or quantity), `ledgerFull`, `storage` or `damaged`.
+    ///   transaction is known with another product, date, quantity or end, or signed by a store whose word nobody else
+    ///   can take back), `ledgerFull`, `storage` or `damaged`.
     @discardableResult
     public func record(_ evidence: Evidence) async throws(EntitlementError) -> RecordingReceipt {
         try await record([evidence])
     }
 
-    /// Records several purchases. All are checked before any is written; a crash half way is mended by recording them
+    /// Records several statements. All are checked before any is written; a crash half way is mended by recording them
     /// again.
     ///
     /// - Throws: as ``record(_:)-(Evidence)``.
@@ -25,13 +26,14 @@ extension EntitlementStore {
         // Nothing is written before everything was found sound.
         try plan.checkAgreement(with: before.facts)
         let replica = try await ledgers.replica()
-        for target in [LocalLedgers.Target.account, .device] where plan.concerns(target) {
+        let targets = [LocalLedgers.Target.account, .device].filter { plan.concerns($0, in: before.facts) }
+        for target in targets {
             let facts = try plan.facts(for: target, in: before, replica: replica, now: now)
             _ = try LocalLedgers.union(of: before[target], and: facts)
         }
         feed.claim(plan.transactions)
         var newFacts: [Fact] = []
-        for target in [LocalLedgers.Target.account, .device] where plan.concerns(target) {
+        for target in targets {
             newFacts += try await ledgers.append(to: target) { state throws(EntitlementError) in
                 try plan.facts(for: target, in: state, replica: replica, now: now)
             }.facts
@@ -40,52 +42,43 @@ extension EntitlementStore {
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 
-    /// Records that a purchase was taken back. The purchase need not be known yet.
+    /// Records that a purchase was taken back: ``record(_:)-(Evidence)`` of `.refunded`.
     ///
-    /// - Parameters:
-    ///   - transaction: the purchase.
-    ///   - date: from when on it counts nothing; now when not given.
-    ///   - reason: in the store's words.
     /// - Returns: the fact if it was new, `nil` when the purchase was already revoked at that date.
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `ledgerFull`, `storage` or `damaged`.
     @discardableResult
     public func refund(_ transaction: TransactionReference, at date: Timestamp? = nil, reason: String = "")
         async throws(EntitlementError) -> Fact?
     {
-        try await refund([(transaction, date)], reason: reason).first
+        try await record(.refunded(transaction, at: date, reason: reason)).newFacts.first
     }
 
-    /// Records that several purchases were taken back, in one write: as ``refund(_:at:reason:)`` for each.
+    /// Records that a refund was reversed: ``record(_:)-(Evidence)`` of `.reinstated`.
+    ///
+    /// - Returns: the fact if it was new, `nil` when there is nothing to reverse.
     @discardableResult
-    package func refund(_ refunds: [(transaction: TransactionReference, date: Timestamp?)], reason: String = "")
-        async throws(EntitlementError) -> [Fact]
+    public func reinstate(_ transaction: TransactionReference, reason: String = "")
+        async throws(EntitlementError) -> Fact?
     {
-        for refund in refunds { try RecordingPlan.check(refund.transaction) }
-        guard reason.utf8.count <= 1_000 else {
-            throw EntitlementError(.invalid, "a reason has at most 1000 bytes, this one has \(reason.utf8.count)")
+        try await record(.reinstated(transaction, reason: reason)).newFacts.first
+    }
+
+    /// Puts a test environment back: everything that it holds up to now counts nothing any more, on every device of the
+    /// account. Facts stay; purchases that are made afterwards count.
+    ///
+    /// - Returns: the facts that say so, for the account's ledger and this device's.
+    /// - Throws: ``EntitlementError`` of kind `invalid` for `production`, `ledgerFull`, `storage` or `damaged`.
+    @discardableResult
+    public func reset(_ environment: EnvironmentID) async throws(EntitlementError) -> [Fact] {
+        guard environment != .production else {
+            throw EntitlementError(.invalid, "what was bought in production is never put back; refund it instead")
         }
+        do { try environment.validate() } catch { throw EntitlementError(.invalid, "environment: \(error)") }
         let now = now
-        let before = try await ledgers.current()
-        let onDevice = refunds.map { before.facts[$0.transaction].map(before.facts.isOnDevice) ?? false }
         var facts: [Fact] = []
         for target in [LocalLedgers.Target.account, .device] {
-            let concerned = zip(refunds, onDevice).filter { $1 == (target == .device) }.map { $0.0 }
-            guard !concerned.isEmpty else { continue }
             facts += try await ledgers.append(to: target) { state in
-                var time = state.facts.latestTime
-                return concerned.compactMap { transaction, date in
-                    let revokedAt = date ?? now
-                    if let known = state.facts.revocations[transaction],
-                        known.revokedAt == revokedAt || (date == nil && known.revokedAt <= now)
-                    {
-                        return nil
-                    }
-                    time = time.next(at: now)
-                    return .revocation(
-                        Revocation(
-                            transaction: transaction, revokedAt: revokedAt, reason: reason,
-                            stamp: Stamp(logicalTime: time)))
-                }
+                let time = state.facts.latestTime.next(at: now)
+                return [.reset(EnvironmentReset(environment: environment, date: now, logicalTime: time))]
             }.facts
         }
         await tell(of: facts)
@@ -106,15 +99,16 @@ extension EntitlementStore {
             throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name), only a nonConsumable has a flag")
         }
         let replica = try await ledgers.replica()
-        let now = now
+        let (now, environment) = (now, environment)
         let facts = try await ledgers.append(to: .account) { state in
             let time = state.facts.latestTime.next(at: now)
-            let set = state.facts.flagsSet[product]
-            let cleared = state.facts.flagsCleared[product]
-            let latest = [set, cleared].compactMap { $0 }.max { $0.logicalTime < $1.logicalTime }
-            if latest?.isSet ?? false == isSet { return [] }
+            let marks = state.facts.flags[FlagMarks.Reference(product, environment)]
+            if marks?.latest?.isSet ?? false == isSet { return [] }
             return [
-                .flag(Flag(product: product, isSet: isSet, date: now, replica: replica, logicalTime: time))
+                .flag(
+                    Flag(
+                        product: product, environment: environment, isSet: isSet, date: now, replica: replica,
+                        logicalTime: time))
             ]
         }.facts
         await tell(of: facts)

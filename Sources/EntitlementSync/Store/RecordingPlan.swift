@@ -6,16 +6,18 @@ struct RecordingPlan: Sendable {
     private struct Sale: Sendable {
         let transaction: TransactionReference
         let report: ReportedPurchase
-        let terms: Terms
+        /// `nil` when a store sold something that the catalogue does not know.
+        let terms: Terms?
         let target: LocalLedgers.Target
     }
 
-    private let catalog: Catalog
-    private let environment: EnvironmentID
+    let catalog: Catalog
+    let environment: EnvironmentID
     private let host: HostServices
     private var sales: [Sale] = []
     private var positions: [TransactionReference: Int] = [:]
     private var requests: [(product: ProductID, isWithdrawn: Bool)] = []
+    var statements: [Statement] = []
 
     init(catalog: Catalog, environment: EnvironmentID, host: HostServices) {
         self.environment = environment
@@ -26,8 +28,10 @@ struct RecordingPlan: Sendable {
     /// The transactions of all purchases, in the order in which they were added.
     var transactions: [TransactionReference] { sales.map(\.transaction) }
 
-    func concerns(_ target: LocalLedgers.Target) -> Bool {
+    /// Whether anything may have to be written to `target`, for facts as they are.
+    func concerns(_ target: LocalLedgers.Target, in facts: Facts) -> Bool {
         sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
+            || statements.contains { self.target(of: $0, in: facts) == target }
     }
 
     mutating func add(_ evidence: Evidence) throws(EntitlementError) {
@@ -35,6 +39,7 @@ struct RecordingPlan: Sendable {
         case .reported(let report): try add(report)
         case .deferred(let product): try add(request: product, isWithdrawn: false)
         case .withdrawn(let product): try add(request: product, isWithdrawn: true)
+        case .revocation, .renewalState, .assertion: try add(statement: evidence.content)
         }
     }
 
@@ -46,7 +51,10 @@ struct RecordingPlan: Sendable {
     }
 
     private mutating func add(_ report: ReportedPurchase) throws(EntitlementError) {
-        guard let terms = catalog.terms(of: report.product) else { throw .unknown(report.product) }
+        let terms = catalog.terms(of: report.product)
+        // A store may sell what this version of the app does not know yet; by hand it would be a slip.
+        guard terms != nil || report.store != .reported else { throw .unknown(report.product) }
+        do { try report.product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
         guard Purchase.quantityRange.contains(report.quantity) else {
             throw EntitlementError(.invalid, "a quantity is 1 to 10000, not \(report.quantity)")
         }
@@ -54,6 +62,9 @@ struct RecordingPlan: Sendable {
         let transaction = TransactionReference(
             store: report.store, environment: report.environment ?? environment, id: id)
         try Self.check(transaction)
+        if let original = report.original {
+            do { try original.validate() } catch { throw EntitlementError(.invalid, "original transaction: \(error)") }
+        }
         if let twin = positions[transaction].map({ sales[$0] }) {
             guard twin.report.product == report.product, twin.report.date == report.date,
                 twin.report.quantity == report.quantity
@@ -62,7 +73,7 @@ struct RecordingPlan: Sendable {
         }
         // What was asked for has arrived.
         requests.removeAll { $0.product == report.product }
-        let isUnits = if case .consumable = terms.kind { true } else { false }
+        let isUnits = if case .consumable? = terms?.kind { true } else { false }
         let staysHere = isUnits && catalog.policy.rules.consumables == .deviceLocal
         positions[transaction] = sales.count
         sales.append(
@@ -82,7 +93,8 @@ struct RecordingPlan: Sendable {
     /// Checks all purchases against what is known, whichever ledger they go to.
     func checkAgreement(with facts: Facts) throws(EntitlementError) {
         for sale in sales {
-            if let known = facts[sale.transaction] { try sale.report.checkAgreement(with: known) }
+            guard let known = facts[sale.transaction] else { continue }
+            try sale.report.checkAgreement(with: known, statedDate: facts.statedDate(of: known))
         }
     }
 
@@ -95,21 +107,31 @@ struct RecordingPlan: Sendable {
         var knownEnds = KnownEnds(replay: state.replay)
         for sale in sales where sale.target == target {
             let known = state.facts[sale.transaction]
-            if let known { try sale.report.checkAgreement(with: known) }
+            if let known { try sale.report.checkAgreement(with: known, statedDate: state.facts.statedDate(of: known)) }
             let recordings = state.facts.recordings[sale.transaction] ?? []
-            if known != nil, recordings.contains(where: { $0.replica == replica }) { continue }
+            let isStronger = sale.report.isStronger(than: known)
+            if !isStronger, recordings.contains(where: { $0.replica == replica }) { continue }
             time = time.next(at: now)
             let purchase = Purchase(
-                transaction: sale.transaction, product: sale.report.product, terms: sale.terms,
-                date: sale.report.date ?? now, quantity: sale.report.quantity, storeExpiry: sale.report.expires,
-                stamp: Stamp(logicalTime: time))
-            if known == nil { facts.append(.purchase(purchase)) }
+                transaction: sale.transaction, product: sale.report.product, terms: known?.terms ?? sale.terms,
+                date: sale.report.date ?? known.map(state.facts.statedDate(of:)) ?? now,
+                quantity: sale.report.quantity, originalID: sale.report.original, storeExpiry: sale.report.expires,
+                isIntroductory: sale.report.isIntroductory,
+                stamp: Stamp(signedDate: sale.report.signedAt, logicalTime: time))
+            if isStronger { facts.append(.purchase(purchase)) }
+            if recordings.contains(where: { $0.replica == replica }) { continue }
             // The end of a group that has this very purchase in it is no end to append to.
-            let knownEnd = known == nil ? knownEnds.end(before: purchase, sale.terms) : nil
+            let knownEnd = known == nil ? knownEnds.end(before: purchase) : nil
             let recording = Recording(
                 transaction: sale.transaction, replica: replica, recordedAt: now, knownEnd: knownEnd,
                 logicalTime: time)
             facts.append(.recording(recording))
+        }
+        for statement in statements where self.target(of: statement, in: state.facts) == target {
+            guard let fact = try self.fact(for: statement, in: state, replica: replica, time: &time, now: now) else {
+                continue
+            }
+            facts.append(fact)
         }
         if target == .device {
             for request in requests where state.replay.isPending(request.product) == request.isWithdrawn {
@@ -136,8 +158,8 @@ private struct KnownEnds {
     }
 
     /// The end known before `purchase`, which counts from then on.
-    mutating func end(before purchase: Purchase, _ terms: Terms) -> Timestamp? {
-        guard case .nonRenewing(let group, let duration) = terms.kind else { return nil }
+    mutating func end(before purchase: Purchase) -> Timestamp? {
+        guard let terms = purchase.terms, case .nonRenewing(let group, let duration) = terms.kind else { return nil }
         let known = ends[group] ?? replay.knownEnd(of: group)
         let start = max(known ?? purchase.date, purchase.date)
         ends[group] = start.adding(duration.multiplied(by: purchase.quantity)).adding(terms.bonus)
@@ -146,10 +168,28 @@ private struct KnownEnds {
 }
 
 extension ReportedPurchase {
-    fileprivate func checkAgreement(with known: Purchase) throws(EntitlementError) {
+    /// Signed statements replace what was known; an unsigned one must agree with it.
+    fileprivate func checkAgreement(with known: Purchase, statedDate: Timestamp) throws(EntitlementError) {
+        guard signedAt == nil else { return }
         if known.product != product { throw .contradiction(known.transaction, "product \(known.product)") }
-        if let date, known.date != date { throw .contradiction(known.transaction, "date \(known.date)") }
+        if let date, statedDate != date { throw .contradiction(known.transaction, "date \(statedDate)") }
         if known.quantity != quantity { throw .contradiction(known.transaction, "quantity \(known.quantity)") }
+        if let expires, known.storeExpiry != expires {
+            throw .contradiction(known.transaction, "end \(known.storeExpiry.map { "\($0)" } ?? "none")")
+        }
+    }
+
+    /// Whether this says more than what is known: it is new, signed where that is not, or signed later with other
+    /// contents. A store signs anew at each delivery; that alone is nothing new.
+    fileprivate func isStronger(than known: Purchase?) -> Bool {
+        guard let known else { return true }
+        guard let signedAt else { return false }
+        guard let signedBefore = known.stamp.signedDate else { return true }
+        let isSame =
+            known.product == product && known.quantity == quantity && known.storeExpiry == expires
+            && known.originalID == original && known.isIntroductory == isIntroductory
+            && (date == nil || date == known.date)
+        return signedAt > signedBefore && !isSame
     }
 }
 

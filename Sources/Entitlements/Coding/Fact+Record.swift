@@ -14,9 +14,19 @@ extension Fact {
             Record(
                 key: FactKey.revocation(revocation.transaction).bytes, order: FactOrder.bytes(revocation.stamp),
                 payload: revocation.payload)
+        case .renewalState(let state):
+            Record(
+                key: FactKey.renewalState(state.line).bytes, order: FactOrder.bytes(state.stamp),
+                payload: state.payload)
+        case .assertion(let assertion):
+            Record(
+                key: FactKey.assertion(assertion.reference).bytes,
+                order: FactOrder.bytes(earlierWins: assertion.assertedAt), payload: assertion.payload)
         case .flag(let flag):
             Record(
-                key: (flag.isSet ? FactKey.flagSet(flag.product) : .flagCleared(flag.product)).bytes,
+                key: (flag.isSet
+                    ? FactKey.flagSet(flag.product, flag.environment) : .flagCleared(flag.product, flag.environment))
+                    .bytes,
                 order: FactOrder.bytes(flag.logicalTime, flag.replica), payload: flag.payload)
         case .spend(let spend):
             Record(
@@ -25,6 +35,14 @@ extension Fact {
             Record(
                 key: FactKey.pending(pending.product).bytes, order: FactOrder.bytes(pending.logicalTime),
                 payload: pending.payload)
+        case .acceptance(let acceptance):
+            Record(
+                key: FactKey.acceptance(acceptance.transaction).bytes,
+                order: FactOrder.bytes(acceptance.logicalTime), payload: acceptance.payload)
+        case .reset(let reset):
+            Record(
+                key: FactKey.reset(reset.environment).bytes, order: FactOrder.bytes(reset.logicalTime),
+                payload: reset.payload)
         case .unreadable(let record, _):
             record
         }
@@ -55,16 +73,27 @@ extension Fact {
         case .revocation(let transaction):
             let stamp = try FactOrder.stamp(record.order)
             self = .revocation(try Revocation(transaction: transaction, stamp: stamp, payload: record.payload))
-        case .flagSet(let product):
-            self = .flag(try Flag(product: product, isSet: true, record: record))
-        case .flagCleared(let product):
-            self = .flag(try Flag(product: product, isSet: false, record: record))
+        case .renewalState(let line):
+            let stamp = try FactOrder.stamp(record.order)
+            self = .renewalState(try RenewalState(line: line, stamp: stamp, payload: record.payload))
+        case .assertion(let reference):
+            self = .assertion(try Assertion(reference, record: record))
+        case .flagSet(let product, let environment):
+            self = .flag(try Flag(product: product, environment: environment, isSet: true, record: record))
+        case .flagCleared(let product, let environment):
+            self = .flag(try Flag(product: product, environment: environment, isSet: false, record: record))
         case .spend(let id):
             let time = try FactOrder.time(record.order)
             self = .spend(try Spend(id: id, time: time, payload: record.payload))
         case .pending(let product):
             let time = try FactOrder.time(record.order)
             self = .pending(try PendingPurchase(product: product, time: time, payload: record.payload))
+        case .acceptance(let transaction):
+            let time = try FactOrder.time(record.order)
+            self = .acceptance(try Acceptance(transaction: transaction, time: time, payload: record.payload))
+        case .reset(let environment):
+            let time = try FactOrder.time(record.order)
+            self = .reset(try EnvironmentReset(environment: environment, time: time, payload: record.payload))
         }
     }
 
@@ -76,7 +105,11 @@ extension Fact {
         case .revocation(let revocation): revocation.stamp.logicalTime
         case .flag(let flag): flag.logicalTime
         case .spend(let spend): spend.logicalTime
+        case .renewalState(let state): state.stamp.logicalTime
+        case .assertion(let assertion): assertion.logicalTime
+        case .acceptance(let acceptance): acceptance.logicalTime
         case .pending(let pending): pending.logicalTime
+        case .reset(let reset): reset.logicalTime
         case .unreadable: .zero
         }
     }

@@ -3,20 +3,28 @@ enum FactKey: Hashable {
     case purchase(TransactionReference)
     case recording(TransactionReference, ReplicaID)
     case revocation(TransactionReference)
-    case flagSet(ProductID)
-    case flagCleared(ProductID)
+    case renewalState(TransactionReference)
+    case assertion(Assertion.Reference)
+    case flagSet(ProductID, EnvironmentID)
+    case flagCleared(ProductID, EnvironmentID)
     case spend(SpendID)
+    case acceptance(TransactionReference)
     case pending(ProductID)
+    case reset(EnvironmentID)
 
-    /// Field numbers of the message's one-of; 4, 5, 9 and 10 are kept for kinds to come.
+    /// Field numbers of the message's one-of.
     enum Field {
         static let purchase = 1
         static let recording = 2
         static let revocation = 3
+        static let renewalState = 4
+        static let assertion = 5
         static let flagSet = 6
         static let flagCleared = 7
         static let spend = 8
+        static let acceptance = 10
         static let pending = 11
+        static let reset = 12
     }
 
     var bytes: [UInt8] {
@@ -31,14 +39,22 @@ enum FactKey: Hashable {
             }
         case .revocation(let transaction):
             writer.message(field: Field.revocation) { $0.write(transaction) }
-        case .flagSet(let product):
-            writer.text(product.rawValue, field: Field.flagSet, isOptional: true)
-        case .flagCleared(let product):
-            writer.text(product.rawValue, field: Field.flagCleared, isOptional: true)
+        case .renewalState(let line):
+            writer.message(field: Field.renewalState) { $0.write(line) }
+        case .assertion(let reference):
+            writer.message(field: Field.assertion) { $0.write(reference) }
+        case .flagSet(let product, let environment):
+            writer.message(field: Field.flagSet) { $0.write(product, environment) }
+        case .flagCleared(let product, let environment):
+            writer.message(field: Field.flagCleared) { $0.write(product, environment) }
         case .spend(let id):
             writer.text(id.rawValue, field: Field.spend, isOptional: true)
         case .pending(let product):
             writer.text(product.rawValue, field: Field.pending, isOptional: true)
+        case .acceptance(let transaction):
+            writer.message(field: Field.acceptance) { $0.write(transaction) }
+        case .reset(let environment):
+            writer.text(environment.rawValue, field: Field.reset, isOptional: true)
         }
         return writer.bytes
     }
@@ -54,10 +70,18 @@ enum FactKey: Hashable {
         case Field.purchase: self = .purchase(try TransactionReference(try value.data()))
         case Field.recording: self = try Self.recording(try value.data())
         case Field.revocation: self = .revocation(try TransactionReference(try value.data()))
-        case Field.flagSet: self = .flagSet(try value.identifier())
-        case Field.flagCleared: self = .flagCleared(try value.identifier())
+        case Field.renewalState: self = .renewalState(try TransactionReference(try value.data()))
+        case Field.assertion: self = .assertion(try Assertion.Reference(try value.data()))
+        case Field.flagSet:
+            let (product, environment) = try Self.flag(try value.data())
+            self = .flagSet(product, environment)
+        case Field.flagCleared:
+            let (product, environment) = try Self.flag(try value.data())
+            self = .flagCleared(product, environment)
         case Field.spend: self = .spend(try value.identifier())
+        case Field.acceptance: self = .acceptance(try TransactionReference(try value.data()))
         case Field.pending: self = .pending(try value.identifier())
+        case Field.reset: self = .reset(try value.identifier())
         default: return nil
         }
         guard self.bytes == bytes else { throw ProtoError(reason: "the key is not written canonically") }
@@ -77,6 +101,20 @@ enum FactKey: Hashable {
         guard let transaction, let replica else { throw ProtoError(reason: "a recording lacks transaction or replica") }
         return .recording(transaction, replica)
     }
+
+    private static func flag(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> (ProductID, EnvironmentID) {
+        var (product, environment): (ProductID?, EnvironmentID?)
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: product = try value.identifier()
+            case 2: environment = try value.identifier()
+            default: break
+            }
+        }
+        guard let product, let environment else { throw ProtoError(reason: "a flag lacks product or environment") }
+        return (product, environment)
+    }
 }
 
 extension ProtoWriter {
@@ -84,6 +122,41 @@ extension ProtoWriter {
         text(transaction.store.rawValue, field: 1)
         text(transaction.environment.rawValue, field: 2)
         text(transaction.id.rawValue, field: 3)
+    }
+}
+
+extension ProtoWriter {
+    fileprivate mutating func write(_ product: ProductID, _ environment: EnvironmentID) {
+        text(product.rawValue, field: 1)
+        text(environment.rawValue, field: 2)
+    }
+
+    fileprivate mutating func write(_ reference: Assertion.Reference) {
+        text(reference.group.rawValue, field: 1)
+        text(reference.source.rawValue, field: 2)
+        timestamp(reference.until, field: 3)
+        text(reference.environment.rawValue, field: 4)
+    }
+}
+
+extension Assertion.Reference {
+    fileprivate init(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
+        var (group, source, environment): (GroupID?, SourceID?, EnvironmentID?)
+        var until = Timestamp(milliseconds: 0)
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: group = try value.identifier()
+            case 2: source = try value.identifier()
+            case 3: until = try value.timestamp()
+            case 4: environment = try value.identifier()
+            default: break
+            }
+        }
+        guard let group, let source, let environment else {
+            throw ProtoError(reason: "an assertion lacks group, source or environment")
+        }
+        self.init(group: group, source: source, until: until, environment: environment)
     }
 }
 

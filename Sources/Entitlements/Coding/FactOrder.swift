@@ -20,6 +20,11 @@ enum FactOrder {
         bytes(LogicalTime(rawValue: ~time.rawValue))
     }
 
+    /// The complement of the date (8 bytes, its sign bit flipped before): of two statements the earlier is the stronger.
+    static func bytes(earlierWins date: Timestamp) -> [UInt8] {
+        bytes(LogicalTime(rawValue: ~(UInt64(bitPattern: date.milliseconds) ^ 1 << 63)))
+    }
+
     /// Logical time (8 bytes), replica (16).
     static func bytes(_ time: LogicalTime, _ replica: ReplicaID) -> [UInt8] {
         bytes(time) + replica.bytes
@@ -39,6 +44,10 @@ enum FactOrder {
 
     static func timeWhereEarlierWins(_ bytes: [UInt8]) throws(ProtoError) -> LogicalTime {
         LogicalTime(rawValue: ~(try time(bytes)).rawValue)
+    }
+
+    static func dateWhereEarlierWins(_ bytes: [UInt8]) throws(ProtoError) -> Timestamp {
+        Timestamp(milliseconds: Int64(bitPattern: ~(try time(bytes)).rawValue ^ 1 << 63))
     }
 
     private static func number(_ bytes: ArraySlice<UInt8>) -> UInt64 {

@@ -7,6 +7,7 @@ extension Purchase {
         writer.number(UInt64(clamping: quantity), field: 4)
         if let originalID { writer.text(originalID.rawValue, field: 5) }
         writer.timestamp(optional: storeExpiry, field: 6)
+        writer.number(isIntroductory ? 1 : 0, field: 7)
         return writer.bytes
     }
 
@@ -17,6 +18,7 @@ extension Purchase {
         var quantity: Int64 = 0
         var originalID: TransactionID?
         var storeExpiry: Timestamp?
+        var isIntroductory = false
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
             switch field {
@@ -26,13 +28,15 @@ extension Purchase {
             case 4: quantity = try value.count()
             case 5: originalID = try value.identifier()
             case 6: storeExpiry = try value.timestamp()
+            case 7: isIntroductory = try value.number() != 0
             default: break
             }
         }
         guard let product else { throw ProtoError(reason: "a purchase lacks its product") }
         self.init(
             transaction: transaction, product: product, terms: terms, date: date, quantity: quantity,
-            originalID: originalID, storeExpiry: storeExpiry, stamp: stamp)
+            originalID: originalID, storeExpiry: storeExpiry, isIntroductory: isIntroductory,
+            stamp: stamp)
     }
 }
 

@@ -28,21 +28,26 @@ extension Revocation {
         var writer = ProtoWriter()
         writer.timestamp(optional: revokedAt, field: 1)
         writer.text(reason, field: 2)
+        writer.number(revokedAt == nil ? 1 : 0, field: 3)
         return writer.bytes
     }
 
     init(transaction: TransactionReference, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
         var revokedAt: Timestamp?
         var reason = ""
+        var isReinstated = false
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: revokedAt = try value.timestamp()
             case 2: reason = try value.text()
+            case 3: isReinstated = try value.number() != 0
             default: break
             }
         }
-        guard let revokedAt else { throw ProtoError(reason: "a revocation of a kind that this version does not know") }
+        guard (revokedAt == nil) == isReinstated else {
+            throw ProtoError(reason: "a revocation of a kind that this version does not know")
+        }
         self.init(transaction: transaction, revokedAt: revokedAt, reason: reason, stamp: stamp)
     }
 }
@@ -55,10 +60,12 @@ extension Flag {
         return writer.bytes
     }
 
-    init(product: ProductID, isSet: Bool, record: Record) throws(ProtoError) {
+    init(product: ProductID, environment: EnvironmentID, isSet: Bool, record: Record) throws(ProtoError) {
         let time = try FactOrder.time(record.order, trailing: 16)
         let origin = try Origin(record.payload, replica: 1, date: 2)
-        self.init(product: product, isSet: isSet, date: origin.date, replica: origin.replica, logicalTime: time)
+        self.init(
+            product: product, environment: environment, isSet: isSet, date: origin.date, replica: origin.replica,
+            logicalTime: time)
     }
 }
 
@@ -69,6 +76,7 @@ extension Spend {
         writer.number(UInt64(clamping: units), field: 2)
         writer.data(replica.bytes, field: 3)
         writer.timestamp(date, field: 4)
+        writer.text(environment.rawValue, field: 5)
         return writer.bytes
     }
 
@@ -76,17 +84,20 @@ extension Spend {
         let origin = try Origin(payload, replica: 3, date: 4)
         var product: ProductID?
         var units: Int64 = 0
+        var environment: EnvironmentID?
         var reader = ProtoReader(payload)
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: product = try value.identifier()
             case 2: units = try value.count()
+            case 5: environment = try value.identifier()
             default: break
             }
         }
-        guard let product else { throw ProtoError(reason: "a spend lacks its product") }
+        guard let product, let environment else { throw ProtoError(reason: "a spend lacks product or environment") }
         self.init(
-            id: id, product: product, units: units, date: origin.date, replica: origin.replica, logicalTime: time)
+            id: id, product: product, units: units, environment: environment, date: origin.date,
+            replica: origin.replica, logicalTime: time)
     }
 }
 
@@ -114,7 +125,7 @@ extension PendingPurchase {
 }
 
 /// Who did something and when, from the fields of the given numbers.
-private struct Origin {
+struct Origin {
     let replica: ReplicaID
     let date: Timestamp
 

@@ -7,12 +7,20 @@ public enum Fact: Hashable, Sendable {
     case recording(Recording)
     /// A purchase was taken back.
     case revocation(Revocation)
+    /// A store says how a subscription that it renews goes on.
+    case renewalState(RenewalState)
+    /// A system that keeps no purchases says until when a group is paid.
+    case assertion(Assertion)
     /// A product was marked as owned, or no longer so, without a transaction.
     case flag(Flag)
     /// Units were used up.
     case spend(Spend)
+    /// The account's server decided something about a purchase.
+    case acceptance(Acceptance)
     /// A purchase waits for somebody's approval.
     case pending(PendingPurchase)
+    /// All facts of a test environment were put behind.
+    case reset(EnvironmentReset)
     /// A record that this version cannot read. It is kept, travels on, and counts nothing.
     case unreadable(Record, reason: String)
 }
@@ -61,13 +69,15 @@ public struct Purchase: Hashable, Sendable {
     public var originalID: TransactionID?
     /// The end that the store gave, for a subscription that it renews.
     public var storeExpiry: Timestamp?
+    /// Whether it was sold at the terms' introductory offer. Tells how long it lasts where the store gave no end.
+    public var isIntroductory: Bool
     /// Who says so, and when.
     public var stamp: Stamp
 
     /// A purchase.
     public init(
         transaction: TransactionReference, product: ProductID, terms: Terms?, date: Timestamp, quantity: Int64 = 1,
-        originalID: TransactionID? = nil, storeExpiry: Timestamp? = nil, stamp: Stamp
+        originalID: TransactionID? = nil, storeExpiry: Timestamp? = nil, isIntroductory: Bool = false, stamp: Stamp
     ) {
         self.transaction = transaction
         self.product = product
@@ -76,7 +86,14 @@ public struct Purchase: Hashable, Sendable {
         self.quantity = quantity
         self.originalID = originalID
         self.storeExpiry = storeExpiry
+        self.isIntroductory = isIntroductory
         self.stamp = stamp
+    }
+
+    /// The subscription that this purchase began or renews: its first transaction.
+    public var line: TransactionReference {
+        TransactionReference(
+            store: transaction.store, environment: transaction.environment, id: originalID ?? transaction.id)
     }
 }
 
@@ -107,19 +124,22 @@ public struct Recording: Hashable, Sendable {
     }
 }
 
-/// A purchase was taken back: refunded, or withdrawn from a family.
+/// A purchase was taken back: refunded, or withdrawn from a family. Or that was taken back in its turn.
+///
+/// Of several statements about one purchase the strongest counts, as its ``Stamp`` says: one that a store signed before
+/// one that nobody signed, then the later.
 public struct Revocation: Hashable, Sendable {
     /// The purchase, which may not be known yet.
     public var transaction: TransactionReference
-    /// From when on it counts nothing.
-    public var revokedAt: Timestamp
+    /// From when on it counts nothing; `nil` when it counts again, because the store reversed the refund.
+    public var revokedAt: Timestamp?
     /// Why, in the store's words; empty when it gave none.
     public var reason: String
     /// Who says so, and when.
     public var stamp: Stamp
 
-    /// A revocation.
-    public init(transaction: TransactionReference, revokedAt: Timestamp, reason: String = "", stamp: Stamp) {
+    /// A revocation, or a reinstatement when `revokedAt` is `nil`.
+    public init(transaction: TransactionReference, revokedAt: Timestamp?, reason: String = "", stamp: Stamp) {
         self.transaction = transaction
         self.revokedAt = revokedAt
         self.reason = reason
@@ -132,6 +152,8 @@ public struct Revocation: Hashable, Sendable {
 public struct Flag: Hashable, Sendable {
     /// The product, a non-consumable.
     public var product: ProductID
+    /// Where it counts.
+    public var environment: EnvironmentID
     /// Whether this mark sets or clears.
     public var isSet: Bool
     /// When it was made, by the replica's clock.
@@ -142,8 +164,12 @@ public struct Flag: Hashable, Sendable {
     public var logicalTime: LogicalTime
 
     /// A mark.
-    public init(product: ProductID, isSet: Bool, date: Timestamp, replica: ReplicaID, logicalTime: LogicalTime) {
+    public init(
+        product: ProductID, environment: EnvironmentID = .production, isSet: Bool, date: Timestamp, replica: ReplicaID,
+        logicalTime: LogicalTime
+    ) {
         self.product = product
+        self.environment = environment
         self.isSet = isSet
         self.date = date
         self.replica = replica
@@ -160,6 +186,8 @@ public struct Spend: Hashable, Sendable {
     public var product: ProductID
     /// How many, 1 or more.
     public var units: Int64
+    /// Where it counts.
+    public var environment: EnvironmentID
     /// When, by the replica's clock.
     public var date: Timestamp
     /// Who spent them.
@@ -169,10 +197,12 @@ public struct Spend: Hashable, Sendable {
 
     /// A spend.
     public init(
-        id: SpendID, product: ProductID, units: Int64, date: Timestamp, replica: ReplicaID, logicalTime: LogicalTime
+        id: SpendID, product: ProductID, units: Int64, environment: EnvironmentID = .production, date: Timestamp,
+        replica: ReplicaID, logicalTime: LogicalTime
     ) {
         self.id = id
         self.product = product
+        self.environment = environment
         self.units = units
         self.date = date
         self.replica = replica

@@ -12,6 +12,14 @@ public struct Explanation: Hashable, Sendable {
         case spent(Int64, writtenOff: Int64, balance: Int64)
         /// It takes another fact back.
         case revokes
+        /// It makes a purchase count again that was taken back.
+        case reinstates
+        /// It says how a subscription goes on, and gives no time of its own.
+        case informs
+        /// It makes a purchase count as of this date.
+        case redates(Timestamp)
+        /// It lets a purchase count as it stands.
+        case accepts
         /// It makes a product owned.
         case flagCounts
         /// It waits for approval.
@@ -64,17 +72,11 @@ extension Replay {
     private func lines(for source: Entitlement.Source, at instant: Timestamp) -> [Explanation.Line] {
         switch source {
         case .group(let group):
-            let periods = timelines[group]?.contributions ?? []
-            return withRevocations(
-                facts.purchases.filter { purchase in
-                    (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
-                }, at: instant
-            ) { purchase in
-                periods.filter { $0.transaction == purchase.transaction }.map(Explanation.Effect.period)
-            } + requests(for: catalog.products.filter { $0.kind.group == group }.map(\.id))
+            return time(of: group, at: instant)
+                + requests(for: catalog.products.filter { $0.kind.group == group }.map(\.id))
         case .product(let product):
             let holdings = ownerships[product]?.holdings ?? []
-            return withRevocations(facts.purchases.filter { $0.product == product }, at: instant) { purchase in
+            return withStatements(facts.purchases.filter { $0.product == product }, at: instant) { purchase in
                 holdings.filter { $0.transaction == purchase.transaction }.map(Explanation.Effect.ownership)
             } + flags(of: product) + requests(for: [product])
         case .units(let product):
@@ -82,7 +84,44 @@ extension Replay {
         }
     }
 
-    private func withRevocations(
+    private func time(of group: GroupID, at instant: Timestamp) -> [Explanation.Line] {
+        let periods = timelines[group]?.contributions ?? []
+        let purchases = facts.purchases.filter { purchase in
+            (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
+        }
+        var lines = withStatements(purchases, at: instant) { purchase in
+            periods.filter { $0.origin == .purchase(purchase.transaction, purchase.product) }.map { period in
+                period.isEmpty && period.revokedAt == nil && period.level == nil
+                    ? .setAside(.overruled(rules.expiry.name)) : .period(period)
+            }
+        }
+        for assertion in facts.assertions where assertion.reference.group == group {
+            lines.append(Explanation.Line(fact: .assertion(assertion), effect: effect(of: assertion, periods)))
+        }
+        for line in Set(purchases.map(\.line)).sorted() {
+            guard let state = facts.renewalStates[line] else { continue }
+            let grace = periods.first { period in
+                guard case .grace(let transaction, _) = period.origin else { return false }
+                return facts[transaction]?.line == line
+            }
+            let effect = grace.map(Explanation.Effect.period) ?? .informs
+            lines.append(Explanation.Line(fact: .renewalState(state), effect: effect))
+        }
+        return lines
+    }
+
+    private func effect(of assertion: Assertion, _ periods: [Period]) -> Explanation.Effect {
+        guard assertion.reference.environment == environment else {
+            return .setAside(.otherEnvironment(assertion.reference.environment))
+        }
+        if facts.isBehindReset(assertion.logicalTime, in: environment) { return .setAside(.behindReset) }
+        guard let period = periods.first(where: { $0.origin == .assertion(assertion.reference) }), !period.isEmpty
+        else { return .setAside(facts.isConfirmed(.assertion(assertion)) ? .covered : .overruled(rules.expiry.name)) }
+        return .period(period)
+    }
+
+    /// Each purchase with its effects, and what stores and the account's server stated about it.
+    private func withStatements(
         _ purchases: [Purchase], at instant: Timestamp, _ effects: (Purchase) -> [Explanation.Effect]
     ) -> [Explanation.Line] {
         purchases.flatMap { purchase -> [Explanation.Line] in
@@ -92,21 +131,35 @@ extension Replay {
             } else {
                 lines += effects(purchase).map { Explanation.Line(fact: .purchase(purchase), effect: $0) }
             }
+            if let acceptance = facts.acceptances[purchase.transaction] {
+                lines.append(Explanation.Line(fact: .acceptance(acceptance), effect: acceptance.effect))
+            }
             if let revocation = facts.revocations[purchase.transaction] {
-                let effect = revocation.revokedAt <= instant ? Explanation.Effect.revokes : .notYet
-                lines.append(Explanation.Line(fact: .revocation(revocation), effect: effect))
+                lines.append(Explanation.Line(fact: .revocation(revocation), effect: effect(of: revocation, instant)))
             }
             return lines
         }
     }
 
+    private func effect(of revocation: Revocation, _ instant: Timestamp) -> Explanation.Effect {
+        if facts.isOverruled(revocation) { return .setAside(.unsigned) }
+        guard let revokedAt = revocation.revokedAt else { return .reinstates }
+        return revokedAt <= instant ? .revokes : .notYet
+    }
+
     private func flags(of product: ProductID) -> [Explanation.Line] {
         let isFlagged = ownerships[product]?.isFlagged ?? false
-        return [facts.flagsSet[product], facts.flagsCleared[product]].compactMap { $0 }.map { flag in
-            let effect: Explanation.Effect =
-                flag.isSet == isFlagged && isFlagged ? .flagCounts : .setAside(.overruled(rules.flags.name))
-            return Explanation.Line(fact: .flag(flag), effect: effect)
+        return facts.flags.keys.filter { $0.product == product }.sorted().flatMap { reference in
+            [facts.flags[reference]?.set, facts.flags[reference]?.cleared].compactMap { $0 }.map { flag in
+                Explanation.Line(fact: .flag(flag), effect: effect(of: flag, isFlagged))
+            }
         }
+    }
+
+    private func effect(of flag: Flag, _ isFlagged: Bool) -> Explanation.Effect {
+        guard flag.environment == environment else { return .setAside(.otherEnvironment(flag.environment)) }
+        if facts.isBehindReset(flag.logicalTime, in: environment) { return .setAside(.behindReset) }
+        return flag.isSet == isFlagged && isFlagged ? .flagCounts : .setAside(.overruled(rules.flags.name))
     }
 
     private func requests(for products: [ProductID]) -> [Explanation.Line] {
@@ -128,9 +181,26 @@ extension Replay {
         }
         let counted = Set(steps.map(\.fact))
         let others = facts.purchases.filter { $0.product == product && !counted.contains(.purchase($0)) }
+        let strays = facts.spends.filter { $0.product == product && !counted.contains(.spend($0)) }
         return steps
-            + withRevocations(others, at: instant) { purchase in
-                facts.revocations[purchase.transaction] == nil ? [.notYet] : []
-            }
+            + withStatements(others, at: instant) { purchase in
+                facts.revocation(of: purchase) == nil ? [.notYet] : []
+            } + strays.map { Explanation.Line(fact: .spend($0), effect: .setAside(reason(against: $0))) }
+    }
+
+    private func reason(against spend: Spend) -> SetAside {
+        guard spend.environment == environment else { return .otherEnvironment(spend.environment) }
+        return facts.isBehindReset(spend.logicalTime, in: environment) ? .behindReset : .otherDevice
+    }
+}
+
+extension Acceptance {
+    fileprivate var effect: Explanation.Effect {
+        switch decision {
+        case .accepted: .accepts
+        case .countsAsOf(let date): .redates(date)
+        case .refused(let reason): .setAside(.refused(reason))
+        case .transferred(let account): .setAside(.transferred(to: account))
+        }
     }
 }

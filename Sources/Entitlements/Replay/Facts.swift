@@ -1,49 +1,98 @@
 /// The facts of a ledger, read once and arranged for replay.
 public struct Facts: Sendable {
-    /// Purchases by (date, key).
+    /// Purchases by (date, key). Where the account's server counts one as of another date, that date stands here.
     public private(set) var purchases: [Purchase] = []
     /// Who recorded a purchase, by replica.
     public private(set) var recordings: [TransactionReference: [Recording]] = [:]
-    /// The revocation of each revoked purchase, whether that is known or not.
+    /// The strongest statement on whether a purchase was taken back, whether that purchase is known or not. It may say
+    /// that the purchase counts again; ``revocation(of:)`` tells.
     public private(set) var revocations: [TransactionReference: Revocation] = [:]
-    /// The set mark of each product that has one.
-    public private(set) var flagsSet: [ProductID: Flag] = [:]
-    /// The cleared mark of each product that has one.
-    public private(set) var flagsCleared: [ProductID: Flag] = [:]
+    /// How subscriptions that a store renews go on, by their first transaction.
+    public private(set) var renewalStates: [TransactionReference: RenewalState] = [:]
+    /// Expiries from systems that keep no purchases, by (date of the statement, reference).
+    public private(set) var assertions: [Assertion] = []
+    /// The marks of each product that was ever marked.
+    public private(set) var flags: [FlagMarks.Reference: FlagMarks] = [:]
     /// Spends by (logical time, key).
     public private(set) var spends: [Spend] = []
+    /// What the account's server decided about purchases.
+    public private(set) var acceptances: [TransactionReference: Acceptance] = [:]
     /// Requests for approval, withdrawn ones included.
     public private(set) var pending: [ProductID: PendingPurchase] = [:]
-    /// Records that this version cannot read.
+    /// Test environments that were put back.
+    public private(set) var resets: [EnvironmentID: EnvironmentReset] = [:]
+    /// Records that count nothing because this version cannot read them, or because they stand where only the account's
+    /// server may write.
     public private(set) var unreadable: [Fact] = []
     /// The latest logical time of any fact: the next fact comes after it.
     public private(set) var latestTime = LogicalTime.zero
 
+    private var purchaseIndex: [TransactionReference: Int] = [:]
+    private var statedDates: [TransactionReference: Timestamp] = [:]
     private var heldPurchases: Set<TransactionReference> = []
     private var heldSpends: Set<SpendID> = []
+    /// The keys of the records that the remote held; `nil` when all count as held.
+    private var confirmedKeys: Set<[UInt8]>?
 
-    /// The facts of an account's ledger, and of the ledger that one device keeps to itself.
-    public init(account: Ledger, device: Ledger = Ledger()) {
+    /// The facts of an account.
+    ///
+    /// - Parameters:
+    ///   - account: the account's ledger.
+    ///   - device: the ledger that this device keeps to itself.
+    ///   - server: the ledger that only the account's server writes.
+    ///   - remote: what the remote held when it was last met, for rules that count nothing else; where it is not given,
+    ///     everything counts as held.
+    public init(
+        account: Ledger, device: Ledger = Ledger(), server: Ledger = Ledger(), remote: Ledger? = nil
+    ) {
+        confirmedKeys = remote.map { Set($0.records.map(\.key)) }
+        for record in server.records {
+            let fact = Fact(record)
+            latestTime = max(latestTime, fact.logicalTime)
+            if case .acceptance(let acceptance) = fact { acceptances[acceptance.transaction] = acceptance }
+        }
         for record in account.joined(with: device).records { add(Fact(record)) }
         for record in device.records { noteDevice(Fact(record)) }
-        let keyOrder: (Purchase, Purchase) -> Bool = { left, right in
+        sort()
+    }
+
+    private mutating func sort() {
+        purchases.sort { left, right in
             left.date != right.date ? left.date < right.date : left.transaction < right.transaction
         }
-        purchases.sort(by: keyOrder)
         spends.sort { ($0.logicalTime, $0.id) < ($1.logicalTime, $1.id) }
+        assertions.sort { ($0.assertedAt, $0.reference) < ($1.assertedAt, $1.reference) }
+        purchaseIndex = Dictionary(uniqueKeysWithValues: zip(purchases.map(\.transaction), purchases.indices))
     }
 
     private mutating func add(_ fact: Fact) {
         latestTime = max(latestTime, fact.logicalTime)
         switch fact {
-        case .purchase(let purchase): purchases.append(purchase)
+        case .purchase(let purchase): add(purchase)
         case .recording(let recording): recordings[recording.transaction, default: []].append(recording)
         case .revocation(let revocation): revocations[revocation.transaction] = revocation
-        case .flag(let flag): if flag.isSet { flagsSet[flag.product] = flag } else { flagsCleared[flag.product] = flag }
+        case .renewalState(let state): renewalStates[state.line] = state
+        case .assertion(let assertion): assertions.append(assertion)
+        case .flag(let flag): add(flag)
         case .spend(let spend): spends.append(spend)
         case .pending(let request): pending[request.product] = request
-        case .unreadable: unreadable.append(fact)
+        case .reset(let reset) where reset.environment != .production: resets[reset.environment] = reset
+        case .acceptance, .reset, .unreadable: unreadable.append(fact)
         }
+    }
+
+    private mutating func add(_ purchase: Purchase) {
+        var purchase = purchase
+        if case .countsAsOf(let date)? = acceptances[purchase.transaction]?.decision {
+            statedDates[purchase.transaction] = purchase.date
+            purchase.date = date
+        }
+        purchases.append(purchase)
+    }
+
+    private mutating func add(_ flag: Flag) {
+        let isHeld = confirmedKeys?.contains(Fact.flag(flag).record.key) ?? true
+        flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()].add(flag, isHeld: isHeld)
     }
 
     private mutating func noteDevice(_ fact: Fact) {
@@ -58,10 +107,9 @@ public struct Facts: Sendable {
     func adding(_ purchase: Purchase, _ recording: Recording) -> Facts {
         var facts = self
         facts.recordings[purchase.transaction] = [recording]
-        let index = facts.purchases.firstIndex { other in
-            other.date != purchase.date ? other.date > purchase.date : other.transaction > purchase.transaction
-        }
-        facts.purchases.insert(purchase, at: index ?? facts.purchases.endIndex)
+        facts.confirmedKeys?.insert(FactKey.purchase(purchase.transaction).bytes)
+        facts.purchases.append(purchase)
+        facts.sort()
         return facts
     }
 
@@ -73,7 +121,34 @@ public struct Facts: Sendable {
 
     /// The purchase of this transaction, if it is known.
     public subscript(transaction: TransactionReference) -> Purchase? {
-        purchases.first { $0.transaction == transaction }
+        purchaseIndex[transaction].map { purchases[$0] }
+    }
+
+    /// The date that the purchase itself states; differs from its date when the account's server counts it as of
+    /// another one.
+    public func statedDate(of purchase: Purchase) -> Timestamp { statedDates[purchase.transaction] ?? purchase.date }
+
+    /// The revocation that counts against `purchase`; `nil` when there is none, when it was reversed, or when nobody
+    /// signed it while a store signed the purchase.
+    public func revocation(of purchase: Purchase) -> Revocation? {
+        guard let revocation = revocations[purchase.transaction], revocation.revokedAt != nil else { return nil }
+        return isOverruled(revocation) ? nil : revocation
+    }
+
+    /// Whether a statement about a purchase counts nothing because a store signed the purchase, and nobody signed this.
+    func isOverruled(_ revocation: Revocation) -> Bool {
+        revocation.stamp.signedDate == nil && self[revocation.transaction]?.stamp.signedDate != nil
+    }
+
+    /// When a purchase that counts was taken back.
+    func revocationDate(of purchase: Purchase) -> Timestamp? { revocation(of: purchase)?.revokedAt }
+
+    /// Whether the remote held this fact when it was last met, as far as is known.
+    func isConfirmed(_ fact: Fact) -> Bool { confirmedKeys?.contains(fact.record.key) ?? true }
+
+    /// Whether a fact was entered before its environment was reset.
+    func isBehindReset(_ time: LogicalTime, in environment: EnvironmentID) -> Bool {
+        resets[environment].map { time <= $0.logicalTime } ?? false
     }
 
     /// When a purchase first entered anybody's ledger: units count from then on, so that recording a purchase once more
@@ -87,5 +162,68 @@ public struct Facts: Sendable {
     func lastRecorded(_ purchase: Purchase) -> LogicalTime {
         let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
         return max(times.max() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
+    }
+}
+
+/// The two marks that a product can have, side by side, for a ``FlagRule`` to decide between.
+public struct FlagMarks: Hashable, Sendable {
+    /// A product in an environment.
+    public struct Reference: Hashable, Comparable, Sendable {
+        /// The product.
+        public var product: ProductID
+        /// The environment.
+        public var environment: EnvironmentID
+
+        /// The marks of `product` in `environment`.
+        public init(_ product: ProductID, _ environment: EnvironmentID = .production) {
+            self.product = product
+            self.environment = environment
+        }
+
+        /// By product, then environment.
+        public static func < (left: Reference, right: Reference) -> Bool {
+            (left.product, left.environment) < (right.product, right.environment)
+        }
+    }
+
+    /// The mark that sets, if there is one.
+    public var set: Flag?
+    /// The mark that clears, if there is one.
+    public var cleared: Flag?
+    /// The mark that sets, if the remote held it when it was last met.
+    public var setAtRemote: Flag?
+    /// The mark that clears, if the remote held it when it was last met.
+    public var clearedAtRemote: Flag?
+
+    /// No marks.
+    public init() {}
+
+    mutating func add(_ flag: Flag, isHeld: Bool) {
+        if flag.isSet {
+            set = flag
+            if isHeld { setAtRemote = flag }
+        } else {
+            cleared = flag
+            if isHeld { clearedAtRemote = flag }
+        }
+    }
+
+    /// The later mark of both, if there is one.
+    public var latest: Flag? { Self.later(set, cleared) }
+
+    /// The later of two marks: by logical time, then by replica, as merging orders them.
+    static func later(_ left: Flag?, _ right: Flag?) -> Flag? {
+        guard let left else { return right }
+        guard let right else { return left }
+        return (left.logicalTime, left.replica) < (right.logicalTime, right.replica) ? right : left
+    }
+
+    /// The marks that were made after a reset.
+    func after(_ time: LogicalTime) -> FlagMarks {
+        var marks = self
+        for path in [\FlagMarks.set, \.cleared, \.setAtRemote, \.clearedAtRemote] {
+            if let mark = marks[keyPath: path], mark.logicalTime <= time { marks[keyPath: path] = nil }
+        }
+        return marks
     }
 }

@@ -68,7 +68,7 @@ extension Replay {
 
     private func lastRevocation(ofUnits product: ProductID, at instant: Timestamp) -> Timestamp? {
         facts.purchases.lazy.filter { $0.product == product }
-            .compactMap { facts.revocations[$0.transaction]?.revokedAt }.filter { $0 <= instant }.max()
+            .compactMap(facts.revocationDate(of:)).filter { $0 <= instant }.max()
     }
 
     /// Whether a non-consumable is owned at `instant`.

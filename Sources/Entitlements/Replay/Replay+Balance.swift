@@ -27,14 +27,13 @@ extension Replay {
         var steps: [BalanceStep] = []
         for purchase in facts.purchases where purchase.product == product && purchase.date <= instant {
             guard case .counts(.consumable(let units)) = verdicts[purchase.transaction] else { continue }
-            if let revocation = facts.revocations[purchase.transaction], revocation.revokedAt <= instant { continue }
+            if let revokedAt = facts.revocationDate(of: purchase), revokedAt <= instant { continue }
             steps.append(
                 BalanceStep(
                     time: facts.firstRecorded(purchase), key: FactKey.purchase(purchase.transaction).bytes,
                     cause: .grant(purchase), units: units * purchase.quantity))
         }
-        let isLocal = rules.consumables == .deviceLocal
-        for spend in facts.spends where spend.product == product && (!isLocal || facts.isOnDevice(spend)) {
+        for spend in facts.spends where spend.product == product && counts(spend) {
             steps.append(
                 BalanceStep(
                     time: spend.logicalTime, key: FactKey.spend(spend.id).bytes, cause: .spend(spend),
@@ -56,6 +55,11 @@ extension Replay {
             steps[index].balance = balance
         }
         return steps
+    }
+
+    private func counts(_ spend: Spend) -> Bool {
+        spend.environment == environment && !facts.isBehindReset(spend.logicalTime, in: environment)
+            && (rules.consumables == .shared || facts.isOnDevice(spend))
     }
 
     /// All consumables that the catalogue or a fact names, ascending.

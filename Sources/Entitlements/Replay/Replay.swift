@@ -50,6 +50,18 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
     case otherEnvironment(EnvironmentID)
     /// Units count on the device that bought them, and this is another.
     case otherDevice
+    /// It was entered before its test environment was reset.
+    case behindReset
+    /// The account's server refused it, for this reason.
+    case refused(String)
+    /// The purchase belongs to the account of this name now.
+    case transferred(to: String)
+    /// The purchase is signed by a store, and nobody signed this.
+    case unsigned
+    /// Only the account's server may write such a record, and it stands elsewhere; or there is no such thing.
+    case notFromServer
+    /// It adds nothing to what is known: the time up to its date is covered.
+    case covered
     /// This version cannot read the record.
     case unreadable(String)
     /// A rule prefers another fact.
@@ -62,6 +74,12 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
         case .outOfBounds: "quantity or duration is out of bounds"
         case .otherEnvironment(let environment): "it belongs to environment \(environment)"
         case .otherDevice: "its units stay on the device that bought them (consumables: deviceLocal)"
+        case .behindReset: "its environment was reset since"
+        case .refused(let reason): "the account's server refused it: \(reason.singleLine)"
+        case .transferred(let account): "the purchase belongs to \"\(account.singleLine)\" now"
+        case .unsigned: "a store signed the purchase, and nobody signed this"
+        case .notFromServer: "only the account's server may state this"
+        case .covered: "the time up to its date is covered without it"
         case .unreadable(let reason): "it cannot be read: \(reason)"
         case .overruled(let rule): "overruled by \(rule)"
         }

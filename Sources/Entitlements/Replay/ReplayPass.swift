@@ -8,7 +8,7 @@ struct ReplayPass {
     private(set) var verdicts: [TransactionReference: Replay.Verdict] = [:]
 
     private var soldTime: [GroupID: [SoldTime]] = [:]
-    private var givenEnds: [GroupID: [Period]] = [:]
+    private var renewals: [GroupID: [SoldRenewal]] = [:]
 
     init(facts: Facts, catalog: Catalog, environment: EnvironmentID) {
         self.facts = facts
@@ -22,28 +22,53 @@ struct ReplayPass {
             verdicts[purchase.transaction] = verdict
             if case .counts(let kind) = verdict { count(purchase, as: kind) }
         }
-        for product in facts.flagsSet.keys {
-            let set = facts.flagsSet[product]
-            let isOwned = catalog.policy.rules.flags.isOwned(set: set, cleared: facts.flagsCleared[product])
-            ownerships[product, default: Ownership()].isFlagged = isOwned
+        for (reference, marks) in facts.flags where reference.environment == environment {
+            let counted = facts.resets[environment].map { marks.after($0.logicalTime) } ?? marks
+            ownerships[reference.product, default: Ownership()].isFlagged =
+                catalog.policy.rules.flags.isOwned(counted)
         }
+        let assertions = Dictionary(grouping: facts.assertions.filter(counts), by: \.reference.group)
         // The catalogue's groups appear even when nothing was bought in them.
-        for group in Set(catalog.groups).union(soldTime.keys).union(givenEnds.keys) {
-            let stacked = catalog.policy.rules.expiry.periods(of: soldTime[group] ?? [])
-            timelines[group] = Timeline(stacked + (givenEnds[group] ?? []))
+        let groups = Set(catalog.groups).union(soldTime.keys).union(renewals.keys).union(assertions.keys)
+        for group in groups {
+            let statements = Self.merged(soldTime[group] ?? [], asserted(assertions[group] ?? []))
+            let stacked = catalog.policy.rules.expiry.periods(of: statements)
+            let lines = RenewalLines(sold: renewals[group] ?? [], states: facts.renewalStates)
+            timelines[group] = Timeline(stacked + lines.periods())
         }
     }
 
-    private func value(_ purchase: Purchase) -> Replay.Verdict {
-        guard purchase.transaction.environment == environment else {
-            return .setAside(.otherEnvironment(purchase.transaction.environment))
+    private func counts(_ assertion: Assertion) -> Bool {
+        assertion.reference.environment == environment
+            && !facts.isBehindReset(assertion.logicalTime, in: environment)
+    }
+
+    private func asserted(_ assertions: [Assertion]) -> [AssertedTime] {
+        assertions.map { AssertedTime(assertion: $0, isAtRemote: facts.isConfirmed(.assertion($0))) }
+    }
+
+    /// Both in the order of replay: an assertion stands after the purchases of the date at which it was made.
+    private static func merged(_ sold: [SoldTime], _ asserted: [AssertedTime]) -> [TimeStatement] {
+        var statements: [TimeStatement] = []
+        var waiting = asserted[...]
+        for purchase in sold {
+            while let next = waiting.first, next.assertion.assertedAt < purchase.purchase.date {
+                statements.append(.asserted(next))
+                waiting.removeFirst()
+            }
+            statements.append(.sold(purchase))
         }
+        return statements + waiting.map(TimeStatement.asserted)
+    }
+
+    private func value(_ purchase: Purchase) -> Replay.Verdict {
+        if let reason = objection(to: purchase) { return .setAside(reason) }
         guard let terms = purchase.terms ?? catalog.terms(of: purchase.product) else {
             return .setAside(.unknownProduct)
         }
-        guard Purchase.quantityRange.contains(purchase.quantity), terms.areWithinBounds else {
-            return .setAside(.outOfBounds)
-        }
+        guard Purchase.quantityRange.contains(purchase.quantity), terms.areWithinBounds,
+            purchase.storeExpiry.map({ $0 <= purchase.date.adding(CalendarDuration(months: 1_200)) }) ?? true
+        else { return .setAside(.outOfBounds) }
         if case .consumable = terms.kind, catalog.policy.rules.consumables == .deviceLocal,
             !facts.isOnDevice(purchase)
         {
@@ -52,32 +77,46 @@ struct ReplayPass {
         return .counts(terms.kind)
     }
 
+    private func objection(to purchase: Purchase) -> SetAside? {
+        let sold = purchase.transaction.environment
+        guard sold == environment else { return .otherEnvironment(sold) }
+        if facts.isBehindReset(facts.firstRecorded(purchase), in: sold) { return .behindReset }
+        switch facts.acceptances[purchase.transaction]?.decision {
+        case .refused(let reason): return .refused(reason)
+        case .transferred(let account): return .transferred(to: account)
+        case .accepted, .countsAsOf, nil: return nil
+        }
+    }
+
     private mutating func count(_ purchase: Purchase, as kind: ProductKind) {
-        let revocation = facts.revocations[purchase.transaction]
+        let revokedAt = facts.revocationDate(of: purchase)
         switch kind {
         case .consumable:
             break  // Balances are replayed on demand: they depend on spends and on the instant.
         case .nonConsumable:
             let holding = Period(
-                start: purchase.date, end: max(purchase.date, revocation?.revokedAt ?? .latest),
-                transaction: purchase.transaction, product: purchase.product, revokedAt: revocation?.revokedAt)
+                start: purchase.date, end: max(purchase.date, revokedAt ?? .latest),
+                origin: .purchase(purchase.transaction, purchase.product), revokedAt: revokedAt)
             ownerships[purchase.product, default: Ownership()].holdings.append(holding)
         case .nonRenewing(let group, let duration):
-            soldTime[group, default: []].append(sold(purchase, duration: duration, revocation: revocation))
-        case .autoRenewable(let group, _, let duration, _):
-            // The store's own end counts where it gave one; it renews, so nothing is appended.
-            let sold = sold(purchase, duration: duration, revocation: revocation)
-            let end = purchase.storeExpiry ?? sold.end(from: purchase.date)
-            givenEnds[group, default: []].append(sold.period(from: purchase.date, to: end))
+            soldTime[group, default: []].append(sold(purchase, duration: duration, revokedAt: revokedAt))
+        case .autoRenewable(let group, let level, let duration, let introductory):
+            let isOffer = purchase.isIntroductory
+            let sold = sold(purchase, duration: isOffer ? introductory?.duration ?? duration : duration, revokedAt: nil)
+            renewals[group, default: []].append(
+                SoldRenewal(
+                    purchase: purchase, level: level, end: purchase.storeExpiry ?? sold.end(from: purchase.date),
+                    revokedAt: revokedAt))
         }
     }
 
-    private func sold(_ purchase: Purchase, duration: CalendarDuration, revocation: Revocation?) -> SoldTime {
+    private func sold(_ purchase: Purchase, duration: CalendarDuration, revokedAt: Timestamp?) -> SoldTime {
         let bonus = purchase.terms?.bonus ?? catalog.policy.bonus
         return SoldTime(
             purchase: purchase, duration: duration.multiplied(by: purchase.quantity), bonus: bonus,
-            revocation: revocation,
-            recordings: (facts.recordings[purchase.transaction] ?? []).sorted { $0.replica < $1.replica })
+            revokedAt: revokedAt,
+            recordings: (facts.recordings[purchase.transaction] ?? []).sorted { $0.replica < $1.replica },
+            isAtRemote: facts.isConfirmed(.purchase(purchase)))
     }
 }
 

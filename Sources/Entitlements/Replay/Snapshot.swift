@@ -19,6 +19,13 @@ public struct Snapshot: Hashable, Sendable {
         public var group: GroupID
         /// Whether the instant lies in a period.
         public var isActive: Bool
+        /// The level of service in an auto-renewable group: the highest of those that are active, 1 is the highest;
+        /// `nil` in other groups and when nothing is active.
+        public var level: Int64?
+        /// What was bought that counts now, or last when nothing is active; `nil` when no purchase gives it.
+        public var product: ProductID?
+        /// How the store goes on with it, when it renews it and said so.
+        public var renewal: Renewal?
         /// The end of the current chain of periods, or of the last one when inactive; `nil` when none has begun.
         public var expires: Timestamp?
         /// Days until ``expires``, rounded up; 0 only when inactive.
@@ -78,8 +85,10 @@ extension Replay {
         let timeline = timelines[group] ?? Timeline()
         let isActive = timeline.isActive(at: instant)
         let expires = timeline.chain(at: instant)?.end
+        let leading = leadingPeriod(of: timeline, at: instant)
         return Snapshot.Subscription(
-            group: group, isActive: isActive, expires: expires,
+            group: group, isActive: isActive, level: isActive ? leading?.level : nil, product: leading?.product,
+            renewal: renewal(of: leading), expires: expires,
             daysRemaining: isActive ? expires.map(instant.daysRemaining(until:)) ?? 0 : 0, periods: timeline.periods)
     }
 
@@ -87,10 +96,14 @@ extension Replay {
     /// ends, or the date of a purchase that counts or of its revocation comes; `nil` when nothing is to come.
     public func nextBoundary(after instant: Timestamp) -> Timestamp? {
         var times = timelines.values.compactMap { $0.nextBoundary(after: instant) }
+        // Within a chain the level may change.
+        for timeline in timelines.values {
+            times += timeline.periods.lazy.filter { $0.level != nil }.flatMap { [$0.start, $0.end] }
+        }
         for purchase in facts.purchases {
             guard case .counts = verdicts[purchase.transaction] else { continue }
             times.append(purchase.date)
-            if let revocation = facts.revocations[purchase.transaction] { times.append(revocation.revokedAt) }
+            if let revokedAt = facts.revocationDate(of: purchase) { times.append(revokedAt) }
         }
         return times.filter { $0 > instant }.min()
     }

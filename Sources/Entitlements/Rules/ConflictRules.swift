@@ -19,9 +19,9 @@ public struct ConflictRules: Sendable {
     }
 
     /// The expiry rules that a catalogue can name.
-    public static let expiryRules: [any ExpiryRule] = [StackPurchases(), LatestExpiryWins()]
+    public static let expiryRules: [any ExpiryRule] = [StackPurchases(), LatestExpiryWins(), RemoteWins()]
     /// The flag rules that a catalogue can name.
-    public static let flagRules: [any FlagRule] = [PurchasedWins()]
+    public static let flagRules: [any FlagRule] = [PurchasedWins(), LastWriterWins(), RemoteWins()]
 }
 
 /// Where units of consumables live.
@@ -32,17 +32,23 @@ public enum ConsumableScope: String, Hashable, Sendable, CaseIterable {
     case shared
 }
 
-/// Turns the purchases of one non-renewing group into periods. Pure: the same purchases give the same periods.
+/// Turns what is known of one non-renewing group into periods. Pure: the same statements give the same periods.
 ///
-/// An implementer gets purchases that count (known terms, quantity and duration in range), in ascending order of
-/// (date, key), and returns one period or more for each of them, empty ones included, so that `explain` can tell what
-/// became of it.
+/// An implementer gets purchases that count (known terms, quantity and duration in range) and assertions, in the order
+/// of replay: purchases in ascending order of (date, key), an assertion after the purchases of the date at which it was
+/// made. It returns one period or more for each of them, empty ones included, so that `explain` can tell what became of
+/// it; a period that is empty without a revocation is explained as overruled by the rule.
 ///
 /// ```swift
 /// struct EachOnItsOwn: ExpiryRule {
 ///     let name = "eachOnItsOwn"
-///     func periods(of purchases: [SoldTime]) -> [Period] {
-///         purchases.map { $0.period(from: $0.purchase.date, to: $0.end(from: $0.purchase.date)) }
+///     func periods(of statements: [TimeStatement]) -> [Period] {
+///         statements.map { statement in
+///             switch statement {
+///             case .sold(let sold): sold.period(from: sold.purchase.date, to: sold.end(from: sold.purchase.date))
+///             case .asserted(let asserted): asserted.period(after: .earliest)
+///             }
+///         }
 ///     }
 /// }
 /// ```
@@ -50,17 +56,17 @@ public protocol ExpiryRule: Sendable {
     /// The name in a catalogue and in explanations.
     var name: String { get }
 
-    /// The periods that `purchases` give.
-    func periods(of purchases: [SoldTime]) -> [Period]
+    /// The periods that `statements` give.
+    func periods(of statements: [TimeStatement]) -> [Period]
 }
 
-/// Decides which of a flag's two marks counts. Pure.
+/// Decides which of a product's marks counts. Pure.
 public protocol FlagRule: Sendable {
     /// The name in a catalogue and in explanations.
     var name: String { get }
 
     /// Whether a product with these marks is owned.
-    func isOwned(set: Flag?, cleared: Flag?) -> Bool
+    func isOwned(_ marks: FlagMarks) -> Bool
 }
 
 /// Once set it counts, whatever was cleared. The default: clearing by an old device must not take back what was paid.
@@ -72,5 +78,19 @@ public struct PurchasedWins: FlagRule {
     public init() {}
 
     /// Whether the flag was ever set.
-    public func isOwned(set: Flag?, cleared: Flag?) -> Bool { set != nil }
+    public func isOwned(_ marks: FlagMarks) -> Bool { marks.set != nil }
+}
+
+/// The later mark counts, by logical time, then by replica. For apps that take unlocks back by clearing the flag.
+///
+/// It loses an unlock when a device whose state is old clears the flag after another has set it.
+public struct LastWriterWins: FlagRule {
+    /// `lastWriterWins`.
+    public let name = "lastWriterWins"
+
+    /// The rule.
+    public init() {}
+
+    /// Whether the later mark sets.
+    public func isOwned(_ marks: FlagMarks) -> Bool { marks.latest?.isSet ?? false }
 }

@@ -1,7 +1,8 @@
 /// Each purchase is appended to what is left: it starts at the later of its date and the end so far. The default.
 ///
-/// A revoked purchase keeps its period up to the revocation, possibly none, and what follows moves up. Adding a
-/// purchase never uncovers an instant that was covered, in whatever order purchases become known.
+/// A revoked purchase keeps its period up to the revocation, possibly none, and what follows moves up. An assertion
+/// adds what its date is later than the end so far. Adding a fact that is no revocation never uncovers an instant that
+/// was covered, in whatever order facts become known.
 public struct StackPurchases: ExpiryRule {
     /// `stackPurchases`.
     public let name = "stackPurchases"
@@ -9,12 +10,18 @@ public struct StackPurchases: ExpiryRule {
     /// The rule.
     public init() {}
 
-    /// One period a purchase, none overlapping another.
-    public func periods(of purchases: [SoldTime]) -> [Period] {
+    /// One period a statement, none overlapping another.
+    public func periods(of statements: [TimeStatement]) -> [Period] {
         var endSoFar = Timestamp.earliest
-        return purchases.map { sold in
-            let start = max(sold.purchase.date, endSoFar)
-            let period = sold.period(from: start, to: sold.end(from: start))
+        return statements.map { statement in
+            let period =
+                switch statement {
+                case .sold(let sold):
+                    sold.period(
+                        from: max(sold.purchase.date, endSoFar),
+                        to: sold.end(from: max(sold.purchase.date, endSoFar)))
+                case .asserted(let asserted): asserted.period(after: endSoFar)
+                }
             endSoFar = max(endSoFar, period.end)
             return period
         }
@@ -33,16 +40,61 @@ public struct LatestExpiryWins: ExpiryRule {
     /// The rule.
     public init() {}
 
-    /// One period a purchase, from its date to the latest end that a recording of it computed; they may overlap.
-    public func periods(of purchases: [SoldTime]) -> [Period] {
+    /// One period a purchase, from its date to the latest end that a recording of it computed; they may overlap. An
+    /// assertion gives the time from its statement to its date.
+    public func periods(of statements: [TimeStatement]) -> [Period] {
         var latest: Timestamp?
-        return purchases.map { sold in
-            let known = sold.recordings.isEmpty ? [latest] : sold.recordings.map(\.knownEnd)
-            let starts = known.map { max($0 ?? sold.purchase.date, sold.purchase.date) }
-            let end = starts.map(sold.end(from:)).max() ?? sold.purchase.date
-            let period = sold.period(from: sold.purchase.date, to: end)
+        return statements.map { statement in
+            let period =
+                switch statement {
+                case .sold(let sold): period(of: sold, knowing: latest)
+                case .asserted(let asserted): asserted.period(after: .earliest)
+                }
             latest = max(latest ?? period.end, period.end)
             return period
         }
+    }
+
+    private func period(of sold: SoldTime, knowing latest: Timestamp?) -> Period {
+        let known = sold.recordings.isEmpty ? [latest] : sold.recordings.map(\.knownEnd)
+        let starts = known.map { max($0 ?? sold.purchase.date, sold.purchase.date) }
+        let end = starts.map(sold.end(from:)).max() ?? sold.purchase.date
+        return sold.period(from: sold.purchase.date, to: end)
+    }
+}
+
+/// Only what the remote held when it was last met counts; what it held is stacked as ``StackPurchases`` does.
+///
+/// For apps whose server has the last word: a purchase made here counts once the remote has it. Until the remote was
+/// met, nothing counts. It loses nothing for good, but a buyer who is offline waits for what was paid.
+public struct RemoteWins: ExpiryRule, FlagRule {
+    /// `remoteWins`.
+    public let name = "remoteWins"
+
+    /// The rule.
+    public init() {}
+
+    /// The periods of what the remote held, and an empty one for anything else.
+    public func periods(of statements: [TimeStatement]) -> [Period] {
+        let atRemote = statements.filter { statement in
+            switch statement {
+            case .sold(let sold): sold.isAtRemote
+            case .asserted(let asserted): asserted.isAtRemote
+            }
+        }
+        let others = statements.compactMap { statement -> Period? in
+            switch statement {
+            case .sold(let sold) where !sold.isAtRemote:
+                sold.period(from: sold.purchase.date, to: sold.purchase.date)
+            case .asserted(let asserted) where !asserted.isAtRemote: asserted.period(after: .latest)
+            default: nil
+            }
+        }
+        return StackPurchases().periods(of: atRemote) + others
+    }
+
+    /// Whether the later of the marks that the remote held sets.
+    public func isOwned(_ marks: FlagMarks) -> Bool {
+        FlagMarks.later(marks.setAtRemote, marks.clearedAtRemote)?.isSet ?? false
     }
 }

@@ -29,14 +29,14 @@ struct Import: AsyncParsableCommand {
                     quantity: entry.quantity, expires: entry.expiresDate, store: entry.store,
                     environment: environment)
             })
-        let refunds = try await store.refund(
+        let refunds = try await store.record(
             history.entries.compactMap { entry in
                 guard let revokedAt = entry.revokedAt else { return nil }
-                return (
-                    TransactionReference(store: entry.store, environment: environment, id: entry.transaction), revokedAt
-                )
+                return .refunded(
+                    TransactionReference(store: entry.store, environment: environment, id: entry.transaction),
+                    at: revokedAt)
             }
-        ).count
+        ).newFacts.count
         let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
         try options.output.show(
             .object([
@@ -87,14 +87,15 @@ extension Facts {
             counted.map { purchase in
                 var members: [(String, JSON)] = [
                     ("transactionID", .string(purchase.transaction.id.rawValue)),
-                    ("productID", .string(purchase.product.rawValue)), ("purchaseDate", .string("\(purchase.date)")),
+                    ("productID", .string(purchase.product.rawValue)),
+                    ("purchaseDate", .string("\(statedDate(of: purchase))")),
                     ("quantity", .number(purchase.quantity)),
                 ]
                 let store = purchase.transaction.store
                 if store != .reported { members.append(("store", .string(store.rawValue))) }
                 if let end = purchase.storeExpiry { members.append(("expiresDate", .string("\(end)"))) }
-                if let revocation = revocations[purchase.transaction] {
-                    members.append(("revokedAt", .string("\(revocation.revokedAt)")))
+                if let revokedAt = revocation(of: purchase)?.revokedAt {
+                    members.append(("revokedAt", .string("\(revokedAt)")))
                 }
                 return .object(members)
             }

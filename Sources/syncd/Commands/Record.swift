@@ -5,17 +5,26 @@ import Entitlements
 struct Record: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Record that something happened.",
-        subcommands: [RecordPurchase.self, RecordRefund.self, RecordFlag.self, RecordPending.self])
+        subcommands: [
+            RecordPurchase.self, RecordRefund.self, RecordReinstatement.self, RecordRenewal.self, RecordGrant.self,
+            RecordFlag.self, RecordPending.self,
+        ])
 
     func run() async throws {
-        throw ValidationError("record what? purchase, refund, flag or pending")
+        throw ValidationError("record what? purchase, refund, reinstatement, renewal, grant, flag or pending")
     }
 }
 
-/// Where a transaction comes from.
+/// Where a transaction comes from, and whether its store signed what is recorded.
 struct TransactionOptions: ParsableArguments {
     @Option(help: "The store that the transaction id is from.")
     var store: String = "reported"
+
+    @Option(
+        help: "The date of the store's signature, which you have verified. Signed statements are the stronger ones.")
+    var signedAt: String?
+
+    func signatureDate() throws -> Timestamp? { try date(signedAt, option: "--signed-at") }
 
     func reference(_ id: String, environment: EnvironmentID) -> TransactionReference {
         TransactionReference(store: StoreID(store), environment: environment, id: TransactionID(id))
@@ -41,6 +50,12 @@ struct RecordPurchase: AsyncParsableCommand {
     @Option(help: "The end that the store gave, for a subscription that it renews.")
     var expires: String?
 
+    @Option(help: "The first transaction of the subscription that this one renews.")
+    var original: String?
+
+    @Flag(help: "It was sold at the introductory offer.")
+    var introductory = false
+
     @OptionGroup var origin: TransactionOptions
     @OptionGroup var options: StoreOptions
 
@@ -48,8 +63,9 @@ struct RecordPurchase: AsyncParsableCommand {
         let evidence = Evidence.reported(
             ProductID(product), transaction: transaction.map { TransactionID($0) },
             date: try syncd.date(date, option: "--date"), quantity: quantity,
-            expires: try syncd.date(expires, option: "--expires"), store: StoreID(origin.store),
-            environment: options.catalog.environmentID)
+            expires: try syncd.date(expires, option: "--expires"), original: original.map { TransactionID($0) },
+            isIntroductory: introductory, store: StoreID(origin.store), environment: options.catalog.environmentID,
+            signedAt: try origin.signatureDate())
         let store = try await options.openStore()
         let receipt = try await store.record(evidence)
         let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
@@ -91,7 +107,9 @@ struct RecordRefund: AsyncParsableCommand {
         let date = try syncd.date(date, option: "--date")
         let store = try await options.openStore()
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
-        let fact = try await store.refund(reference, at: date, reason: reason)
+        let fact = try await store.record(
+            .refunded(reference, at: date, reason: reason, signedAt: try origin.signatureDate())
+        ).newFacts.first
         let isKnown = try await store.replay().facts[reference] != nil
         let note = isKnown ? "" : " (its purchase is not known here yet)"
         try options.output.show(

@@ -53,8 +53,14 @@ struct CatalogOptions: ParsableArguments {
     @Option(name: .customLong("catalog"), help: "The catalogue, a JSON file (SYNCD_CATALOG).")
     var file: String?
 
-    @Option(help: "Read facts by this expiry rule instead of the catalogue's: stackPurchases or latestExpiryWins.")
+    @Option(
+        help: "Read facts by this expiry rule instead of the catalogue's: stackPurchases, latestExpiryWins, remoteWins."
+    )
     var expiry: String?
+
+    @Option(
+        help: "Read flags by this rule instead of the catalogue's: purchasedWins, lastWriterWins or remoteWins.")
+    var flags: String?
 
     @Option(help: "Count purchases of this environment.")
     var environment: String = "production"
@@ -67,14 +73,24 @@ struct CatalogOptions: ParsableArguments {
         }
         do { try environmentID.validate() } catch { throw Failure(.usage, "--environment: \(error)") }
         let catalog = try readDocument(path) { try Catalog(json: $0) }
-        guard let expiry else { return catalog }
-        guard let rule = ConflictRules.expiryRules.first(where: { $0.name == expiry }) else {
-            let known = ConflictRules.expiryRules.map(\.name).joined(separator: ", ")
-            throw Failure(.usage, "--expiry: \"\(expiry)\" is none of \(known)")
-        }
         var policy = catalog.policy
-        policy.rules.expiry = rule
+        if let rule = try Self.rule(expiry, among: ConflictRules.expiryRules, \.name, option: "--expiry") {
+            policy.rules.expiry = rule
+        }
+        if let rule = try Self.rule(flags, among: ConflictRules.flagRules, \.name, option: "--flags") {
+            policy.rules.flags = rule
+        }
         return try Catalog(products: catalog.products, entitlements: catalog.entitlements, policy: policy)
+    }
+
+    private static func rule<Rule>(_ name: String?, among rules: [Rule], _ nameOf: (Rule) -> String, option: String)
+        throws -> Rule?
+    {
+        guard let name else { return nil }
+        guard let rule = rules.first(where: { nameOf($0) == name }) else {
+            throw Failure(.usage, "\(option): \"\(name)\" is none of \(rules.map(nameOf).joined(separator: ", "))")
+        }
+        return rule
     }
 }
 

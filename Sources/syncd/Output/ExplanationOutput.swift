@@ -68,6 +68,10 @@ extension Explanation.Effect {
         case .units(let units, let balance): "+\(units), \(balance) then"
         case .spent(let units, let writtenOff, let balance):
             "−\(units), \(balance) then" + (writtenOff == 0 ? "" : ", \(writtenOff) written off")
+        case .reinstates: "the purchase counts again"
+        case .informs: "gives no time of its own"
+        case .redates(let date): "counts as of \(date)"
+        case .accepts: "counts as it stands"
         case .revokes: "takes the purchase back"
         case .flagCounts: "counts"
         case .waits: "waits for approval"

@@ -5,7 +5,11 @@ extension Fact {
         switch self {
         case .purchase: "purchase"
         case .recording: "recording"
-        case .revocation: "revocation"
+        case .revocation(let revocation): revocation.revokedAt == nil ? "reinstatement" : "revocation"
+        case .renewalState: "renewal"
+        case .assertion: "assertion"
+        case .acceptance: "acceptance"
+        case .reset: "reset"
         case .flag(let flag): flag.isSet ? "flag set" : "flag cleared"
         case .spend: "spend"
         case .pending(let request): request.isWithdrawn ? "withdrawn" : "pending"
@@ -23,10 +27,16 @@ extension Fact {
             "\(recording.transaction.id)  by \(recording.replica.short) at \(recording.recordedAt)"
                 + (recording.knownEnd.map { ", who knew of \($0)" } ?? "")
         case .revocation(let revocation):
-            "\(revocation.transaction.id)  at \(revocation.revokedAt)"
+            "\(revocation.transaction.id)" + (revocation.revokedAt.map { "  at \($0)" } ?? "  counts again")
                 + (revocation.reason.isEmpty ? "" : " (\(revocation.reason))")
         case .flag(let flag): "\(flag.product)  by \(flag.replica.short) at \(flag.date)"
         case .spend(let spend): "\(spend.product)  \(spend.units) by \(spend.replica.short) at \(spend.date)"
+        case .renewalState(let state): "\(state.line.id)  \(state.words)"
+        case .assertion(let assertion):
+            "\(assertion.reference.group)  until \(assertion.reference.until), as \(assertion.reference.source) said "
+                + "on \(assertion.assertedAt)"
+        case .acceptance(let acceptance): "\(acceptance.transaction.id)  \(acceptance.words) on \(acceptance.date)"
+        case .reset(let reset): "\(reset.environment)  at \(reset.date)"
         case .pending(let request): "\(request.product)  at \(request.requestedAt)"
         case .unreadable(let record, let reason): "\(record.key.count) bytes of key: \(reason)"
         }
@@ -51,17 +61,39 @@ extension Fact {
             ]
         case .revocation(let revocation):
             revocation.transaction.members + [
-                ("revokedAt", .string("\(revocation.revokedAt)")), ("reason", .string(revocation.reason)),
+                ("revokedAt", JSON(revocation.revokedAt?.description)), ("reason", .string(revocation.reason)),
             ]
+        case .renewalState(let state):
+            state.line.members + [
+                ("willRenew", .bool(state.willRenew)), ("graceEnd", JSON(state.graceEnd?.description)),
+                ("billingRetry", .bool(state.isInBillingRetry)),
+                ("pendingProductID", JSON(state.pendingProduct?.rawValue)),
+            ]
+        case .assertion(let assertion):
+            [
+                ("group", .string(assertion.reference.group.rawValue)),
+                ("source", .string(assertion.reference.source.rawValue)),
+                ("environment", .string(assertion.reference.environment.rawValue)),
+                ("until", .string("\(assertion.reference.until)")),
+                ("assertedAt", .string("\(assertion.assertedAt)")), ("replica", .string("\(assertion.replica)")),
+            ]
+        case .acceptance(let acceptance):
+            acceptance.transaction.members + [
+                ("decision", .string(acceptance.words)), ("date", .string("\(acceptance.date)")),
+            ]
+        case .reset(let reset):
+            [("environment", .string(reset.environment.rawValue)), ("date", .string("\(reset.date)"))]
         case .flag(let flag):
             [
-                ("productID", .string(flag.product.rawValue)), ("replica", .string("\(flag.replica)")),
+                ("productID", .string(flag.product.rawValue)),
+                ("environment", .string(flag.environment.rawValue)), ("replica", .string("\(flag.replica)")),
                 ("date", .string("\(flag.date)")),
             ]
         case .spend(let spend):
             [
                 ("spendID", .string(spend.id.rawValue)), ("productID", .string(spend.product.rawValue)),
-                ("units", .number(spend.units)), ("replica", .string("\(spend.replica)")),
+                ("units", .number(spend.units)), ("environment", .string(spend.environment.rawValue)),
+                ("replica", .string("\(spend.replica)")),
                 ("date", .string("\(spend.date)")),
             ]
         case .pending(let request):
@@ -86,4 +118,25 @@ extension TransactionReference {
 extension ReplicaID {
     /// Enough of the id to tell replicas apart in a listing.
     var short: String { String("\(self)".prefix(8)) }
+}
+
+extension RenewalState {
+    fileprivate var words: String {
+        var words = [willRenew ? "renews" : "does not renew"]
+        if let pendingProduct { words.append("as \(pendingProduct)") }
+        if isInBillingRetry { words.append("payment failed") }
+        if let graceEnd { words.append("grace until \(graceEnd)") }
+        return words.joined(separator: ", ")
+    }
+}
+
+extension Acceptance {
+    fileprivate var words: String {
+        switch decision {
+        case .accepted: "accepted"
+        case .countsAsOf(let date): "counts as of \(date)"
+        case .refused(let reason): "refused (\(reason.singleLine))"
+        case .transferred(let account): "transferred to \"\(account.singleLine)\""
+        }
+    }
 }

@@ -35,8 +35,10 @@ extension Snapshot {
 extension Snapshot.Subscription {
     fileprivate var json: JSON {
         .object([
-            ("group", .string(group.rawValue)), ("active", .bool(isActive)), ("level", .null),
-            ("expires", JSON(expires?.description)), ("daysRemaining", .number(Int64(daysRemaining))),
+            ("group", .string(group.rawValue)), ("active", .bool(isActive)),
+            ("level", level.map(JSON.number) ?? .null), ("productID", JSON(product?.rawValue)),
+            ("renewal", renewal?.json ?? .null), ("expires", JSON(expires?.description)),
+            ("daysRemaining", .number(Int64(daysRemaining))),
             ("periods", .array(periods.map(\.json))),
         ])
     }
@@ -46,15 +48,50 @@ extension Snapshot.Subscription {
         guard let expires else { return "never active" }
         guard isActive else { return "expired at \(expires)" }
         return "active until \(expires), \(daysRemaining) \(daysRemaining == 1 ? "day" : "days") left"
+            + (level.map { ", level \($0)" } ?? "") + (renewal?.words ?? "")
+    }
+}
+
+extension Snapshot.Renewal {
+    fileprivate var json: JSON {
+        .object([
+            ("willRenew", .bool(willRenew)), ("graceEnd", JSON(graceEnd?.description)),
+            ("billingRetry", .bool(isInBillingRetry)), ("pendingProductID", JSON(pendingProduct?.rawValue)),
+        ])
+    }
+
+    fileprivate var words: String {
+        if isInBillingRetry { return ", payment failed" }
+        guard willRenew else { return ", does not renew" }
+        return pendingProduct.map { ", renews as \($0)" } ?? ", renews"
     }
 }
 
 extension Period {
     var json: JSON {
-        .object([
-            ("start", .string("\(start)")), ("end", .string("\(end)")),
-            ("transactionID", .string(transaction.id.rawValue)),
-        ])
+        .object(
+            [
+                ("start", .string("\(start)")), ("end", .string("\(end)")),
+                ("transactionID", JSON(transaction?.id.rawValue)),
+            ] + sourceMembers)
+    }
+
+    /// What gives the period when no purchase does, or more than a purchase.
+    var sourceMembers: [(String, JSON)] {
+        switch origin {
+        case .purchase: []
+        case .grace: [("grace", .bool(true))]
+        case .assertion(let reference): [("source", .string(reference.source.rawValue))]
+        }
+    }
+
+    /// The period's name in a drawing.
+    var label: String {
+        switch origin {
+        case .purchase(let transaction, _): transaction.id.rawValue
+        case .grace(let transaction, _): "grace, \(transaction.id.rawValue)"
+        case .assertion(let reference): reference.source.rawValue
+        }
     }
 }
 

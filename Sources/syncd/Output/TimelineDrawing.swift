@@ -38,11 +38,12 @@ struct TimelineDrawing {
     }
 
     private func periodJSON(_ period: Period) -> JSON {
-        .object([
-            ("start", .string("\(period.start)")), ("end", .string("\(period.end)")),
-            ("transactionID", .string(period.transaction.id.rawValue)),
-            ("productID", .string(period.product.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
-        ])
+        .object(
+            [
+                ("start", .string("\(period.start)")), ("end", .string("\(period.end)")),
+                ("transactionID", JSON(period.transaction?.id.rawValue)),
+                ("productID", JSON(period.product?.rawValue)), ("revokedAt", JSON(period.revokedAt?.description)),
+            ] + period.sourceMembers)
     }
 
     /// What the drawing covers: all periods, and now where it is not far away.
@@ -80,7 +81,7 @@ struct TimelineDrawing {
         var cells = [Character](repeating: " ", count: Self.barWidth)
         if !period.isEmpty { fill(&cells, from: period.start, to: period.end, span) }
         if let revokedAt = period.revokedAt, span.contains(revokedAt) { cells[column(of: revokedAt, span)] = "×" }
-        return label(period.transaction.id.rawValue) + String(cells)
+        return label(period.label) + String(cells)
     }
 
     private func coverage(_ span: ClosedRange<Timestamp>) -> String {

@@ -223,9 +223,12 @@ struct BadCatalogTests {
             ),
             (
                 #"{"products":[],"policy":{"expiry":"newest"}}"#, "policy.expiry",
-                "\"newest\" is none of stackPurchases, latestExpiryWins"
+                "\"newest\" is none of stackPurchases, latestExpiryWins, remoteWins"
             ),
-            (#"{"products":[],"policy":{"flags":"never"}}"#, "policy.flags", "\"never\" is none of purchasedWins"),
+            (
+                #"{"products":[],"policy":{"flags":"never"}}"#, "policy.flags",
+                "\"never\" is none of purchasedWins, lastWriterWins, remoteWins"
+            ),
             (
                 #"{"products":[],"policy":{"consumables":true}}"#, "policy.consumables",
                 "a string is expected, not true or false"

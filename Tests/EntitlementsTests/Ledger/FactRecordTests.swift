@@ -92,7 +92,8 @@ struct FactRecordTests {
     private enum Name: Hashable {
         case purchase(TransactionReference), revocation(TransactionReference)
         case recording(TransactionReference, ReplicaID)
-        case flag(ProductID, isSet: Bool), spend(SpendID), pending(ProductID), none
+        case renewalState(TransactionReference), assertion(Assertion.Reference), acceptance(TransactionReference)
+        case flag(ProductID, EnvironmentID, isSet: Bool), spend(SpendID), pending(ProductID), reset(EnvironmentID), none
 
         init(_ fact: Fact) {
             self =
@@ -100,9 +101,13 @@ struct FactRecordTests {
                 case .purchase(let fact): .purchase(fact.transaction)
                 case .recording(let fact): .recording(fact.transaction, fact.replica)
                 case .revocation(let fact): .revocation(fact.transaction)
-                case .flag(let fact): .flag(fact.product, isSet: fact.isSet)
+                case .flag(let fact): .flag(fact.product, fact.environment, isSet: fact.isSet)
                 case .spend(let fact): .spend(fact.id)
                 case .pending(let fact): .pending(fact.product)
+                case .renewalState(let fact): .renewalState(fact.line)
+                case .assertion(let fact): .assertion(fact.reference)
+                case .acceptance(let fact): .acceptance(fact.transaction)
+                case .reset(let fact): .reset(fact.environment)
                 case .unreadable: .none
                 }
         }

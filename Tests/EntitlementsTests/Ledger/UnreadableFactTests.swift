@@ -25,8 +25,8 @@ struct UnreadableFactTests {
     @Test(
         "Keys",
         arguments: [
-            ([0x22, 0], "a kind of fact that this version does not know"),
-            ([0x2A, 0], "a kind of fact that this version does not know"),
+            ([0x22, 0], "a transaction lacks store, environment or id"),
+            ([0x2A, 0], "an assertion lacks group, source or environment"),
             ([0xC2, 0x0C, 1, 7], "a kind of fact that this version does not know"),
             ([], "the key is empty"),
             ([0], "a field number is out of range"),
@@ -48,7 +48,7 @@ struct UnreadableFactTests {
             ([0x0A, 12, 0x0A, 1, 0x72] + transaction, "the key is not written canonically"),
             ([0x12, 11, 0x0A, 9] + transaction, "a recording lacks transaction or replica"),
             ([0x12, 14, 0x0A, 9] + transaction + [0x12, 1, 7], "a replica id has 16 bytes"),
-            ([0x32, 0], "an id is not empty"),
+            ([0x32, 0], "a flag lacks product or environment"),
             ([0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x02], "a number is longer than 64 bits"),
         ] as [([UInt8], String)])
     func keys(key: [UInt8], reason: String) {

@@ -13,7 +13,7 @@ struct RefundTests {
         let replay = try Self.overlapping().refunding("A", at: "2026-03-01").replay()
         let periods = try #require(replay.timelines[Shop.random]).periods
         #expect(
-            periods.map { "\($0.transaction.id) \($0.end)" }
+            periods.map { "\($0.transaction?.id ?? "") \($0.end)" }
                 == ["A 2026-03-01T00:00:00.000Z", "B 2026-06-01T00:00:00.000Z"])
         #expect(replay.chains() == [days("2026-01-01", "2026-06-01")])
     }

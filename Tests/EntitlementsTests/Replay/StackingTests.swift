@@ -112,7 +112,7 @@ struct StackingTests {
         let story = try Story().buying(Shop.oneMonth, at: "2026-01-31", transaction: "B")
             .buying(Shop.threeMonths, at: "2026-01-31", transaction: "A")
         let periods = try #require(story.replay().timelines[Shop.random]).periods
-        #expect(periods.map(\.transaction.id) == ["A", "B"])
+        #expect(periods.map(\.transaction?.id) == ["A", "B"])
         #expect(periods.map { "\($0.end)" } == ["2026-05-01T00:00:00.000Z", "2026-06-01T00:00:00.000Z"])
     }
 

@@ -24,9 +24,11 @@
 /// Merging keeps, for each key, the record with the larger order, then the larger payload, byte by byte.
 ///
 /// Orders:
-///   purchase, revocation   signed by a store? (1 byte, 0 or 1), date of the signature (8 bytes: milliseconds since 1970,
-///                          sign bit flipped; unsigned: 80 00 00 00 00 00 00 00), logical time (8)
+///   purchase, revocation,  signed by a store? (1 byte, 0 or 1), date of the signature (8 bytes: milliseconds since 1970,
+///   renewal_state          sign bit flipped; unsigned: 80 00 00 00 00 00 00 00), logical time (8)
 ///   recording              complement of the logical time (8): the first recording by a replica counts
+///   assertion              complement of the date of the statement (8: milliseconds since 1970, sign bit flipped before):
+///                          of several statements of one expiry the earliest counts
 ///   flag_set, flag_cleared logical time (8), replica (16)
 ///   all others             logical time (8)
 ///
@@ -85,20 +87,38 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     set {kind = .revocation(newValue)}
   }
 
-  /// the product; payload: Flag
-  var flagSet: String {
+  /// the subscription's first transaction; payload: RenewalState
+  var renewalState: Entitlementsync_Ledger_V1_Transaction {
+    get {
+      if case .renewalState(let v)? = kind {return v}
+      return Entitlementsync_Ledger_V1_Transaction()
+    }
+    set {kind = .renewalState(newValue)}
+  }
+
+  /// payload: Assertion
+  var assertion: Entitlementsync_Ledger_V1_AssertionKey {
+    get {
+      if case .assertion(let v)? = kind {return v}
+      return Entitlementsync_Ledger_V1_AssertionKey()
+    }
+    set {kind = .assertion(newValue)}
+  }
+
+  /// payload: Flag
+  var flagSet: Entitlementsync_Ledger_V1_FlagKey {
     get {
       if case .flagSet(let v)? = kind {return v}
-      return String()
+      return Entitlementsync_Ledger_V1_FlagKey()
     }
     set {kind = .flagSet(newValue)}
   }
 
-  /// the product; payload: Flag
-  var flagCleared: String {
+  /// payload: Flag
+  var flagCleared: Entitlementsync_Ledger_V1_FlagKey {
     get {
       if case .flagCleared(let v)? = kind {return v}
-      return String()
+      return Entitlementsync_Ledger_V1_FlagKey()
     }
     set {kind = .flagCleared(newValue)}
   }
@@ -112,6 +132,15 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     set {kind = .spend(newValue)}
   }
 
+  /// payload: Acceptance; only in the ledger that the account's server writes
+  var acceptance: Entitlementsync_Ledger_V1_Transaction {
+    get {
+      if case .acceptance(let v)? = kind {return v}
+      return Entitlementsync_Ledger_V1_Transaction()
+    }
+    set {kind = .acceptance(newValue)}
+  }
+
   /// the product; payload: Pending; only in ledgers that stay on their device
   var pending: String {
     get {
@@ -119,6 +148,15 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
       return String()
     }
     set {kind = .pending(newValue)}
+  }
+
+  /// the environment, not "production"; payload: Reset
+  var reset: String {
+    get {
+      if case .reset(let v)? = kind {return v}
+      return String()
+    }
+    set {kind = .reset(newValue)}
   }
 
   var unknownFields = SwiftProtobuf.UnknownStorage()
@@ -130,14 +168,22 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     case recording(Entitlementsync_Ledger_V1_RecordingKey)
     /// payload: Revocation
     case revocation(Entitlementsync_Ledger_V1_Transaction)
-    /// the product; payload: Flag
-    case flagSet(String)
-    /// the product; payload: Flag
-    case flagCleared(String)
+    /// the subscription's first transaction; payload: RenewalState
+    case renewalState(Entitlementsync_Ledger_V1_Transaction)
+    /// payload: Assertion
+    case assertion(Entitlementsync_Ledger_V1_AssertionKey)
+    /// payload: Flag
+    case flagSet(Entitlementsync_Ledger_V1_FlagKey)
+    /// payload: Flag
+    case flagCleared(Entitlementsync_Ledger_V1_FlagKey)
     /// a UUID or idempotency key; payload: Spend
     case spend(String)
+    /// payload: Acceptance; only in the ledger that the account's server writes
+    case acceptance(Entitlementsync_Ledger_V1_Transaction)
     /// the product; payload: Pending; only in ledgers that stay on their device
     case pending(String)
+    /// the environment, not "production"; payload: Reset
+    case reset(String)
 
   }
 
@@ -184,6 +230,38 @@ nonisolated struct Entitlementsync_Ledger_V1_RecordingKey: Sendable {
   init() {}
 
   fileprivate var _transaction: Entitlementsync_Ledger_V1_Transaction? = nil
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_AssertionKey: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var group: String = String()
+
+  var source: String = String()
+
+  var until: Int64 = 0
+
+  var environment: String = String()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_FlagKey: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var product: String = String()
+
+  var environment: String = String()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
 }
 
 nonisolated struct Entitlementsync_Ledger_V1_Purchase: @unchecked Sendable {
@@ -234,6 +312,11 @@ nonisolated struct Entitlementsync_Ledger_V1_Purchase: @unchecked Sendable {
   var hasStoreExpiry: Bool {_storage._storeExpiry != nil}
   /// Clears the value of `storeExpiry`. Subsequent reads from it will return its default value.
   mutating func clearStoreExpiry() {_uniqueStorage()._storeExpiry = nil}
+
+  var introductory: Bool {
+    get {_storage._introductory}
+    set {_uniqueStorage()._introductory = newValue}
+  }
 
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -499,7 +582,7 @@ nonisolated struct Entitlementsync_Ledger_V1_Revocation: Sendable {
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
   // methods supported on all messages.
 
-  /// absent in kinds of statement that are yet to come
+  /// absent when reinstated
   var revokedAt: Int64 {
     get {_revokedAt ?? 0}
     set {_revokedAt = newValue}
@@ -511,11 +594,58 @@ nonisolated struct Entitlementsync_Ledger_V1_Revocation: Sendable {
 
   var reason: String = String()
 
+  /// the purchase counts again
+  var reinstated: Bool = false
+
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   init() {}
 
   fileprivate var _revokedAt: Int64? = nil
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_RenewalState: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var willRenew: Bool = false
+
+  var graceEnd: Int64 {
+    get {_graceEnd ?? 0}
+    set {_graceEnd = newValue}
+  }
+  /// Returns true if `graceEnd` has been explicitly set.
+  var hasGraceEnd: Bool {self._graceEnd != nil}
+  /// Clears the value of `graceEnd`. Subsequent reads from it will return its default value.
+  mutating func clearGraceEnd() {self._graceEnd = nil}
+
+  var billingRetry: Bool = false
+
+  var pendingProduct: String = String()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+
+  fileprivate var _graceEnd: Int64? = nil
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_Assertion: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  /// 16 bytes
+  var replica: Data = Data()
+
+  var recordedAt: Int64 = 0
+
+  var logicalTime: UInt64 = 0
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
 }
 
 nonisolated struct Entitlementsync_Ledger_V1_Flag: Sendable {
@@ -547,6 +677,71 @@ nonisolated struct Entitlementsync_Ledger_V1_Spend: Sendable {
 
   var date: Int64 = 0
 
+  var environment: String = String()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_Acceptance: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var date: Int64 = 0
+
+  /// none: the purchase counts as it stands
+  var decision: Entitlementsync_Ledger_V1_Acceptance.OneOf_Decision? = nil
+
+  var countsAsOf: Int64 {
+    get {
+      if case .countsAsOf(let v)? = decision {return v}
+      return 0
+    }
+    set {decision = .countsAsOf(newValue)}
+  }
+
+  /// why
+  var refused: String {
+    get {
+      if case .refused(let v)? = decision {return v}
+      return String()
+    }
+    set {decision = .refused(newValue)}
+  }
+
+  /// the account's name
+  var transferredTo: String {
+    get {
+      if case .transferredTo(let v)? = decision {return v}
+      return String()
+    }
+    set {decision = .transferredTo(newValue)}
+  }
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  /// none: the purchase counts as it stands
+  nonisolated enum OneOf_Decision: Equatable, Sendable {
+    case countsAsOf(Int64)
+    /// why
+    case refused(String)
+    /// the account's name
+    case transferredTo(String)
+
+  }
+
+  init() {}
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_Reset: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var date: Int64 = 0
+
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   init() {}
@@ -572,7 +767,7 @@ fileprivate nonisolated let _protobuf_package = "entitlementsync.ledger.v1"
 
 nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Key"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{4}\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{2}\u{3}pending\0\u{c}\u{4}\u{1}\u{c}\u{5}\u{1}\u{c}\u{9}\u{1}\u{c}\u{a}\u{1}")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{3}renewal_state\0\u{1}assertion\0\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{2}\u{2}acceptance\0\u{1}pending\0\u{1}reset\0\u{c}\u{9}\u{1}")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -619,19 +814,55 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
           self.kind = .revocation(v)
         }
       }()
-      case 6: try {
-        var v: String?
-        try decoder.decodeSingularStringField(value: &v)
+      case 4: try {
+        var v: Entitlementsync_Ledger_V1_Transaction?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .renewalState(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
         if let v = v {
-          if self.kind != nil {try decoder.handleConflictingOneOf()}
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .renewalState(v)
+        }
+      }()
+      case 5: try {
+        var v: Entitlementsync_Ledger_V1_AssertionKey?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .assertion(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .assertion(v)
+        }
+      }()
+      case 6: try {
+        var v: Entitlementsync_Ledger_V1_FlagKey?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .flagSet(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
           self.kind = .flagSet(v)
         }
       }()
       case 7: try {
-        var v: String?
-        try decoder.decodeSingularStringField(value: &v)
+        var v: Entitlementsync_Ledger_V1_FlagKey?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .flagCleared(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
         if let v = v {
-          if self.kind != nil {try decoder.handleConflictingOneOf()}
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
           self.kind = .flagCleared(v)
         }
       }()
@@ -643,12 +874,33 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
           self.kind = .spend(v)
         }
       }()
+      case 10: try {
+        var v: Entitlementsync_Ledger_V1_Transaction?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .acceptance(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .acceptance(v)
+        }
+      }()
       case 11: try {
         var v: String?
         try decoder.decodeSingularStringField(value: &v)
         if let v = v {
           if self.kind != nil {try decoder.handleConflictingOneOf()}
           self.kind = .pending(v)
+        }
+      }()
+      case 12: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.kind != nil {try decoder.handleConflictingOneOf()}
+          self.kind = .reset(v)
         }
       }()
       default: break
@@ -674,21 +926,37 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
       guard case .revocation(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularMessageField(value: v, fieldNumber: 3)
     }()
+    case .renewalState?: try {
+      guard case .renewalState(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 4)
+    }()
+    case .assertion?: try {
+      guard case .assertion(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 5)
+    }()
     case .flagSet?: try {
       guard case .flagSet(let v)? = self.kind else { preconditionFailure() }
-      try visitor.visitSingularStringField(value: v, fieldNumber: 6)
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 6)
     }()
     case .flagCleared?: try {
       guard case .flagCleared(let v)? = self.kind else { preconditionFailure() }
-      try visitor.visitSingularStringField(value: v, fieldNumber: 7)
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 7)
     }()
     case .spend?: try {
       guard case .spend(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularStringField(value: v, fieldNumber: 8)
     }()
+    case .acceptance?: try {
+      guard case .acceptance(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 10)
+    }()
     case .pending?: try {
       guard case .pending(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularStringField(value: v, fieldNumber: 11)
+    }()
+    case .reset?: try {
+      guard case .reset(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 12)
     }()
     case nil: break
     }
@@ -781,9 +1049,89 @@ nonisolated extension Entitlementsync_Ledger_V1_RecordingKey: SwiftProtobuf.Mess
   }
 }
 
+nonisolated extension Entitlementsync_Ledger_V1_AssertionKey: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".AssertionKey"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}group\0\u{1}source\0\u{1}until\0\u{1}environment\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.group) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.source) }()
+      case 3: try { try decoder.decodeSingularSInt64Field(value: &self.until) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self.environment) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.group.isEmpty {
+      try visitor.visitSingularStringField(value: self.group, fieldNumber: 1)
+    }
+    if !self.source.isEmpty {
+      try visitor.visitSingularStringField(value: self.source, fieldNumber: 2)
+    }
+    if self.until != 0 {
+      try visitor.visitSingularSInt64Field(value: self.until, fieldNumber: 3)
+    }
+    if !self.environment.isEmpty {
+      try visitor.visitSingularStringField(value: self.environment, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_AssertionKey, rhs: Entitlementsync_Ledger_V1_AssertionKey) -> Bool {
+    if lhs.group != rhs.group {return false}
+    if lhs.source != rhs.source {return false}
+    if lhs.until != rhs.until {return false}
+    if lhs.environment != rhs.environment {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_FlagKey: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".FlagKey"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}product\0\u{1}environment\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.product) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.environment) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.product.isEmpty {
+      try visitor.visitSingularStringField(value: self.product, fieldNumber: 1)
+    }
+    if !self.environment.isEmpty {
+      try visitor.visitSingularStringField(value: self.environment, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_FlagKey, rhs: Entitlementsync_Ledger_V1_FlagKey) -> Bool {
+    if lhs.product != rhs.product {return false}
+    if lhs.environment != rhs.environment {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
 nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Purchase"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}product\0\u{1}terms\0\u{1}date\0\u{1}quantity\0\u{3}original_id\0\u{3}store_expiry\0")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}product\0\u{1}terms\0\u{1}date\0\u{1}quantity\0\u{3}original_id\0\u{3}store_expiry\0\u{1}introductory\0")
 
   fileprivate class _StorageClass {
     var _product: String = String()
@@ -792,6 +1140,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
     var _quantity: UInt64 = 0
     var _originalID: String? = nil
     var _storeExpiry: Int64? = nil
+    var _introductory: Bool = false
 
       // This property is used as the initial default value for new instances of the type.
       // The type itself is protecting the reference to its storage via CoW semantics.
@@ -808,6 +1157,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
       _quantity = source._quantity
       _originalID = source._originalID
       _storeExpiry = source._storeExpiry
+      _introductory = source._introductory
     }
   }
 
@@ -832,6 +1182,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
         case 4: try { try decoder.decodeSingularUInt64Field(value: &_storage._quantity) }()
         case 5: try { try decoder.decodeSingularStringField(value: &_storage._originalID) }()
         case 6: try { try decoder.decodeSingularSInt64Field(value: &_storage._storeExpiry) }()
+        case 7: try { try decoder.decodeSingularBoolField(value: &_storage._introductory) }()
         default: break
         }
       }
@@ -862,6 +1213,9 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
       try { if let v = _storage._storeExpiry {
         try visitor.visitSingularSInt64Field(value: v, fieldNumber: 6)
       } }()
+      if _storage._introductory != false {
+        try visitor.visitSingularBoolField(value: _storage._introductory, fieldNumber: 7)
+      }
     }
     try unknownFields.traverse(visitor: &visitor)
   }
@@ -877,6 +1231,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Purchase: SwiftProtobuf.Message,
         if _storage._quantity != rhs_storage._quantity {return false}
         if _storage._originalID != rhs_storage._originalID {return false}
         if _storage._storeExpiry != rhs_storage._storeExpiry {return false}
+        if _storage._introductory != rhs_storage._introductory {return false}
         return true
       }
       if !storagesAreEqual {return false}
@@ -1253,7 +1608,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Recording: SwiftProtobuf.Message
 
 nonisolated extension Entitlementsync_Ledger_V1_Revocation: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Revocation"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}revoked_at\0\u{1}reason\0")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}revoked_at\0\u{1}reason\0\u{1}reinstated\0")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1263,6 +1618,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Revocation: SwiftProtobuf.Messag
       switch fieldNumber {
       case 1: try { try decoder.decodeSingularSInt64Field(value: &self._revokedAt) }()
       case 2: try { try decoder.decodeSingularStringField(value: &self.reason) }()
+      case 3: try { try decoder.decodeSingularBoolField(value: &self.reinstated) }()
       default: break
       }
     }
@@ -1279,12 +1635,105 @@ nonisolated extension Entitlementsync_Ledger_V1_Revocation: SwiftProtobuf.Messag
     if !self.reason.isEmpty {
       try visitor.visitSingularStringField(value: self.reason, fieldNumber: 2)
     }
+    if self.reinstated != false {
+      try visitor.visitSingularBoolField(value: self.reinstated, fieldNumber: 3)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
   static func ==(lhs: Entitlementsync_Ledger_V1_Revocation, rhs: Entitlementsync_Ledger_V1_Revocation) -> Bool {
     if lhs._revokedAt != rhs._revokedAt {return false}
     if lhs.reason != rhs.reason {return false}
+    if lhs.reinstated != rhs.reinstated {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_RenewalState: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".RenewalState"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{3}will_renew\0\u{3}grace_end\0\u{3}billing_retry\0\u{3}pending_product\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBoolField(value: &self.willRenew) }()
+      case 2: try { try decoder.decodeSingularSInt64Field(value: &self._graceEnd) }()
+      case 3: try { try decoder.decodeSingularBoolField(value: &self.billingRetry) }()
+      case 4: try { try decoder.decodeSingularStringField(value: &self.pendingProduct) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.willRenew != false {
+      try visitor.visitSingularBoolField(value: self.willRenew, fieldNumber: 1)
+    }
+    try { if let v = self._graceEnd {
+      try visitor.visitSingularSInt64Field(value: v, fieldNumber: 2)
+    } }()
+    if self.billingRetry != false {
+      try visitor.visitSingularBoolField(value: self.billingRetry, fieldNumber: 3)
+    }
+    if !self.pendingProduct.isEmpty {
+      try visitor.visitSingularStringField(value: self.pendingProduct, fieldNumber: 4)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_RenewalState, rhs: Entitlementsync_Ledger_V1_RenewalState) -> Bool {
+    if lhs.willRenew != rhs.willRenew {return false}
+    if lhs._graceEnd != rhs._graceEnd {return false}
+    if lhs.billingRetry != rhs.billingRetry {return false}
+    if lhs.pendingProduct != rhs.pendingProduct {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Assertion: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Assertion"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}replica\0\u{3}recorded_at\0\u{3}logical_time\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularBytesField(value: &self.replica) }()
+      case 2: try { try decoder.decodeSingularSInt64Field(value: &self.recordedAt) }()
+      case 3: try { try decoder.decodeSingularUInt64Field(value: &self.logicalTime) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.replica.isEmpty {
+      try visitor.visitSingularBytesField(value: self.replica, fieldNumber: 1)
+    }
+    if self.recordedAt != 0 {
+      try visitor.visitSingularSInt64Field(value: self.recordedAt, fieldNumber: 2)
+    }
+    if self.logicalTime != 0 {
+      try visitor.visitSingularUInt64Field(value: self.logicalTime, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Assertion, rhs: Entitlementsync_Ledger_V1_Assertion) -> Bool {
+    if lhs.replica != rhs.replica {return false}
+    if lhs.recordedAt != rhs.recordedAt {return false}
+    if lhs.logicalTime != rhs.logicalTime {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1327,7 +1776,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Flag: SwiftProtobuf.Message, Swi
 
 nonisolated extension Entitlementsync_Ledger_V1_Spend: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Spend"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}product\0\u{1}units\0\u{1}replica\0\u{1}date\0")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}product\0\u{1}units\0\u{1}replica\0\u{1}date\0\u{1}environment\0")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -1339,6 +1788,7 @@ nonisolated extension Entitlementsync_Ledger_V1_Spend: SwiftProtobuf.Message, Sw
       case 2: try { try decoder.decodeSingularUInt64Field(value: &self.units) }()
       case 3: try { try decoder.decodeSingularBytesField(value: &self.replica) }()
       case 4: try { try decoder.decodeSingularSInt64Field(value: &self.date) }()
+      case 5: try { try decoder.decodeSingularStringField(value: &self.environment) }()
       default: break
       }
     }
@@ -1357,6 +1807,9 @@ nonisolated extension Entitlementsync_Ledger_V1_Spend: SwiftProtobuf.Message, Sw
     if self.date != 0 {
       try visitor.visitSingularSInt64Field(value: self.date, fieldNumber: 4)
     }
+    if !self.environment.isEmpty {
+      try visitor.visitSingularStringField(value: self.environment, fieldNumber: 5)
+    }
     try unknownFields.traverse(visitor: &visitor)
   }
 
@@ -1364,6 +1817,111 @@ nonisolated extension Entitlementsync_Ledger_V1_Spend: SwiftProtobuf.Message, Sw
     if lhs.product != rhs.product {return false}
     if lhs.units != rhs.units {return false}
     if lhs.replica != rhs.replica {return false}
+    if lhs.date != rhs.date {return false}
+    if lhs.environment != rhs.environment {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Acceptance: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Acceptance"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}date\0\u{3}counts_as_of\0\u{1}refused\0\u{3}transferred_to\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularSInt64Field(value: &self.date) }()
+      case 2: try {
+        var v: Int64?
+        try decoder.decodeSingularSInt64Field(value: &v)
+        if let v = v {
+          if self.decision != nil {try decoder.handleConflictingOneOf()}
+          self.decision = .countsAsOf(v)
+        }
+      }()
+      case 3: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.decision != nil {try decoder.handleConflictingOneOf()}
+          self.decision = .refused(v)
+        }
+      }()
+      case 4: try {
+        var v: String?
+        try decoder.decodeSingularStringField(value: &v)
+        if let v = v {
+          if self.decision != nil {try decoder.handleConflictingOneOf()}
+          self.decision = .transferredTo(v)
+        }
+      }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    if self.date != 0 {
+      try visitor.visitSingularSInt64Field(value: self.date, fieldNumber: 1)
+    }
+    switch self.decision {
+    case .countsAsOf?: try {
+      guard case .countsAsOf(let v)? = self.decision else { preconditionFailure() }
+      try visitor.visitSingularSInt64Field(value: v, fieldNumber: 2)
+    }()
+    case .refused?: try {
+      guard case .refused(let v)? = self.decision else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 3)
+    }()
+    case .transferredTo?: try {
+      guard case .transferredTo(let v)? = self.decision else { preconditionFailure() }
+      try visitor.visitSingularStringField(value: v, fieldNumber: 4)
+    }()
+    case nil: break
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Acceptance, rhs: Entitlementsync_Ledger_V1_Acceptance) -> Bool {
+    if lhs.date != rhs.date {return false}
+    if lhs.decision != rhs.decision {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Reset: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Reset"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}date\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularSInt64Field(value: &self.date) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if self.date != 0 {
+      try visitor.visitSingularSInt64Field(value: self.date, fieldNumber: 1)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Reset, rhs: Entitlementsync_Ledger_V1_Reset) -> Bool {
     if lhs.date != rhs.date {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true

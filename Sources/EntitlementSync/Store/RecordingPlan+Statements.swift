@@ -1,0 +1,118 @@
+import Entitlements
+
+extension RecordingPlan {
+    /// What is recorded besides purchases and requests.
+    enum Statement: Sendable {
+        case revocation(Revocation, isDated: Bool)
+        case renewalState(RenewalState)
+        case assertion(AssertedExpiry)
+    }
+
+    mutating func add(statement content: Evidence.Content) throws(EntitlementError) {
+        switch content {
+        case .revocation(let transaction, let date, let isReinstated, let reason, let signedAt):
+            try Self.check(transaction)
+            guard reason.utf8.count <= 1_000 else {
+                throw EntitlementError(.invalid, "a reason has at most 1000 bytes, this one has \(reason.utf8.count)")
+            }
+            // An undated revocation is as of the moment of recording, which comes later.
+            let revocation = Revocation(
+                transaction: transaction, revokedAt: isReinstated ? nil : date ?? .latest, reason: reason,
+                stamp: Stamp(signedDate: signedAt, logicalTime: .zero))
+            statements.append(.revocation(revocation, isDated: isReinstated || date != nil))
+        case .renewalState(let state):
+            try Self.check(state.line)
+            if let product = state.pendingProduct {
+                do { try product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
+            }
+            statements.append(.renewalState(state))
+        case .assertion(let asserted):
+            guard catalog.groups.contains(asserted.group) else {
+                throw EntitlementError(
+                    .unknownProduct, "the catalogue has no group \"\(asserted.group.rawValue.singleLine)\"")
+            }
+            do { try asserted.source.validate() } catch { throw EntitlementError(.invalid, "source: \(error)") }
+            statements.append(.assertion(asserted))
+        case .reported, .deferred, .withdrawn:
+            preconditionFailure("purchases and requests are no statements")
+        }
+    }
+
+    /// A statement about units that stay on this device stays with them.
+    func target(of statement: Statement, in facts: Facts) -> LocalLedgers.Target {
+        guard case .revocation(let revocation, _) = statement, let purchase = facts[revocation.transaction],
+            facts.isOnDevice(purchase)
+        else { return .account }
+        return .device
+    }
+
+    /// The fact that `statement` adds to what is known; `nil` when it says nothing new.
+    func fact(
+        for statement: Statement, in state: LocalLedgers.State, replica: ReplicaID, time: inout LogicalTime,
+        now: Timestamp
+    ) throws(EntitlementError) -> Fact? {
+        switch statement {
+        case .revocation(var revocation, let isDated):
+            if !isDated { revocation.revokedAt = now }
+            guard try saysMore(revocation, isDated: isDated, than: state.facts, now: now) else { return nil }
+            time = time.next(at: now)
+            revocation.stamp.logicalTime = time
+            return .revocation(revocation)
+        case .renewalState(var renewal):
+            if let known = state.facts.renewalStates[renewal.line] {
+                var again = renewal
+                again.stamp = known.stamp
+                guard again != known else { return nil }
+            }
+            time = time.next(at: now)
+            renewal.stamp.logicalTime = time
+            return .renewalState(renewal)
+        case .assertion(let asserted):
+            return assertion(asserted, in: state, replica: replica, time: &time, now: now)
+        }
+    }
+
+    private func saysMore(_ revocation: Revocation, isDated: Bool, than facts: Facts, now: Timestamp)
+        throws(EntitlementError) -> Bool
+    {
+        let known = facts.revocations[revocation.transaction]
+        if revocation.stamp.signedDate == nil {
+            guard known?.stamp.signedDate == nil, facts[revocation.transaction]?.stamp.signedDate == nil else {
+                throw EntitlementError(
+                    .contradiction,
+                    "transaction \"\(revocation.transaction.id.rawValue.singleLine)\" is signed by its store: only the "
+                        + "store's signed word can \(revocation.revokedAt == nil ? "reverse its refund" : "take it back")"
+                )
+            }
+        }
+        // Nothing to reverse; but what a store signed is kept, it is stronger than a refund that is yet to arrive.
+        guard let known else { return revocation.revokedAt != nil || revocation.stamp.signedDate != nil }
+        if known.revokedAt == revocation.revokedAt {
+            return known.stamp.signedDate == nil && revocation.stamp.signedDate != nil
+        }
+        let isRevokedAlready = known.revokedAt.map { $0 <= now } ?? false
+        return isDated || !isRevokedAlready
+    }
+
+    private func assertion(
+        _ asserted: AssertedExpiry, in state: LocalLedgers.State, replica: ReplicaID, time: inout LogicalTime,
+        now: Timestamp
+    ) -> Fact? {
+        let environment = asserted.environment ?? environment
+        let latestPurchase = state.facts.purchases.last { $0.transaction.environment == environment }?.date
+        let assertedAt = [asserted.assertedAt ?? now, latestPurchase].compactMap { $0 }.max() ?? now
+        // The echo of what is covered anyway is no statement of anybody else's: kept, it would stand against a refund.
+        if environment == state.replay.environment,
+            let chain = state.replay.timelines[asserted.group]?.chain(at: assertedAt), chain.end >= asserted.until,
+            asserted.until > assertedAt
+        {
+            return nil
+        }
+        time = time.next(at: now)
+        return .assertion(
+            Assertion(
+                Assertion.Reference(
+                    group: asserted.group, source: asserted.source, until: asserted.until, environment: environment),
+                assertedAt: assertedAt, recordedAt: now, replica: replica, logicalTime: time))
+    }
+}

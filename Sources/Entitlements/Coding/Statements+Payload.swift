@@ -1,0 +1,94 @@
+extension RenewalState {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.number(willRenew ? 1 : 0, field: 1)
+        writer.timestamp(optional: graceEnd, field: 2)
+        writer.number(isInBillingRetry ? 1 : 0, field: 3)
+        if let pendingProduct { writer.text(pendingProduct.rawValue, field: 4) }
+        return writer.bytes
+    }
+
+    init(line: TransactionReference, stamp: Stamp, payload: [UInt8]) throws(ProtoError) {
+        self.init(line: line, willRenew: false, stamp: stamp)
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: willRenew = try value.number() != 0
+            case 2: graceEnd = try value.timestamp()
+            case 3: isInBillingRetry = try value.number() != 0
+            case 4: pendingProduct = try value.identifier()
+            default: break
+            }
+        }
+    }
+}
+
+extension Assertion {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.data(replica.bytes, field: 1)
+        writer.timestamp(recordedAt, field: 2)
+        writer.number(logicalTime.rawValue, field: 3)
+        return writer.bytes
+    }
+
+    init(_ reference: Reference, record: Record) throws(ProtoError) {
+        let assertedAt = try FactOrder.dateWhereEarlierWins(record.order)
+        let origin = try Origin(record.payload, replica: 1, date: 2)
+        var logicalTime = LogicalTime.zero
+        var reader = ProtoReader(record.payload)
+        while let (field, value) = try reader.nextField() {
+            if field == 3 { logicalTime = LogicalTime(rawValue: try value.number()) }
+        }
+        self.init(
+            reference, assertedAt: assertedAt, recordedAt: origin.date, replica: origin.replica,
+            logicalTime: logicalTime)
+    }
+}
+
+extension Acceptance {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.timestamp(date, field: 1)
+        switch decision {
+        case .accepted: break
+        case .countsAsOf(let date): writer.timestamp(optional: date, field: 2)
+        case .refused(let reason): writer.text(reason, field: 3, isOptional: true)
+        case .transferred(let account): writer.text(account, field: 4, isOptional: true)
+        }
+        return writer.bytes
+    }
+
+    init(transaction: TransactionReference, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+        var decision = Decision.accepted
+        var date = Timestamp(milliseconds: 0)
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: date = try value.timestamp()
+            case 2: decision = .countsAsOf(try value.timestamp())
+            case 3: decision = .refused(try value.text())
+            case 4: decision = .transferred(to: try value.text())
+            default: break
+            }
+        }
+        self.init(transaction: transaction, decision: decision, date: date, logicalTime: time)
+    }
+}
+
+extension EnvironmentReset {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.timestamp(date, field: 1)
+        return writer.bytes
+    }
+
+    init(environment: EnvironmentID, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+        var date = Timestamp(milliseconds: 0)
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            if field == 1 { date = try value.timestamp() }
+        }
+        self.init(environment: environment, date: date, logicalTime: time)
+    }
+}
