@@ -22,7 +22,9 @@ struct Refusal: CustomTestStringConvertible {
 extension Refusal {
     static let usage: [Refusal] = [
         Refusal(2, "purchase", "Unexpected argument 'purchase' (see syncd --help)"),
-        Refusal(2, "record", "record what? purchase, refund, flag or pending (see syncd --help)"),
+        Refusal(
+            2, "record",
+            "record what? purchase, refund, reinstatement, renewal, grant, flag or pending (see syncd --help)"),
         Refusal(2, "catalog", "what about the catalogue? check (see syncd --help)"),
         Refusal(2, "record purchase", "Missing expected argument '<product>' (see syncd --help)"),
         Refusal(2, "record refund", "Missing expected argument '<transaction>' (see syncd --help)"),
@@ -34,7 +36,8 @@ extension Refusal {
             2, "export --format xml",
             "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history' and 'ledger'. "
                 + "(see syncd --help)"),
-        Refusal(2, "status --expiry best", #"--expiry: "best" is none of stackPurchases, latestExpiryWins"#),
+        Refusal(
+            2, "status --expiry best", #"--expiry: "best" is none of stackPurchases, latestExpiryWins, remoteWins"#),
         Refusal(2, ["status", "--environment", ""], "--environment: an id is not empty"),
         Refusal(2, ["status", "--account", ""], "--account: an account's name is like an id: an id is not empty"),
         Refusal(2, ["status", "--catalog", ""], "the name of a file is empty"),

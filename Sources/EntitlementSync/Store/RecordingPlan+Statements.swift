@@ -78,11 +78,7 @@ extension RecordingPlan {
         let known = facts.revocations[revocation.transaction]
         if revocation.stamp.signedDate == nil {
             guard known?.stamp.signedDate == nil, facts[revocation.transaction]?.stamp.signedDate == nil else {
-                throw EntitlementError(
-                    .contradiction,
-                    "transaction \"\(revocation.transaction.id.rawValue.singleLine)\" is signed by its store: only the "
-                        + "store's signed word can \(revocation.revokedAt == nil ? "reverse its refund" : "take it back")"
-                )
+                throw .signed(revocation.transaction, isReinstated: revocation.revokedAt == nil)
             }
         }
         // Nothing to reverse; but what a store signed is kept, it is stronger than a refund that is yet to arrive.
@@ -114,5 +110,14 @@ extension RecordingPlan {
                 Assertion.Reference(
                     group: asserted.group, source: asserted.source, until: asserted.until, environment: environment),
                 assertedAt: assertedAt, recordedAt: now, replica: replica, logicalTime: time))
+    }
+}
+
+extension EntitlementError {
+    fileprivate static func signed(_ transaction: TransactionReference, isReinstated: Bool) -> EntitlementError {
+        let id = transaction.id.rawValue.singleLine
+        let deed = isReinstated ? "reverse its refund" : "take it back"
+        return EntitlementError(
+            .contradiction, "transaction \"\(id)\" is signed by its store: only the store's signed word can \(deed)")
     }
 }

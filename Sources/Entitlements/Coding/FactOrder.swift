@@ -20,7 +20,7 @@ enum FactOrder {
         bytes(LogicalTime(rawValue: ~time.rawValue))
     }
 
-    /// The complement of the date (8 bytes, its sign bit flipped before): of two statements the earlier is the stronger.
+    /// The complement of the date (8 bytes, its sign bit flipped before): of two statements the earlier is stronger.
     static func bytes(earlierWins date: Timestamp) -> [UInt8] {
         bytes(LogicalTime(rawValue: ~(UInt64(bitPattern: date.milliseconds) ^ 1 << 63)))
     }

@@ -10,9 +10,9 @@ struct SoldRenewal: Hashable {
 /// Turns the purchases of one auto-renewable group into periods.
 ///
 /// They bring their own ends, so nothing is appended. The purchases of one subscription are its line: where another
-/// product follows in it, what came before ends at its start (an upgrade takes over at once, and the store pays the rest
-/// back; a downgrade begins where the period ends anyway). After a failed payment the store may grant grace: it goes on
-/// from the end of the line's last purchase.
+/// product follows in it, what came before ends at its start (an upgrade takes over at once, and the store pays the
+/// rest back; a downgrade begins where the period ends anyway). After a failed payment the store may grant grace: it
+/// goes on from the end of the line's last purchase.
 struct RenewalLines {
     let sold: [SoldRenewal]
     let states: [TransactionReference: RenewalState]

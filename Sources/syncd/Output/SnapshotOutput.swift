@@ -34,13 +34,12 @@ extension Snapshot {
 
 extension Snapshot.Subscription {
     fileprivate var json: JSON {
-        .object([
-            ("group", .string(group.rawValue)), ("active", .bool(isActive)),
-            ("level", level.map(JSON.number) ?? .null), ("productID", JSON(product?.rawValue)),
-            ("renewal", renewal?.json ?? .null), ("expires", JSON(expires?.description)),
-            ("daysRemaining", .number(Int64(daysRemaining))),
-            ("periods", .array(periods.map(\.json))),
-        ])
+        .object(
+            [
+                ("group", .string(group.rawValue)), ("active", .bool(isActive)),
+                ("level", level.map(JSON.number) ?? .null), ("expires", JSON(expires?.description)),
+                ("daysRemaining", .number(Int64(daysRemaining))), ("periods", .array(periods.map(\.json))),
+            ] + (renewal.map { [("renewal", $0.json)] } ?? []))
     }
 
     /// `active until 2026-07-01T00:00:00.000Z, 40 days left`.
