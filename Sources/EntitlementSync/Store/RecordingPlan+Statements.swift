@@ -62,7 +62,7 @@ extension RecordingPlan {
             if let known = state.facts.renewalStates[renewal.line] {
                 var again = renewal
                 again.stamp = known.stamp
-                guard again != known else { return nil }
+                guard again != known || renewal.stamp.isSignedLater(than: known.stamp) else { return nil }
             }
             time = time.next(at: now)
             renewal.stamp.logicalTime = time
@@ -84,7 +84,7 @@ extension RecordingPlan {
         // Nothing to reverse; but what a store signed is kept, it is stronger than a refund that is yet to arrive.
         guard let known else { return revocation.revokedAt != nil || revocation.stamp.signedDate != nil }
         if known.revokedAt == revocation.revokedAt {
-            return known.stamp.signedDate == nil && revocation.stamp.signedDate != nil
+            return revocation.stamp.isSignedLater(than: known.stamp)
         }
         let isRevokedAlready = known.revokedAt.map { $0 <= now } ?? false
         return isDated || !isRevokedAlready
@@ -110,6 +110,15 @@ extension RecordingPlan {
                 Assertion.Reference(
                     group: asserted.group, source: asserted.source, until: asserted.until, environment: environment),
                 assertedAt: assertedAt, recordedAt: now, replica: replica, logicalTime: time))
+    }
+}
+
+extension Stamp {
+    /// Whether a store signed this, and the other earlier or not at all. The same words signed later are stronger
+    /// than other words, signed in between, that another device may have.
+    fileprivate func isSignedLater(than other: Stamp) -> Bool {
+        guard let signedDate else { return false }
+        return other.signedDate.map { $0 < signedDate } ?? true
     }
 }
 
