@@ -1,5 +1,6 @@
 public import Entitlements
 public import Observation
+import SyncCore
 
 /// The purchases of a store as rows for a shop page: what to offer for each product, kept current.
 ///
@@ -26,12 +27,18 @@ public final class EntitlementModel {
     public enum Offer: Hashable, Sendable {
         /// It is sold to accounts, and nobody is signed in.
         case signIn
+        /// The account's purchases have never been fetched to this device: whoever buys now may buy twice.
+        case restore
         /// Something to own, or units of which so many are left.
         case buy(unitsLeft: Int64?)
         /// Time in a group in which nothing is active.
         case subscribe
         /// Time in a group that is active until then; buying now is appended.
         case renew(until: Timestamp, daysRemaining: Int)
+        /// A subscription that its store renews, active until then; `willRenew` is `nil` when the store did not say.
+        case subscribed(until: Timestamp, daysRemaining: Int, willRenew: Bool?)
+        /// Another product of a group that a store renews is active: buying this one is an upgrade or a downgrade.
+        case change(from: ProductID)
         /// Owned for good.
         case owned
         /// Asked for, and waiting for somebody's approval.
@@ -53,17 +60,32 @@ public final class EntitlementModel {
     }
 
     /// Keeps the rows current until the task is cancelled. The store's own `run` syncs; this only shows.
+    ///
+    /// When the store cannot be read, ``failure`` says why, and it is tried again: at first after a second, then after
+    /// twice as long each time up to a minute.
     public func run() async {
-        do {
-            for await snapshot in try await store.snapshots() { show(snapshot) }
-        } catch {
-            failure = error
+        var failures = 0
+        while !Task.isCancelled {
+            do {
+                for await snapshot in try await store.snapshots() {
+                    failures = 0
+                    show(snapshot)
+                }
+                return
+            } catch {
+                if Task.isCancelled { return }
+                failure = error
+                failures += 1
+            }
+            let pause = Duration.seconds(min(60, 1 << min(failures - 1, 6)))
+            // Sleeping ends early only by cancellation, which the loop looks at.
+            do { try await store.host.sleep(for: pause) } catch {}
         }
     }
 
     /// Reads the store once.
     public func refresh() async {
-        do { show(try await store.snapshot()) } catch { failure = error }
+        do { show(try await store.snapshot()) } catch { if !Task.isCancelled { failure = error } }
     }
 
     private func show(_ snapshot: Snapshot) {
@@ -79,14 +101,23 @@ public final class EntitlementModel {
     private func offer(for product: Product, in snapshot: Snapshot) -> Offer {
         if snapshot.owned.contains(product.id) { return .owned }
         if snapshot.pending.contains(product.id) { return .pending }
-        if product.requiresAccount, store.account.isAnonymous { return .signIn }
-        guard let group = product.kind.group else {
-            if case .consumable = product.kind { return .buy(unitsLeft: snapshot[balance: product.id]) }
-            return .buy(unitsLeft: nil)
+        if product.requiresAccount, !snapshot.context.isSignedIn { return .signIn }
+        let subscription = product.kind.group.flatMap { snapshot[group: $0] }
+        if let subscription, subscription.isActive, let end = subscription.expires {
+            return offer(for: product, in: subscription, until: end)
         }
-        guard let subscription = snapshot[group: group], subscription.isActive, let end = subscription.expires else {
-            return .subscribe
+        if !snapshot.context.hasRestored { return .restore }
+        if product.kind.group != nil { return .subscribe }
+        if case .consumable = product.kind { return .buy(unitsLeft: snapshot[balance: product.id]) }
+        return .buy(unitsLeft: nil)
+    }
+
+    private func offer(for product: Product, in subscription: Snapshot.Subscription, until end: Timestamp) -> Offer {
+        guard case .autoRenewable = product.kind else {
+            return .renew(until: end, daysRemaining: subscription.daysRemaining)
         }
-        return .renew(until: end, daysRemaining: subscription.daysRemaining)
+        if let current = subscription.product, current != product.id { return .change(from: current) }
+        return .subscribed(
+            until: end, daysRemaining: subscription.daysRemaining, willRenew: subscription.renewal?.willRenew)
     }
 }

@@ -2,6 +2,8 @@
 public struct Snapshot: Hashable, Sendable {
     /// The instant.
     public var at: Timestamp
+    /// Whether somebody was signed in, and whether the account's facts were at hand.
+    public var context: AccessContext
     /// Every group, ascending.
     public var subscriptions: [Subscription]
     /// The non-consumables that are owned, ascending.
@@ -70,7 +72,7 @@ extension Replay {
     /// All that holds at `instant`.
     public func snapshot(at instant: Timestamp, context: AccessContext = AccessContext()) -> Snapshot {
         Snapshot(
-            at: instant,
+            at: instant, context: context,
             subscriptions: timelines.keys.sorted().map { subscription($0, at: instant) },
             owned: ownerships.keys.filter { isOwned($0, at: instant) }.sorted(),
             balances: consumables.map { Snapshot.Balance(product: $0, units: balance(of: $0, at: instant)) },

@@ -110,6 +110,59 @@ struct ModelTests {
         #expect(model.failure == nil)
     }
 
+    @Test("Before the account's purchases were ever fetched nobody is led to buy twice")
+    func restoreFirst() async throws {
+        let home = try Household()
+        let phone = try await home.device()
+        try await phone.record(.reported(Owls.nightOwl))
+        try await phone.sync()
+        let tablet = try await home.device()
+        #expect(Set(await refreshed(tablet).rows.map(\.offer)) == [.restore])
+        try await tablet.restore()
+        let restored = await refreshed(tablet)
+        #expect(offer(for: Owls.nightOwl, in: restored) == .owned)
+        #expect(offer(for: Owls.threeMonths, in: restored) == .subscribe)
+    }
+
+    @Test("A subscription that its store renews is shown as such, and its group's other products change it")
+    func autoRenewable() async throws {
+        let week = CalendarDuration(days: 7)
+        let products = [("all", Int64(1)), ("some", 2)].map { id, level in
+            Product(
+                id: ProductID(id),
+                kind: .autoRenewable(group: "selfies", level: level, duration: week, introductory: nil))
+        }
+        let home = try Household(at: "2026-01-10T12:00:00Z", catalog: try Catalog(products: products))
+        let store = try await home.offlineDevice()
+        let first = TransactionReference(store: .appStore, id: "1")
+        try await store.record(.reported("some", transaction: "1", store: .appStore))
+        let end = try date("2026-01-17T12:00:00Z")
+        var model = await refreshed(store)
+        #expect(offer(for: "some", in: model) == .subscribed(until: end, daysRemaining: 7, willRenew: nil))
+        #expect(offer(for: "all", in: model) == .change(from: "some"))
+        try await store.record(.renewal(of: first, willRenew: false))
+        model = await refreshed(store)
+        #expect(offer(for: "some", in: model) == .subscribed(until: end, daysRemaining: 7, willRenew: false))
+        try home.machine.set("2026-01-17T12:00:00Z")
+        #expect(offer(for: "some", in: await refreshed(store)) == .subscribe)
+    }
+
+    @Test("A store that cannot be read for a while is read again, and a cancelled task is no failure")
+    func retries() async throws {
+        let isAway = Switch()
+        let local = FaultyBackend(MemoryBackend()) { _ in isAway.isSet ? .transient : nil }
+        let model = EntitlementModel(try await Household().offlineDevice(local))
+        isAway.set()
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await model.run() }
+            while model.failure == nil { await Task.yield() }
+            isAway.set(false)
+            while model.snapshot == nil { await Task.yield() }
+            group.cancelAll()
+        }
+        #expect(model.failure == nil)
+    }
+
     @Test("It follows the store while it runs, and ends with its task")
     func runs() async throws {
         let store = try await Household().offlineDevice()
