@@ -25,8 +25,10 @@ extension EntitlementStore {
         let before = try await ledgers.current()
         // Nothing is written before everything was found sound.
         try plan.checkAgreement(with: before.facts)
+        plan.settle(in: before.facts)
+        let settled = plan
         let replica = try await ledgers.replica()
-        let targets = [LocalLedgers.Target.account, .device].filter { plan.concerns($0, in: before.facts) }
+        let targets = [LocalLedgers.Target.account, .device].filter(settled.concerns)
         for target in targets {
             let facts = try plan.facts(for: target, in: before, replica: replica, now: now)
             _ = try LocalLedgers.union(of: before[target], and: facts)
@@ -35,7 +37,7 @@ extension EntitlementStore {
         var newFacts: [Fact] = []
         for target in targets {
             newFacts += try await ledgers.append(to: target) { state throws(EntitlementError) in
-                try plan.facts(for: target, in: state, replica: replica, now: now)
+                try settled.facts(for: target, in: state, replica: replica, now: now)
             }.facts
         }
         await tell(of: newFacts)

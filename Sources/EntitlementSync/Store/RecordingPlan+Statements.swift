@@ -2,10 +2,14 @@ import Entitlements
 
 extension RecordingPlan {
     /// What is recorded besides purchases and requests.
-    enum Statement: Sendable {
-        case revocation(Revocation, isDated: Bool)
-        case renewalState(RenewalState)
-        case assertion(AssertedExpiry)
+    struct Statement: Sendable {
+        enum Content: Sendable {
+            case revocation(Revocation, isDated: Bool)
+            case renewalState(RenewalState)
+            case assertion(AssertedExpiry)
+        }
+        let content: Content
+        var target = LocalLedgers.Target.account
     }
 
     mutating func add(statement content: Evidence.Content) throws(EntitlementError) {
@@ -19,31 +23,35 @@ extension RecordingPlan {
             let revocation = Revocation(
                 transaction: transaction, revokedAt: isReinstated ? nil : date ?? .latest, reason: reason,
                 stamp: Stamp(signedDate: signedAt, logicalTime: .zero))
-            statements.append(.revocation(revocation, isDated: isReinstated || date != nil))
+            statements.append(Statement(content: .revocation(revocation, isDated: isReinstated || date != nil)))
         case .renewalState(let state):
             try Self.check(state.line)
             if let product = state.pendingProduct {
                 do { try product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
             }
-            statements.append(.renewalState(state))
+            statements.append(Statement(content: .renewalState(state)))
         case .assertion(let asserted):
             guard catalog.groups.contains(asserted.group) else {
                 throw EntitlementError(
                     .unknownProduct, "the catalogue has no group \"\(asserted.group.rawValue.singleLine)\"")
             }
             do { try asserted.source.validate() } catch { throw EntitlementError(.invalid, "source: \(error)") }
-            statements.append(.assertion(asserted))
+            statements.append(Statement(content: .assertion(asserted)))
         case .reported, .deferred, .withdrawn:
             preconditionFailure("purchases and requests are no statements")
         }
     }
 
-    /// A statement about units that stay on this device stays with them.
-    func target(of statement: Statement, in facts: Facts) -> LocalLedgers.Target {
-        guard case .revocation(let revocation, _) = statement, let purchase = facts[revocation.transaction],
-            facts.isOnDevice(purchase)
-        else { return .account }
-        return .device
+    /// Decides which ledger each statement goes to: one about units that stay on this device stays with them. Once, so
+    /// that a purchase which arrives meanwhile cannot make a statement fall between the two.
+    mutating func settle(in facts: Facts) {
+        for index in statements.indices {
+            guard case .revocation(let revocation, _) = statements[index].content else { continue }
+            let staysHere =
+                facts[revocation.transaction].map(facts.isOnDevice)
+                ?? (target(ofSale: revocation.transaction) == .device)
+            statements[index].target = staysHere ? .device : .account
+        }
     }
 
     /// The fact that `statement` adds to what is known; `nil` when it says nothing new.
@@ -51,7 +59,7 @@ extension RecordingPlan {
         for statement: Statement, in state: LocalLedgers.State, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
     ) throws(EntitlementError) -> Fact? {
-        switch statement {
+        switch statement.content {
         case .revocation(var revocation, let isDated):
             if !isDated { revocation.revokedAt = now }
             guard try saysMore(revocation, isDated: isDated, than: state.facts, now: now) else { return nil }

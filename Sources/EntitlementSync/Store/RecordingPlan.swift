@@ -28,10 +28,10 @@ struct RecordingPlan: Sendable {
     /// The transactions of all purchases, in the order in which they were added.
     var transactions: [TransactionReference] { sales.map(\.transaction) }
 
-    /// Whether anything may have to be written to `target`, for facts as they are.
-    func concerns(_ target: LocalLedgers.Target, in facts: Facts) -> Bool {
+    /// Whether anything may have to be written to `target`.
+    func concerns(_ target: LocalLedgers.Target) -> Bool {
         sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
-            || statements.contains { self.target(of: $0, in: facts) == target }
+            || statements.contains { $0.target == target }
     }
 
     mutating func add(_ evidence: Evidence) throws(EntitlementError) {
@@ -78,6 +78,11 @@ struct RecordingPlan: Sendable {
         positions[transaction] = sales.count
         sales.append(
             Sale(transaction: transaction, report: report, terms: terms, target: staysHere ? .device : .account))
+    }
+
+    /// Where a purchase of this plan goes.
+    func target(ofSale transaction: TransactionReference) -> LocalLedgers.Target? {
+        positions[transaction].map { sales[$0].target }
     }
 
     static func check(_ transaction: TransactionReference) throws(EntitlementError) {
@@ -127,7 +132,7 @@ struct RecordingPlan: Sendable {
                 logicalTime: time)
             facts.append(.recording(recording))
         }
-        for statement in statements where self.target(of: statement, in: state.facts) == target {
+        for statement in statements where statement.target == target {
             guard let fact = try self.fact(for: statement, in: state, replica: replica, time: &time, now: now) else {
                 continue
             }
