@@ -126,7 +126,7 @@ extension Fact {
     private static func randomStatement(
         at date: Timestamp, _ time: LogicalTime, by replica: ReplicaID, using random: inout SplitMix64
     ) -> Fact {
-        switch random.int(0...3) {
+        switch random.int(0...4) {
         case 0:
             return .renewalState(
                 RenewalState(
@@ -150,6 +150,16 @@ extension Fact {
                 Acceptance(
                     transaction: .random(using: &random), decision: random.pick(decisions), date: date,
                     logicalTime: time))
+        case 3:
+            let transaction = TransactionReference.random(using: &random)
+            let kept = Purchase(
+                transaction: transaction, product: .random(using: &random), terms: nil, date: date,
+                stamp: .random(using: &random))
+            var dropped = kept
+            dropped.quantity = random.int(2...4)
+            dropped.stamp = .random(using: &random)
+            return .contradiction(
+                Contradiction(kept: kept, dropped: dropped, noticedAt: date, logicalTime: time))
         default:
             return .reset(
                 EnvironmentReset(
@@ -170,8 +180,8 @@ extension Record {
             record.payload += [0xFA, 0x07, 0x03, 0x66, 0x6F, random.pick([0x6F, 0x70])]  // field 127
             return record
         case 2:
-            // Kinds 13, 14 and 200 are yet to come.
-            let tag = random.pick([[0x6A], [0x72], [0xC2, 0x0C]] as [[UInt8]])
+            // Kinds 14, 15 and 200 are yet to come.
+            let tag = random.pick([[0x72], [0x7A], [0xC2, 0x0C]] as [[UInt8]])
             let id = random.bytes(1...2)
             return Record(
                 key: tag + [UInt8(id.count)] + id, order: random.bytes(0...3), payload: random.bytes(0...3))

@@ -43,6 +43,10 @@ extension Fact {
             Record(
                 key: FactKey.reset(reset.environment).bytes, order: FactOrder.bytes(reset.logicalTime),
                 payload: reset.payload)
+        case .contradiction(let note):
+            Record(
+                key: FactKey.contradiction(note.kept.transaction, dropped: note.dropped.payload.digest).bytes,
+                order: FactOrder.bytes(earlierWins: note.logicalTime), payload: note.payload)
         case .unreadable(let record, _):
             record
         }
@@ -94,6 +98,13 @@ extension Fact {
         case .reset(let environment):
             let time = try FactOrder.time(record.order)
             self = .reset(try EnvironmentReset(environment: environment, time: time, payload: record.payload))
+        case .contradiction(let transaction, let dropped):
+            let time = try FactOrder.timeWhereEarlierWins(record.order)
+            let note = try Contradiction(transaction: transaction, time: time, payload: record.payload)
+            guard note.dropped.payload.digest == dropped else {
+                throw ProtoError(reason: "a contradiction does not hold what its key names")
+            }
+            self = .contradiction(note)
         }
     }
 
@@ -110,6 +121,7 @@ extension Fact {
         case .acceptance(let acceptance): acceptance.logicalTime
         case .pending(let pending): pending.logicalTime
         case .reset(let reset): reset.logicalTime
+        case .contradiction(let note): note.logicalTime
         case .unreadable: .zero
         }
     }

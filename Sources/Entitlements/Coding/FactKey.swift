@@ -11,6 +11,7 @@ enum FactKey: Hashable {
     case acceptance(TransactionReference)
     case pending(ProductID)
     case reset(EnvironmentID)
+    case contradiction(TransactionReference, dropped: [UInt8])
 
     /// Field numbers of the message's one-of.
     enum Field {
@@ -25,6 +26,7 @@ enum FactKey: Hashable {
         static let acceptance = 10
         static let pending = 11
         static let reset = 12
+        static let contradiction = 13
     }
 
     var bytes: [UInt8] {
@@ -55,6 +57,11 @@ enum FactKey: Hashable {
             writer.message(field: Field.acceptance) { $0.write(transaction) }
         case .reset(let environment):
             writer.text(environment.rawValue, field: Field.reset, isOptional: true)
+        case .contradiction(let transaction, let dropped):
+            writer.message(field: Field.contradiction) {
+                $0.message(field: 1) { $0.write(transaction) }
+                $0.data(dropped, field: 2)
+            }
         }
         return writer.bytes
     }
@@ -82,6 +89,7 @@ enum FactKey: Hashable {
         case Field.acceptance: self = .acceptance(try TransactionReference(try value.data()))
         case Field.pending: self = .pending(try value.identifier())
         case Field.reset: self = .reset(try value.identifier())
+        case Field.contradiction: self = try Self.contradiction(try value.data())
         default: return nil
         }
         guard self.bytes == bytes else { throw ProtoError(reason: "the key is not written canonically") }
@@ -101,6 +109,24 @@ enum FactKey: Hashable {
         guard let transaction, let replica else { throw ProtoError(reason: "a recording lacks transaction or replica") }
         return .recording(transaction, replica)
     }
+
+    private static func contradiction(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> FactKey {
+        var transaction: TransactionReference?
+        var dropped: [UInt8] = []
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: transaction = try TransactionReference(try value.data())
+            case 2: dropped = Array(try value.data())
+            default: break
+            }
+        }
+        guard let transaction else { throw ProtoError(reason: "a contradiction lacks its transaction") }
+        return .contradiction(transaction, dropped: dropped)
+    }
+
+    /// Whether these are the bytes of a purchase's key, as far as the first of them tells.
+    static func isPurchase(_ bytes: [UInt8]) -> Bool { bytes.first == UInt8(Field.purchase << 3 | 2) }
 
     private static func flag(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> (ProductID, EnvironmentID) {
         var (product, environment): (ProductID?, EnvironmentID?)

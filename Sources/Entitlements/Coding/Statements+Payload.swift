@@ -1,3 +1,5 @@
+private import Checksums
+
 extension RenewalState {
     var payload: [UInt8] {
         var writer = ProtoWriter()
@@ -90,5 +92,64 @@ extension EnvironmentReset {
             if field == 1 { date = try value.timestamp() }
         }
         self.init(environment: environment, date: date, logicalTime: time)
+    }
+}
+
+extension Contradiction {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.message(field: 1) { $0.write(kept) }
+        writer.message(field: 2) { $0.write(dropped) }
+        writer.timestamp(noticedAt, field: 3)
+        return writer.bytes
+    }
+
+    init(transaction: TransactionReference, time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+        var kept: Purchase?
+        var dropped: Purchase?
+        var noticedAt = Timestamp(milliseconds: 0)
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: kept = try Purchase(transaction: transaction, statement: try value.data())
+            case 2: dropped = try Purchase(transaction: transaction, statement: try value.data())
+            case 3: noticedAt = try value.timestamp()
+            default: break
+            }
+        }
+        guard let kept, let dropped else { throw ProtoError(reason: "a contradiction lacks a statement") }
+        self.init(kept: kept, dropped: dropped, noticedAt: noticedAt, logicalTime: time)
+    }
+}
+
+extension ProtoWriter {
+    fileprivate mutating func write(_ statement: Purchase) {
+        data(statement.payload, field: 1)
+        data(FactOrder.bytes(statement.stamp), field: 2)
+    }
+}
+
+extension Purchase {
+    /// The purchase's payload and order, as a contradiction holds them.
+    fileprivate init(transaction: TransactionReference, statement: ArraySlice<UInt8>) throws(ProtoError) {
+        var (payload, order): ([UInt8], [UInt8]) = ([], [])
+        var reader = ProtoReader(statement)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: payload = Array(try value.data())
+            case 2: order = Array(try value.data())
+            default: break
+            }
+        }
+        try self.init(transaction: transaction, stamp: try FactOrder.stamp(order), payload: payload)
+    }
+}
+
+extension [UInt8] {
+    /// XXH64, highest byte first.
+    var digest: [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.appendBigEndian(XXHash64.digest(of: self))
+        return bytes
     }
 }

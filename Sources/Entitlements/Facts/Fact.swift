@@ -21,6 +21,8 @@ public enum Fact: Hashable, Sendable {
     case pending(PendingPurchase)
     /// All facts of a test environment were put behind.
     case reset(EnvironmentReset)
+    /// One transaction was stated with two contents.
+    case contradiction(Contradiction)
     /// A record that this version cannot read. It is kept, travels on, and counts nothing.
     case unreadable(Record, reason: String)
 }

@@ -19,6 +19,8 @@ public struct Facts: Sendable {
     public private(set) var acceptances: [TransactionReference: Acceptance] = [:]
     /// Requests for approval, withdrawn ones included.
     public private(set) var pending: [ProductID: PendingPurchase] = [:]
+    /// Transactions that were stated with two contents, as this device noticed it.
+    public private(set) var contradictions: [Contradiction] = []
     /// Test environments that were put back.
     public private(set) var resets: [EnvironmentID: EnvironmentReset] = [:]
     /// Records that count nothing because this version cannot read them, or because they stand where only the account's
@@ -77,6 +79,7 @@ public struct Facts: Sendable {
         case .spend(let spend): spends.append(spend)
         case .pending(let request): pending[request.product] = request
         case .reset(let reset) where reset.environment != .production: resets[reset.environment] = reset
+        case .contradiction(let note): contradictions.append(note)
         case .acceptance, .reset, .unreadable: unreadable.append(fact)
         }
     }

@@ -10,6 +10,7 @@ extension Fact {
         case .assertion: "assertion"
         case .acceptance: "acceptance"
         case .reset: "reset"
+        case .contradiction: "contradiction"
         case .flag(let flag): flag.isSet ? "flag set" : "flag cleared"
         case .spend: "spend"
         case .pending(let request): request.isWithdrawn ? "withdrawn" : "pending"
@@ -37,6 +38,9 @@ extension Fact {
                 + "on \(assertion.assertedAt)"
         case .acceptance(let acceptance): "\(acceptance.transaction.id)  \(acceptance.words) on \(acceptance.date)"
         case .reset(let reset): "\(reset.environment)  at \(reset.date)"
+        case .contradiction(let note):
+            "\(note.kept.transaction.id)  kept \(note.kept.difference(from: note.dropped)), "
+                + "dropped \(note.dropped.difference(from: note.kept)), noticed at \(note.noticedAt)"
         case .pending(let request): "\(request.product)  at \(request.requestedAt)"
         case .unreadable(let record, let reason): "\(record.key.count) bytes of key: \(reason)"
         }
@@ -63,26 +67,6 @@ extension Fact {
             revocation.transaction.members + [
                 ("revokedAt", JSON(revocation.revokedAt?.description)), ("reason", .string(revocation.reason)),
             ]
-        case .renewalState(let state):
-            state.line.members + [
-                ("willRenew", .bool(state.willRenew)), ("graceEnd", JSON(state.graceEnd?.description)),
-                ("billingRetry", .bool(state.isInBillingRetry)),
-                ("pendingProductID", JSON(state.pendingProduct?.rawValue)),
-            ]
-        case .assertion(let assertion):
-            [
-                ("group", .string(assertion.reference.group.rawValue)),
-                ("source", .string(assertion.reference.source.rawValue)),
-                ("environment", .string(assertion.reference.environment.rawValue)),
-                ("until", .string("\(assertion.reference.until)")),
-                ("assertedAt", .string("\(assertion.assertedAt)")), ("replica", .string("\(assertion.replica)")),
-            ]
-        case .acceptance(let acceptance):
-            acceptance.transaction.members + [
-                ("decision", .string(acceptance.words)), ("date", .string("\(acceptance.date)")),
-            ]
-        case .reset(let reset):
-            [("environment", .string(reset.environment.rawValue)), ("date", .string("\(reset.date)"))]
         case .flag(let flag):
             [
                 ("productID", .string(flag.product.rawValue)),
@@ -102,6 +86,39 @@ extension Fact {
             ]
         case .unreadable(let record, let reason):
             [("keyBytes", .number(Int64(record.key.count))), ("reason", .string(reason))]
+        case .renewalState, .assertion, .acceptance, .reset, .contradiction: statementDetails
+        }
+    }
+
+    private var statementDetails: [(String, JSON)] {
+        switch self {
+        case .renewalState(let state):
+            state.line.members + [
+                ("willRenew", .bool(state.willRenew)), ("graceEnd", JSON(state.graceEnd?.description)),
+                ("billingRetry", .bool(state.isInBillingRetry)),
+                ("pendingProductID", JSON(state.pendingProduct?.rawValue)),
+            ]
+        case .assertion(let assertion):
+            [
+                ("group", .string(assertion.reference.group.rawValue)),
+                ("source", .string(assertion.reference.source.rawValue)),
+                ("environment", .string(assertion.reference.environment.rawValue)),
+                ("until", .string("\(assertion.reference.until)")),
+                ("assertedAt", .string("\(assertion.assertedAt)")), ("replica", .string("\(assertion.replica)")),
+            ]
+        case .acceptance(let acceptance):
+            acceptance.transaction.members + [
+                ("decision", .string(acceptance.words)), ("date", .string("\(acceptance.date)")),
+            ]
+        case .contradiction(let note):
+            note.kept.transaction.members + [
+                ("kept", .string(note.kept.difference(from: note.dropped))),
+                ("dropped", .string(note.dropped.difference(from: note.kept))),
+                ("noticedAt", .string("\(note.noticedAt)")),
+            ]
+        case .reset(let reset):
+            [("environment", .string(reset.environment.rawValue)), ("date", .string("\(reset.date)"))]
+        default: []
         }
     }
 }
@@ -137,6 +154,33 @@ extension Acceptance {
         case .countsAsOf(let date): "counts as of \(date)"
         case .refused(let reason): "refused (\(reason.singleLine))"
         case .transferred(let account): "transferred to \"\(account.singleLine)\""
+        }
+    }
+}
+
+extension Purchase {
+    /// What this statement says otherwise than `other` about one purchase.
+    func difference(from other: Purchase) -> String {
+        var parts: [String] = []
+        if product != other.product { parts.append("\(product)") }
+        if date != other.date { parts.append("\(date)") }
+        if quantity != other.quantity { parts.append("quantity \(quantity)") }
+        if storeExpiry != other.storeExpiry { parts.append("end \(storeExpiry.map { "\($0)" } ?? "not given")") }
+        if originalID != other.originalID { parts.append("renewal of \(originalID.map { "\($0)" } ?? "nothing")") }
+        if isIntroductory != other.isIntroductory { parts.append(isIntroductory ? "introductory" : "full price") }
+        if terms != other.terms { parts.append("terms \(terms.map(\.summary) ?? "unknown")") }
+        return parts.isEmpty ? "the same" : parts.joined(separator: ", ")
+    }
+}
+
+extension Terms {
+    fileprivate var summary: String {
+        let extra = bonus == .zero ? "" : " + \(bonus)"
+        return switch kind {
+        case .consumable(let units): "\(units) units"
+        case .nonConsumable: "for good"
+        case .nonRenewing(let group, let duration): "\(duration)\(extra) in \(group)"
+        case .autoRenewable(let group, let level, let duration, _): "\(duration)\(extra) in \(group), level \(level)"
         }
     }
 }

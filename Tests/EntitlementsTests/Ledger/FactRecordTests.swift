@@ -93,7 +93,8 @@ struct FactRecordTests {
         case purchase(TransactionReference), revocation(TransactionReference)
         case recording(TransactionReference, ReplicaID)
         case renewalState(TransactionReference), assertion(Assertion.Reference), acceptance(TransactionReference)
-        case flag(ProductID, EnvironmentID, isSet: Bool), spend(SpendID), pending(ProductID), reset(EnvironmentID), none
+        case flag(ProductID, EnvironmentID, isSet: Bool), spend(SpendID), pending(ProductID), reset(EnvironmentID)
+        case contradiction(TransactionReference, Purchase), none
 
         init(_ fact: Fact) {
             self =
@@ -108,8 +109,18 @@ struct FactRecordTests {
                 case .assertion(let fact): .assertion(fact.reference)
                 case .acceptance(let fact): .acceptance(fact.transaction)
                 case .reset(let fact): .reset(fact.environment)
+                case .contradiction(let fact): .contradiction(fact.kept.transaction, fact.dropped.unstamped)
                 case .unreadable: .none
                 }
         }
+    }
+}
+
+extension Purchase {
+    /// What is stated, without who says so and when.
+    fileprivate var unstamped: Purchase {
+        var purchase = self
+        purchase.stamp = Stamp(logicalTime: .zero)
+        return purchase
     }
 }

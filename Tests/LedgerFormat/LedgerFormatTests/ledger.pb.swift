@@ -26,7 +26,8 @@
 /// Orders:
 ///   purchase, revocation,  signed by a store? (1 byte, 0 or 1), date of the signature (8 bytes: milliseconds since 1970,
 ///   renewal_state          sign bit flipped; unsigned: 80 00 00 00 00 00 00 00), logical time (8)
-///   recording              complement of the logical time (8): the first recording by a replica counts
+///   recording,             complement of the logical time (8): the first recording by a replica counts
+///   contradiction
 ///   assertion              complement of the date of the statement (8: milliseconds since 1970, sign bit flipped before):
 ///                          of several statements of one expiry the earliest counts
 ///   flag_set, flag_cleared logical time (8), replica (16)
@@ -159,6 +160,15 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     set {kind = .reset(newValue)}
   }
 
+  /// payload: Contradiction; only in ledgers that stay on their device
+  var contradiction: Entitlementsync_Ledger_V1_ContradictionKey {
+    get {
+      if case .contradiction(let v)? = kind {return v}
+      return Entitlementsync_Ledger_V1_ContradictionKey()
+    }
+    set {kind = .contradiction(newValue)}
+  }
+
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   nonisolated enum OneOf_Kind: Equatable, Sendable {
@@ -184,6 +194,8 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     case pending(String)
     /// the environment, not "production"; payload: Reset
     case reset(String)
+    /// payload: Contradiction; only in ledgers that stay on their device
+    case contradiction(Entitlementsync_Ledger_V1_ContradictionKey)
 
   }
 
@@ -248,6 +260,30 @@ nonisolated struct Entitlementsync_Ledger_V1_AssertionKey: Sendable {
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
   init() {}
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_ContradictionKey: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var transaction: Entitlementsync_Ledger_V1_Transaction {
+    get {_transaction ?? Entitlementsync_Ledger_V1_Transaction()}
+    set {_transaction = newValue}
+  }
+  /// Returns true if `transaction` has been explicitly set.
+  var hasTransaction: Bool {self._transaction != nil}
+  /// Clears the value of `transaction`. Subsequent reads from it will return its default value.
+  mutating func clearTransaction() {self._transaction = nil}
+
+  /// XXH64 of the payload of the statement that was dropped, 8 bytes, highest first
+  var dropped: Data = Data()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+
+  fileprivate var _transaction: Entitlementsync_Ledger_V1_Transaction? = nil
 }
 
 nonisolated struct Entitlementsync_Ledger_V1_FlagKey: Sendable {
@@ -735,6 +771,64 @@ nonisolated struct Entitlementsync_Ledger_V1_Acceptance: Sendable {
   init() {}
 }
 
+/// One transaction id with two contents.
+nonisolated struct Entitlementsync_Ledger_V1_Contradiction: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var kept: Entitlementsync_Ledger_V1_Statement {
+    get {_kept ?? Entitlementsync_Ledger_V1_Statement()}
+    set {_kept = newValue}
+  }
+  /// Returns true if `kept` has been explicitly set.
+  var hasKept: Bool {self._kept != nil}
+  /// Clears the value of `kept`. Subsequent reads from it will return its default value.
+  mutating func clearKept() {self._kept = nil}
+
+  var dropped: Entitlementsync_Ledger_V1_Statement {
+    get {_dropped ?? Entitlementsync_Ledger_V1_Statement()}
+    set {_dropped = newValue}
+  }
+  /// Returns true if `dropped` has been explicitly set.
+  var hasDropped: Bool {self._dropped != nil}
+  /// Clears the value of `dropped`. Subsequent reads from it will return its default value.
+  mutating func clearDropped() {self._dropped = nil}
+
+  var noticedAt: Int64 = 0
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+
+  fileprivate var _kept: Entitlementsync_Ledger_V1_Statement? = nil
+  fileprivate var _dropped: Entitlementsync_Ledger_V1_Statement? = nil
+}
+
+/// A purchase's record without its key.
+nonisolated struct Entitlementsync_Ledger_V1_Statement: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var purchase: Entitlementsync_Ledger_V1_Purchase {
+    get {_purchase ?? Entitlementsync_Ledger_V1_Purchase()}
+    set {_purchase = newValue}
+  }
+  /// Returns true if `purchase` has been explicitly set.
+  var hasPurchase: Bool {self._purchase != nil}
+  /// Clears the value of `purchase`. Subsequent reads from it will return its default value.
+  mutating func clearPurchase() {self._purchase = nil}
+
+  var order: Data = Data()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+
+  fileprivate var _purchase: Entitlementsync_Ledger_V1_Purchase? = nil
+}
+
 nonisolated struct Entitlementsync_Ledger_V1_Reset: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -767,7 +861,7 @@ fileprivate nonisolated let _protobuf_package = "entitlementsync.ledger.v1"
 
 nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Key"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{3}renewal_state\0\u{1}assertion\0\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{2}\u{2}acceptance\0\u{1}pending\0\u{1}reset\0\u{c}\u{9}\u{1}")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{3}renewal_state\0\u{1}assertion\0\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{2}\u{2}acceptance\0\u{1}pending\0\u{1}reset\0\u{1}contradiction\0\u{c}\u{9}\u{1}")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -903,6 +997,19 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
           self.kind = .reset(v)
         }
       }()
+      case 13: try {
+        var v: Entitlementsync_Ledger_V1_ContradictionKey?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .contradiction(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .contradiction(v)
+        }
+      }()
       default: break
       }
     }
@@ -957,6 +1064,10 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
     case .reset?: try {
       guard case .reset(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularStringField(value: v, fieldNumber: 12)
+    }()
+    case .contradiction?: try {
+      guard case .contradiction(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 13)
     }()
     case nil: break
     }
@@ -1089,6 +1200,45 @@ nonisolated extension Entitlementsync_Ledger_V1_AssertionKey: SwiftProtobuf.Mess
     if lhs.source != rhs.source {return false}
     if lhs.until != rhs.until {return false}
     if lhs.environment != rhs.environment {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_ContradictionKey: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".ContradictionKey"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}transaction\0\u{1}dropped\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._transaction) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.dropped) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._transaction {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    if !self.dropped.isEmpty {
+      try visitor.visitSingularBytesField(value: self.dropped, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_ContradictionKey, rhs: Entitlementsync_Ledger_V1_ContradictionKey) -> Bool {
+    if lhs._transaction != rhs._transaction {return false}
+    if lhs.dropped != rhs.dropped {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1893,6 +2043,89 @@ nonisolated extension Entitlementsync_Ledger_V1_Acceptance: SwiftProtobuf.Messag
   static func ==(lhs: Entitlementsync_Ledger_V1_Acceptance, rhs: Entitlementsync_Ledger_V1_Acceptance) -> Bool {
     if lhs.date != rhs.date {return false}
     if lhs.decision != rhs.decision {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Contradiction: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Contradiction"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}kept\0\u{1}dropped\0\u{3}noticed_at\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._kept) }()
+      case 2: try { try decoder.decodeSingularMessageField(value: &self._dropped) }()
+      case 3: try { try decoder.decodeSingularSInt64Field(value: &self.noticedAt) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._kept {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    try { if let v = self._dropped {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 2)
+    } }()
+    if self.noticedAt != 0 {
+      try visitor.visitSingularSInt64Field(value: self.noticedAt, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Contradiction, rhs: Entitlementsync_Ledger_V1_Contradiction) -> Bool {
+    if lhs._kept != rhs._kept {return false}
+    if lhs._dropped != rhs._dropped {return false}
+    if lhs.noticedAt != rhs.noticedAt {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Statement: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Statement"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}order\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularMessageField(value: &self._purchase) }()
+      case 2: try { try decoder.decodeSingularBytesField(value: &self.order) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    // The use of inline closures is to circumvent an issue where the compiler
+    // allocates stack space for every if/case branch local when no optimizations
+    // are enabled. https://github.com/apple/swift-protobuf/issues/1034 and
+    // https://github.com/apple/swift-protobuf/issues/1182
+    try { if let v = self._purchase {
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 1)
+    } }()
+    if !self.order.isEmpty {
+      try visitor.visitSingularBytesField(value: self.order, fieldNumber: 2)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Statement, rhs: Entitlementsync_Ledger_V1_Statement) -> Bool {
+    if lhs._purchase != rhs._purchase {return false}
+    if lhs.order != rhs.order {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
