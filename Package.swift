@@ -18,7 +18,7 @@ let package = Package(
     targets: [
         .target(name: "Checksums"),
         .target(name: "Entitlements", dependencies: ["Checksums"]),
-        .target(name: "SyncCore"),
+        .target(name: "SyncCore", dependencies: ["Checksums"]),
         .target(name: "EntitlementSync", dependencies: ["Entitlements", "SyncCore"]),
         .target(name: "FileStorage", dependencies: ["Checksums", "SyncCore"], path: "Backends/File"),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),

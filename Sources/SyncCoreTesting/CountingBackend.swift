@@ -45,6 +45,7 @@ public final class CountingBackend: KeyValueBackend {
 
     private let wrapped: any KeyValueBackend
     private let state = Mutex(Counts())
+    private let fetched = Atomic(0)
 
     /// Counts what is asked of `wrapped`.
     public init(_ wrapped: any KeyValueBackend) {
@@ -53,6 +54,9 @@ public final class CountingBackend: KeyValueBackend {
 
     /// The requests so far.
     public var counts: Counts { state.withLock { $0 } }
+
+    /// The bytes of all values that reads have brought so far.
+    public var fetchedByteCount: Int { fetched.load(ordering: .relaxed) }
 
     /// The requests so far; the counters start again at 0.
     public func takeCounts() -> Counts {
@@ -72,7 +76,13 @@ public final class CountingBackend: KeyValueBackend {
         -> Answer<ReadOutcome>
     {
         state.withLock { $0.reads += 1 }
-        return try await wrapped.read(key, unless: knownVersion)
+        let answer = try await wrapped.read(key, unless: knownVersion)
+        note(answer.outcome)
+        return answer
+    }
+
+    private func note(_ outcome: ReadOutcome) {
+        if case .found(let entry) = outcome { fetched.wrappingAdd(entry.value.count, ordering: .relaxed) }
     }
 
     /// Writes one key and counts it.
@@ -104,7 +114,9 @@ public final class CountingBackend: KeyValueBackend {
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
         state.withLock { $0.readBatches += 1 }
-        return try await wrapped.read(requests)
+        let answer = try await wrapped.read(requests)
+        for case .success(let outcome) in answer.outcome { note(outcome) }
+        return answer
     }
 
     /// Writes several keys and counts one request.

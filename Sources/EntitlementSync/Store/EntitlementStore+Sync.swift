@@ -1,10 +1,10 @@
 public import Entitlements
-import SyncCore
+public import SyncCore
 import Synchronization
 
 /// What a sync did, or in a dry run would do.
 public struct SyncReport: Sendable {
-    /// Facts that this device did not have.
+    /// Facts that came from the remote and that this device did not have.
     public var received: [Fact]
     /// Whether the remote lacked something that this device has.
     public var didSend: Bool
@@ -12,6 +12,9 @@ public struct SyncReport: Sendable {
     public var accessChanges: [AccessChange]
     /// How often a write met somebody else's and was merged.
     public var conflicts: Int
+    /// What the remote holds of other devices and could not be read, by key; all else was merged. Only a remote that
+    /// keeps an entry for each device has such parts.
+    public var unreadable: [UnreadableEntry]
 }
 
 /// What a restore brought back.
@@ -58,35 +61,50 @@ extension EntitlementStore {
     }
 
     private func sync(isDryRun: Bool) async throws(EntitlementError) -> SyncReport {
-        guard let remote else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
+        guard let engine else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
         guard !account.isAnonymous else {
             throw EntitlementError(.signInNeeded, "only an account is synced, and nobody is signed in")
         }
         let before = try await ledgers.current()
         let snapshotBefore = try await snapshot(of: before)
-        let engine = SyncEngine(local: local, remote: remote, merge: LedgerMerge(), host: host)
-        let report: DocumentReport<Ledger>
-        do {
-            report = isDryRun ? try await engine.dryRun(keys.ledger) : try await engine.sync(keys.ledger)
-        } catch {
-            // Some of it may have been saved before the failure.
-            await tell(of: [])
-            throw EntitlementError(error)
-        }
+        let report = try await reconcile(engine, isDryRun: isDryRun)
         let after: Snapshot
         if isDryRun {
             let facts = Facts(account: report.content, device: before.device.document.ledger)
             let replay = Replay(facts, catalog: catalog, environment: environment)
             after = replay.snapshot(at: snapshotBefore.at, context: AccessContext())
         } else {
-            try await noteMeeting()
+            // What could not be read may be what this device misses.
+            if report.unreadable.isEmpty { try await noteMeeting() }
             after = try await snapshot(of: try await tell())
         }
-        let mine = Set(before.account.document.ledger.records)
         return SyncReport(
-            received: report.content.records.filter { !mine.contains($0) }.map { Fact($0) },
-            didSend: report.remoteGains, accessChanges: AccessChange.between(snapshotBefore, after),
-            conflicts: report.conflicts)
+            received: report.received.map { Fact($0) }, didSend: report.remoteGains,
+            accessChanges: AccessChange.between(snapshotBefore, after), conflicts: report.conflicts,
+            unreadable: report.unreadable)
+    }
+
+    private func reconcile(_ engine: SyncEngine<LedgerMerge>, isDryRun: Bool) async throws(EntitlementError)
+        -> DocumentReport<Ledger>
+    {
+        do throws(SyncError) {
+            // A dry run writes nothing, so it needs no name to write under, and makes none.
+            if isDryRun { return try await engine.writing(as: "nobody").dryRun(keys.ledger) }
+        } catch {
+            throw EntitlementError(error)
+        }
+        var engine = engine
+        if remote?.capabilities.compareAndSwap == false {
+            engine = engine.writing(as: "\(try await ledgers.replica())")
+        }
+        do throws(SyncError) {
+            return try await engine.sync(keys.ledger)
+        } catch {
+            if error.hasReceived { try await noteMeeting() }
+            // Some of it may have been saved before the failure.
+            await tell(of: [])
+            throw EntitlementError(error)
+        }
     }
 
     /// Whether the facts at hand are the account's, as far as anyone can know: there is no remote, or it was met. What
@@ -134,5 +152,15 @@ extension EntitlementStore {
     /// Labels of remotes, one a line.
     private static func meetings(in entry: Entry) -> [String] {
         String(decoding: entry.value, as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+}
+
+extension DocumentReport<Ledger> {
+    /// The records that came from the remote, were not there before, and stood their ground in the union.
+    fileprivate var received: [Record] {
+        guard let arrivedContent else { return [] }
+        let arrived = Set(arrivedContent.records)
+        let mine = Set(localContent.records)
+        return content.records.filter { arrived.contains($0) && !mine.contains($0) }
     }
 }

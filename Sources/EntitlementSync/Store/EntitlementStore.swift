@@ -29,6 +29,7 @@ public final class EntitlementStore: Sendable {
 
     let local: any KeyValueBackend
     let remote: (any KeyValueBackend)?
+    let engine: SyncEngine<LedgerMerge>?
     let host: HostServices
     let keys: LedgerKeys
     let ledgers: LocalLedgers
@@ -42,9 +43,9 @@ public final class EntitlementStore: Sendable {
     ///
     /// - Parameters:
     ///   - catalog: what is sold.
-    ///   - local: the store on this device.
-    ///   - remote: the store that all devices share, if any. Wrap it in `RetryBackend` if it can be out of reach for
-    ///     a moment.
+    ///   - local: the store on this device. It must be able to write conditionally.
+    ///   - remote: the store that all devices share, if any. It must be there already, see
+    ///     `KeyValueBackend.asRemote`. Wrap it in `RetryBackend` if it can be out of reach for a moment.
     ///   - account: whose ledger; nobody's by default.
     ///   - environment: the environment whose transactions count.
     ///   - host: clock, timer and randomness; a test replaces them.
@@ -53,9 +54,9 @@ public final class EntitlementStore: Sendable {
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
         account: Account = .anonymous, environment: EnvironmentID = .production, host: HostServices = .system
     ) async throws(EntitlementError) {
-        for backend in [local, remote].compactMap({ $0 }) where !backend.capabilities.compareAndSwap {
+        guard local.capabilities.compareAndSwap else {
             throw EntitlementError(
-                .unsuitableStore, "\(backend.label) cannot write conditionally, and a ledger needs that")
+                .unsuitableStore, "\(local.label) cannot write conditionally, and a device's own ledger needs that")
         }
         self.catalog = catalog
         self.local = local
@@ -63,6 +64,7 @@ public final class EntitlementStore: Sendable {
         self.account = account
         self.environment = environment
         self.host = host
+        engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
         do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
         ledgers = LocalLedgers(
             backend: local, keys: keys, host: host, catalog: catalog, environment: environment)

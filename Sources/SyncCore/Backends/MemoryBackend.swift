@@ -12,8 +12,8 @@ import Synchronization
 public final class MemoryBackend: KeyValueBackend {
     /// What it honours: everything that a process alone can.
     public let capabilities: Capabilities
-    /// `memory:`
-    public let label = "memory:"
+    /// `memory:` and 16 hexadecimal digits, other ones for each store: an engine tells its remotes apart by label.
+    public let label: String
 
     private let host: HostServices
     private let state = Mutex(MemoryState())
@@ -26,6 +26,8 @@ public final class MemoryBackend: KeyValueBackend {
     ///   - maximumValueByteCount: larger values are refused with ``BackendError/Kind/tooLarge``; `nil` for no limit.
     public init(host: HostServices = .system, maximumValueByteCount: Int? = nil) {
         self.host = host
+        let digits = String(host.randomBits(), radix: 16)
+        label = "memory:" + String(repeating: "0", count: 16 - digits.count) + digits
         capabilities = Capabilities(
             compareAndSwap: true, durability: .process, changes: true, signals: .pushed,
             sharedBetweenProcesses: false, maximumValueByteCount: maximumValueByteCount)

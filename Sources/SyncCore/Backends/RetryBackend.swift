@@ -30,6 +30,8 @@ public struct RetryBackend: KeyValueBackend {
     public var capabilities: Capabilities { wrapped.capabilities }
     /// The label of the wrapped store.
     public var label: String { wrapped.label }
+    /// The wrapped store's remote form, with the same retries.
+    public var asRemote: any KeyValueBackend { RetryBackend(wrapped.asRemote, policy: policy, host: host) }
 
     /// Reads one key, and again after `transient` and `outcomeUnknown`.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
@@ -120,26 +122,33 @@ extension RetryBackend {
         var results: [Result<Outcome, BackendError>?] = Array(repeating: nil, count: requests.count)
         var pending = Array(requests.indices)
         var serverTime: Int64?
+        var hasAnswers = false
         while !pending.isEmpty {
             let failure: BackendError
             do {
                 let answer = try await attempt(pending.map { requests[$0] })
                 try expect(answer.outcome.count, of: pending.count, operation)
                 serverTime = answer.serverTime ?? serverTime
+                hasAnswers = true
                 for (index, result) in zip(pending, answer.outcome) { results[index] = result }
                 pending = pending.filter { results[$0]?.failure?.allowsRepeating(operation) == true }
                 guard let first = pending.first.flatMap({ results[$0]?.failure }) else { break }
                 failure = first
             } catch {
                 failure = error
+                // It concerns each item, and is what was heard of it last.
+                for index in pending { results[index] = .failure(error) }
             }
             do throws(BackendError) {
                 guard failure.allowsRepeating(operation) else { throw failure }
                 try await pauses.wait(operation, key: nil, after: failure)
             } catch {
                 // Thrown only while nothing has an answer: otherwise it would take away the answers that came.
-                guard results.contains(where: { $0 != nil }) else { throw error }
-                for index in pending { results[index] = .failure(error) }
+                guard hasAnswers else { throw error }
+                guard error.kind == .cancelled, failure.kind != .cancelled else { break }
+                for index in pending {
+                    results[index] = .failure(.cancelled(operation, cause: results[index]?.failure))
+                }
                 break
             }
         }

@@ -8,7 +8,11 @@
 /// | nothing changed; remote changed; local changed and remote not | 1 |
 /// | both changed; first contact with a non-empty local document | 2 |
 ///
-/// It never deletes, never writes without a precondition, and never sends the local section to the remote.
+/// It never deletes, never sends the local section to the remote, and never writes without a precondition, but for one
+/// place: to a remote that can honour none (``RemoteForm/entryPerReplica``) it writes with ``Precondition/any``, and
+/// ``ReplicaEntries`` turns that into a write of the replica's own entry. There it never writes before it was told in
+/// the same sync what the remote holds, because a local copy that was put back from a backup may know less than the
+/// entry that it wrote itself.
 struct Reconciler<Merge: DocumentMerge> {
     enum Effect {
         case readLocal
@@ -23,9 +27,19 @@ struct Reconciler<Merge: DocumentMerge> {
     enum Event {
         case localRead(Result<ReadOutcome, BackendError>)
         case remoteRead(Result<ReadOutcome, BackendError>)
+        /// What all entries of a remote hold together, at a version that names all of them; `nil` for no entries.
+        case remoteJoined(Merge.Content, EntryVersion?)
         case remoteWritten(Result<WriteOutcome, BackendError>)
         case localWritten(Result<WriteOutcome, BackendError>)
         case resumed
+    }
+
+    /// How the remote keeps a document.
+    enum RemoteForm {
+        /// One entry, which all write under preconditions.
+        case oneEntry
+        /// An entry for each replica, each written by that replica only.
+        case entryPerReplica
     }
 
     private struct Side {
@@ -43,6 +57,7 @@ struct Reconciler<Merge: DocumentMerge> {
 
     private let merge: Merge
     private let remoteID: String
+    private let form: RemoteForm
     private let isDryRun: Bool
     private let maximumAttempts: Int
 
@@ -52,14 +67,26 @@ struct Reconciler<Merge: DocumentMerge> {
     private var remote: Side?
     private var waiting = Waiting.nothing
     private var attempt = 0
+    /// What an earlier sync saw the remote hold.
+    private let seen: Checkpoints.Checkpoint?
     /// Whether a push was sent whose outcome nobody knows.
     private var isPushUnsettled = false
+    /// Whether a save was sent whose outcome nobody knows.
+    private var isSaveUnsettled = false
     private var pushFailure: BackendError?
     private var report: DocumentReport<Merge.Content>
 
-    init(merge: Merge, remoteID: String, isDryRun: Bool = false, maximumAttempts: Int = 10) {
+    /// - Parameter seen: the version of the remote that was seen last, and the digest of what it held then. It spares
+    ///   reading what others wrote anew without changing it. Not stored anywhere, so it may be newer than the
+    ///   checkpoint; it is used only where both are of the same content.
+    init(
+        merge: Merge, remoteID: String, form: RemoteForm = .oneEntry, seen: Checkpoints.Checkpoint? = nil,
+        isDryRun: Bool = false, maximumAttempts: Int = 10
+    ) {
         self.merge = merge
         self.remoteID = remoteID
+        self.form = form
+        self.seen = seen
         self.isDryRun = isDryRun
         self.maximumAttempts = maximumAttempts
         local = Side(version: nil, content: merge.empty)
@@ -68,11 +95,20 @@ struct Reconciler<Merge: DocumentMerge> {
 
     func start() -> Effect { .readLocal }
 
+    /// What the remote holds, as far as this sync has seen; for the next one.
+    var lastSeen: Checkpoints.Checkpoint? {
+        guard let remote, let version = remote.version else { return seen }
+        return Checkpoints.Checkpoint(remoteVersion: version, contentDigest: merge.digest(of: remote.content))
+    }
+
     mutating func handle(_ event: Event) -> Effect {
         do {
             switch event {
             case .localRead(let result): return try begin(with: result)
             case .remoteRead(let result): return try remoteAnswered(result)
+            case .remoteJoined(let content, let version):
+                arrive(Side(version: version, content: content))
+                return settle()
             case .remoteWritten(let result): return try pushAnswered(result)
             case .localWritten(let result): return try saveAnswered(result)
             case .resumed: return resume()
@@ -90,24 +126,36 @@ extension Reconciler {
         case .success(.absent), .success(.unchanged): break
         case .failure(let error): throw SyncError(.backend(error), side: .local)
         }
-        guard let checkpoint = checkpoints[remoteID] else { return .readRemote(unless: nil) }
-        let isDirty = checkpoint.contentDigest != merge.digest(of: local.content)
-        if isDirty, !isDryRun { return push(local.content, if: .matches(checkpoint.remoteVersion)) }
+        guard var checkpoint = checkpoints[remoteID] else { return .readRemote(unless: nil) }
+        if let seen, seen.contentDigest == checkpoint.contentDigest {
+            checkpoint.remoteVersion = seen.remoteVersion
+            checkpoints[remoteID] = checkpoint
+        }
+        if isDirty, !isDryRun, form == .oneEntry {
+            return push(local.content, if: .matches(checkpoint.remoteVersion))
+        }
         return .readRemote(unless: checkpoint.remoteVersion)
     }
+
+    /// Whether the local side holds something else than the remote did at the checkpoint.
+    private var isDirty: Bool { checkpoints[remoteID]?.contentDigest != merge.digest(of: local.content) }
 
     private mutating func take(local entry: Entry) throws(SyncError) {
         let document = try open(entry.value, on: .local)
         local = Side(version: entry.version, content: document.content)
         checkpoints = Checkpoints(section: document.localSection)
+        // What an unsettled save may have put there did not come from this side.
+        if !isSaveUnsettled { report.localContent = document.content }
     }
 
     private mutating func take(remote entry: Entry?) throws(SyncError) {
-        guard let entry else {
-            remote = Side(version: nil, content: merge.empty)
-            return
-        }
-        remote = Side(version: entry.version, content: try open(entry.value, on: .remote).content)
+        guard let entry else { return arrive(Side(version: nil, content: merge.empty)) }
+        arrive(Side(version: entry.version, content: try open(entry.value, on: .remote).content))
+    }
+
+    private mutating func arrive(_ side: Side) {
+        remote = side
+        report.arrivedContent = report.arrivedContent.map { merge.join($0, side.content).content } ?? side.content
     }
 
     private func open(_ bytes: [UInt8], on side: SyncError.Side) throws(SyncError) -> OpenDocument<Merge.Content> {
@@ -117,9 +165,12 @@ extension Reconciler {
     private mutating func remoteAnswered(_ result: Result<ReadOutcome, BackendError>) throws(SyncError) -> Effect {
         switch result {
         case .success(.unchanged):
-            // Only a dry run asks so while local facts wait to be pushed.
-            report.remoteGains = checkpoints[remoteID]?.contentDigest != merge.digest(of: local.content)
-            return finish(with: local.content)
+            // A remote of one entry is asked so only by a dry run or after a refused push while facts wait to be sent.
+            guard isDirty, form == .entryPerReplica, !isDryRun, pushFailure == nil else {
+                report.remoteGains = isDirty
+                return finish(with: local.content)
+            }
+            return push(local.content, if: .any)
         case .success(.found(let entry)): try take(remote: entry)
         case .success(.absent): try take(remote: nil)
         case .failure(let error): throw SyncError(.backend(pushFailure ?? error), side: .remote)
@@ -138,7 +189,7 @@ extension Reconciler {
             return finish(with: joined.content)
         }
         if joined.rightLacks, pushFailure == nil {
-            return push(joined.content, if: remote.version.map(Precondition.matches) ?? .absent)
+            return push(joined.content, if: precondition(for: remote.version))
         }
         var checkpoints = checkpoints
         if let version = remote.version {
@@ -152,6 +203,13 @@ extension Reconciler {
         return save(joined.content, checkpoints, if: local.version.map(Precondition.matches) ?? .absent)
     }
 
+    private func precondition(for version: EntryVersion?) -> Precondition {
+        switch form {
+        case .oneEntry: version.map(Precondition.matches) ?? .absent
+        case .entryPerReplica: .any
+        }
+    }
+
     private mutating func push(_ content: Merge.Content, if precondition: Precondition) -> Effect {
         waiting = .push(content, precondition)
         return .writeRemote(merge.close(OpenDocument(content: content)), precondition)
@@ -161,8 +219,11 @@ extension Reconciler {
         -> Effect
     {
         waiting = .save(content, checkpoints, precondition)
-        let document = OpenDocument(content: content, localSection: checkpoints.section)
-        return .writeLocal(merge.close(document), precondition)
+        return .writeLocal(document(content, checkpoints), precondition)
+    }
+
+    private func document(_ content: Merge.Content, _ checkpoints: Checkpoints) -> [UInt8] {
+        merge.close(OpenDocument(content: content, localSection: checkpoints.section))
     }
 
     private mutating func pushAnswered(_ result: Result<WriteOutcome, BackendError>) throws(SyncError) -> Effect {
@@ -205,10 +266,10 @@ extension Reconciler {
         guard case .save(let content, let saved, _) = waiting else { preconditionFailure("nothing was saved") }
         switch result {
         case .success(.written(let version)):
-            waiting = .nothing
-            local = Side(version: version, content: content)
-            checkpoints = saved
-            return finish(with: content)
+            return didSave(content, saved, at: version)
+        case .success(.conflict(let current?)) where isSaveUnsettled && current.value == document(content, saved):
+            // The conflict is with our own write, whose answer was lost.
+            return didSave(content, saved, at: current.version)
         case .success(.conflict(let current)):
             // Somebody recorded meanwhile, or the local store was wiped: start from what is there now.
             waiting = .nothing
@@ -220,10 +281,18 @@ extension Reconciler {
         case .success(.deleted):
             preconditionFailure("a write does not delete")
         case .failure(let error) where error.disposition == .outcomeUnknown:
+            isSaveUnsettled = true
             return try again(.local, after: error)
         case .failure(let error):
             throw SyncError(.backend(error), side: .local)
         }
+    }
+
+    private mutating func didSave(_ content: Merge.Content, _ saved: Checkpoints, at version: EntryVersion) -> Effect {
+        waiting = .nothing
+        local = Side(version: version, content: content)
+        checkpoints = saved
+        return finish(with: content)
     }
 
     private mutating func again(_ side: SyncError.Side, after error: BackendError? = nil) throws(SyncError) -> Effect {
@@ -242,9 +311,13 @@ extension Reconciler {
         }
     }
 
+    /// The end: the remote has answered what it holds, and the local side holds that.
     private mutating func finish(with content: Merge.Content) -> Effect {
-        if let pushFailure { return .finish(.failure(SyncError(.backend(pushFailure), side: .remote))) }
+        if let pushFailure {
+            return .finish(.failure(SyncError(.backend(pushFailure), side: .remote, hasReceived: true)))
+        }
         report.content = content
+        report.remoteContent = remote?.content
         return .finish(.success(report))
     }
 }

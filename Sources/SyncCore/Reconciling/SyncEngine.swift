@@ -2,7 +2,15 @@
 /// special but for the checkpoints, which stand in the local one.
 ///
 /// Several engines may work on the same stores at once, in one process or in many. The reconciler decides; this shell
-/// performs.
+/// performs. Keep an engine rather than making one for each sync: it remembers what the remote held, and does not fetch
+/// again what others wrote anew without changing it.
+///
+/// **A remote without compare-and-swap** (a folder that a file-sync tool shares, a cloud key-value store) keeps the
+/// document `KEY` as one entry for each replica, `KEY/<replica>`. A replica writes only its own entry, under no
+/// precondition, and joins all that it reads. For such a remote the engine needs the replica's name; see
+/// ``writing(as:)``. Entries that cannot be read are reported and hinder nothing else. An idle sync is one listing.
+/// When two processes of one replica sync at the same moment, the older of two states may be what stays in the
+/// replica's entry; the next sync of either finds that and repairs it.
 ///
 /// ```swift
 /// let engine = SyncEngine(local: phone, remote: server, merge: LedgerMerge())
@@ -15,26 +23,40 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     private let host: HostServices
     private let remoteID: String
     private let maximumAttempts: Int
+    private let memory = SyncMemory<Merge>()
+    private var replica: String?
 
-    /// An engine between two stores, both of which must honour preconditions.
+    /// An engine between two stores, of which the local one must honour preconditions.
     ///
     /// - Parameters:
     ///   - local: the side that keeps the checkpoints.
-    ///   - remote: the other side.
+    ///   - remote: the other side; used as its ``KeyValueBackend/asRemote``.
     ///   - merge: how documents are joined.
     ///   - remoteID: tells this remote's checkpoints from those of others; by default the remote's label.
+    ///   - replica: this replica's name, for a remote without compare-and-swap; see ``writing(as:)``.
     ///   - host: the timer and the randomness of pauses between attempts.
     ///   - maximumAttempts: how often a document is tried when others keep writing, 1 or more.
     public init(
         local: any KeyValueBackend, remote: any KeyValueBackend, merge: Merge, remoteID: String? = nil,
-        host: HostServices = .system, maximumAttempts: Int = 10
+        replica: String? = nil, host: HostServices = .system, maximumAttempts: Int = 10
     ) {
         self.local = local
-        self.remote = remote
+        self.remote = remote.asRemote
         self.merge = merge
         self.host = host
         self.remoteID = remoteID ?? remote.label
+        self.replica = replica
         self.maximumAttempts = maximumAttempts
+    }
+
+    /// The same engine, with the name under which it writes to a remote without compare-and-swap. Its memory is shared.
+    ///
+    /// - Parameter replica: what no other replica is called, the same in each process of this one: 1 or more bytes
+    ///   without a slash, 32 hexadecimal digits for instance.
+    public func writing(as replica: String) -> SyncEngine {
+        var engine = self
+        engine.replica = replica
+        return engine
     }
 
     /// Makes the document under `key` the same on both sides.
@@ -50,8 +72,11 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     }
 
     private func run(_ key: EntryKey, isDryRun: Bool) async throws(SyncError) -> DocumentReport<Merge.Content> {
+        let notes = memory[key]
+        var entries = try replicaEntries(of: key, known: notes.entries)
         var reconciler = Reconciler(
-            merge: merge, remoteID: remoteID, isDryRun: isDryRun, maximumAttempts: maximumAttempts)
+            merge: merge, remoteID: remoteID, form: entries == nil ? .oneEntry : .entryPerReplica,
+            seen: notes.lastSeen, isDryRun: isDryRun, maximumAttempts: maximumAttempts)
         var effect = reconciler.start()
         var serverTime: Int64?
         while true {
@@ -59,16 +84,12 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
             case .readLocal:
                 let result = await answer { () throws(BackendError) in try await local.read(key, unless: nil) }
                 effect = reconciler.handle(.localRead(result.map(\.outcome)))
-            case .readRemote(let version):
-                let result = await answer { () throws(BackendError) in try await remote.read(key, unless: version) }
-                serverTime = (try? result.get())?.serverTime ?? serverTime
-                effect = reconciler.handle(.remoteRead(result.map(\.outcome)))
-            case .writeRemote(let bytes, let precondition):
-                let result = await answer { () throws(BackendError) in
-                    try await remote.write(bytes, to: key, if: precondition)
-                }
-                serverTime = (try? result.get())?.serverTime ?? serverTime
-                effect = reconciler.handle(.remoteWritten(result.map(\.outcome)))
+            case .readRemote, .writeRemote:
+                let event =
+                    entries == nil
+                    ? await ask(effect, of: key, &serverTime)
+                    : await ask(effect, of: &entries, &serverTime)
+                effect = reconciler.handle(event)
             case .writeLocal(let bytes, let precondition):
                 let result = await answer { () throws(BackendError) in
                     try await local.write(bytes, to: key, if: precondition)
@@ -78,11 +99,84 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
                 try await pause(attempt: attempt)
                 effect = reconciler.handle(.resumed)
             case .finish(let result):
+                memory[key] = SyncMemory.Notes(
+                    lastSeen: reconciler.lastSeen, entries: entries?.known ?? notes.entries)
                 var report = try result.get()
                 report.serverTime = serverTime
+                report.unreadable = (entries?.unreadable ?? [:]).sorted { $0.key < $1.key }.map {
+                    UnreadableEntry(key: $0.key, reason: $0.value)
+                }
                 return report
             }
         }
+    }
+
+    private func replicaEntries(
+        of key: EntryKey, known: [EntryKey: ReplicaEntries<Merge>.Known]
+    ) throws(SyncError) -> ReplicaEntries<Merge>? {
+        guard !remote.capabilities.compareAndSwap else { return nil }
+        guard let replica, !replica.isEmpty, !replica.utf8.contains(UInt8(ascii: "/")) else {
+            let error = BackendError(
+                .unsupported, message: "\(remote.label) cannot write conditionally: the engine needs a replica's name")
+            throw SyncError(.backend(error), side: .remote)
+        }
+        return ReplicaEntries(merge: merge, key: key, replica: replica, known: known)
+    }
+
+    /// Performs an effect on a remote of one entry.
+    private func ask(
+        _ effect: Reconciler<Merge>.Effect, of key: EntryKey, _ serverTime: inout Int64?
+    ) async -> Reconciler<Merge>.Event {
+        switch effect {
+        case .writeRemote(let bytes, let precondition):
+            let result = await answer { () throws(BackendError) in
+                try await remote.write(bytes, to: key, if: precondition)
+            }
+            return .remoteWritten(note(result, &serverTime))
+        case .readRemote(let version):
+            let result = await answer { () throws(BackendError) in try await remote.read(key, unless: version) }
+            return .remoteRead(note(result, &serverTime))
+        case .readLocal, .writeLocal, .pause, .finish:
+            preconditionFailure("no effect on the remote")
+        }
+    }
+
+    /// Performs an effect on a remote with an entry for each replica.
+    private func ask(
+        _ effect: Reconciler<Merge>.Effect, of entries: inout ReplicaEntries<Merge>?, _ serverTime: inout Int64?
+    ) async -> Reconciler<Merge>.Event {
+        guard var machine = entries else { preconditionFailure("the remote has one entry") }
+        defer { entries = machine }
+        var request = machine.begin(effect)
+        while true {
+            switch request {
+            case .list(let prefix, let after):
+                let result = await answer { () throws(BackendError) in
+                    try await remote.list(prefix: prefix, after: after, limit: 1_000)
+                }
+                request = machine.handle(.listed(note(result, &serverTime)))
+            case .read(let keys):
+                let result = await answer { () throws(BackendError) in
+                    try await remote.read(keys.map { ReadRequest($0) })
+                }
+                request = machine.handle(.read(note(result, &serverTime)))
+            case .write(let bytes, let key):
+                let result = await answer { () throws(BackendError) in
+                    try await remote.write(bytes, to: key, if: .any)
+                }
+                request = machine.handle(.written(note(result, &serverTime)))
+            case .answer(let event):
+                return event
+            }
+        }
+    }
+
+    /// The outcome of a request to the remote, whose time is noted.
+    private func note<Outcome: Sendable>(
+        _ result: Result<Answer<Outcome>, BackendError>, _ serverTime: inout Int64?
+    ) -> Result<Outcome, BackendError> {
+        if case .success(let answer) = result { serverTime = answer.serverTime ?? serverTime }
+        return result.map(\.outcome)
     }
 
     private func answer<Outcome: Sendable>(

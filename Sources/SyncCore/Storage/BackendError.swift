@@ -51,7 +51,7 @@ extension BackendError {
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case invalidKey, invalidCursor, unsupported, permissionDenied, full, tooLarge, damaged, notAStore
-            case newerFormat, unavailable, busy, cancelled, cursorExpired, other
+            case newerFormat, missing, unavailable, busy, cancelled, cursorExpired, other
         }
         private let code: Code
 
@@ -73,6 +73,8 @@ extension BackendError {
         public static let notAStore = Kind(code: .notAStore)
         /// The store was written by a later version of this software.
         public static let newerFormat = Kind(code: .newerFormat)
+        /// There is no store at that place, and none may be made; it may be on a share that is not mounted now.
+        public static let missing = Kind(code: .missing)
         /// The store cannot be reached now.
         public static let unavailable = Kind(code: .unavailable)
         /// Someone else holds the store, and did not let go in time.
@@ -89,7 +91,7 @@ extension BackendError {
 
         var usualDisposition: Disposition {
             switch code {
-            case .unavailable, .busy: .transient
+            case .missing, .unavailable, .busy: .transient
             default: .permanent
             }
         }

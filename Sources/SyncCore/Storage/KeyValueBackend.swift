@@ -22,7 +22,7 @@
 ///   that was cut off half way is `outcomeUnknown`.
 /// - Prove it with the conformance checks of `SyncCoreTesting`.
 ///
-/// The batch forms, ``changes(since:limit:)`` and ``signals()`` have default implementations.
+/// ``asRemote``, the batch forms, ``changes(since:limit:)`` and ``signals()`` have default implementations.
 ///
 /// ```swift
 /// let answer = try await backend.write([1, 2, 3], to: key, if: .absent)
@@ -38,6 +38,13 @@ public protocol KeyValueBackend: Sendable {
 
     /// A name for people and logs, without secrets: `file:/var/lib/app`.
     var label: String { get }
+
+    /// This store as the remote of an engine: as something that others share, and that must be there already.
+    ///
+    /// A store that comes into being by being used, as a folder does, answers a form of itself that does not: a share
+    /// that is not mounted would pass for one in which nothing was ever bought. Everything else answers itself, which
+    /// is the default; a wrapper wraps what the wrapped store answers.
+    var asRemote: any KeyValueBackend { get }
 
     /// Reads one key.
     ///
@@ -91,6 +98,9 @@ public protocol KeyValueBackend: Sendable {
 }
 
 extension KeyValueBackend {
+    /// The store itself.
+    public var asRemote: any KeyValueBackend { self }
+
     /// Reads one key.
     public func read(_ key: EntryKey) async throws(BackendError) -> Answer<ReadOutcome> {
         try await read(key, unless: nil)

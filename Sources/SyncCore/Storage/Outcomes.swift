@@ -1,6 +1,7 @@
 /// What must hold for a write or delete to happen, decided by the store in the same atomic step as the write.
 public enum Precondition: Hashable, Sendable {
-    /// Nothing: last writer wins. The reconciler never uses it.
+    /// Nothing: last writer wins. The engine uses it only where a store can honour nothing else, and there only for
+    /// keys that its own replica alone writes.
     case any
     /// The key holds nothing.
     case absent

@@ -149,12 +149,10 @@ struct StorageFaultTests {
         #expect(try await contents(of: memory) == before)
     }
 
-    @Test("A store that cannot write conditionally is refused, local or remote")
+    @Test("A local store that cannot write conditionally is refused")
     func unsuitable() async throws {
         let unsuitable = WithoutPreconditions()
         let local = await #expect(throws: EntitlementError.self) { try await home.offlineDevice(unsuitable) }
         #expect(local?.kind == .unsuitableStore)
-        let remote = await #expect(throws: EntitlementError.self) { try await home.device(remote: unsuitable) }
-        #expect(remote?.kind == .unsuitableStore)
     }
 }

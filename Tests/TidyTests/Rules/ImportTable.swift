@@ -35,7 +35,7 @@ struct ImportTable {
     private static let libraries = [
         Row(module: "Checksums", folder: "Sources/Checksums"),
         Row(module: "Entitlements", folder: "Sources/Entitlements", leaves: ["Checksums"]),
-        Row(module: "SyncCore", folder: "Sources/SyncCore"),
+        Row(module: "SyncCore", folder: "Sources/SyncCore", leaves: ["Checksums"]),
         Row(module: "EntitlementSync", folder: "Sources/EntitlementSync", imports: ["Entitlements", "SyncCore"]),
         Row(
             module: "EntitlementSyncStoreKit", folder: "Sources/EntitlementSyncStoreKit",

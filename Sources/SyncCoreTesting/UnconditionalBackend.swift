@@ -1,0 +1,83 @@
+public import SyncCore
+
+/// A store that cannot compare and swap, made of one that can: it refuses every precondition.
+///
+/// Stands for WebDAV, shared folders and cloud key-value stores in tests of what is built on them.
+///
+/// ```swift
+/// let remote = UnconditionalBackend(MemoryBackend())
+/// ```
+public struct UnconditionalBackend: KeyValueBackend {
+    private let wrapped: any KeyValueBackend
+
+    /// `wrapped`, without preconditions.
+    public init(_ wrapped: any KeyValueBackend) {
+        self.wrapped = wrapped
+    }
+
+    /// Those of the wrapped store, without compare-and-swap.
+    public var capabilities: Capabilities {
+        var capabilities = wrapped.capabilities
+        capabilities.compareAndSwap = false
+        return capabilities
+    }
+
+    /// `unconditional` and the label of the wrapped store.
+    public var label: String { "unconditional \(wrapped.label)" }
+
+    /// The wrapped store's remote form, without preconditions.
+    public var asRemote: any KeyValueBackend { UnconditionalBackend(wrapped.asRemote) }
+
+    /// Reads one key.
+    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
+        -> Answer<ReadOutcome>
+    {
+        try await wrapped.read(key, unless: knownVersion)
+    }
+
+    /// Writes one key under `any`.
+    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try check(precondition, .write, key)
+        return try await wrapped.write(value, to: key, if: .any)
+    }
+
+    /// Deletes one key under `any`.
+    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try check(precondition, .delete, key)
+        return try await wrapped.delete(key, if: .any)
+    }
+
+    /// Lists keys.
+    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
+        -> Answer<KeyPage>
+    {
+        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    /// Reads several keys in one request where the wrapped store can.
+    public func read(_ requests: [ReadRequest]) async throws(BackendError)
+        -> Answer<[Result<ReadOutcome, BackendError>]>
+    {
+        try await wrapped.read(requests)
+    }
+
+    /// Asks what changed.
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await wrapped.changes(since: cursor, limit: limit)
+    }
+
+    /// The signals of the wrapped store.
+    public func signals() -> AsyncStream<Void> { wrapped.signals() }
+
+    private func check(
+        _ precondition: Precondition, _ operation: BackendError.Operation, _ key: EntryKey
+    ) throws(BackendError) {
+        guard precondition != .any else { return }
+        throw BackendError(
+            .unsupported, operation: operation, key: key, message: "\(label) cannot write conditionally")
+    }
+}

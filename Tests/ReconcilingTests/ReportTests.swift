@@ -1,0 +1,146 @@
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@testable import SyncCore
+
+@Suite("What the reconciler reports")
+struct ReportTests {
+    @Test("What came from the remote is what it was read to hold, not what was recorded here meanwhile")
+    func arrived() throws {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        var hasInterfered = false
+        let report = try scene.sync { scene, step in
+            if step.isSave, !hasInterfered {
+                hasInterfered = true
+                scene.record(local: 0b100)
+            }
+            return .perform
+        }.get()
+        #expect(report.arrivedContent == 0b010)
+        #expect(report.localContent == 0b101)
+        #expect(report.remoteContent == 0b111)
+        #expect(report.content == 0b111)
+    }
+
+    @Test("What the remote holds is unknown when it answered \"unchanged\", and known after a read or a write")
+    func remoteContent() throws {
+        var scene = try Scene.synced(0b001)
+        #expect(try scene.sync().get().remoteContent == nil)
+        #expect(try scene.sync(isDryRun: true).get().remoteContent == nil)
+        scene.record(local: 0b010)
+        let pushed = try scene.sync().get()
+        #expect(pushed.remoteContent == 0b011 && pushed.arrivedContent == nil)
+        scene.record(remote: 0b100)
+        #expect(try scene.sync(isDryRun: true).get().remoteContent == 0b111)
+        #expect(try scene.sync().get().remoteContent == 0b111)
+        scene.remote = Cell()
+        #expect(try scene.sync(isDryRun: true).get().remoteContent == 0)
+    }
+
+    @Test("A push that fails after the remote answered has received everything", arguments: [true, false])
+    func pushFails(isSynced: Bool) throws {
+        var scene = isSynced ? try Scene.synced(0b001) : Scene(local: 0b001, remote: 0b010)
+        scene.record(local: 0b100)
+        let result = scene.sync { _, step in step.isPush ? .fail(.full, .permanent) : .perform }
+        #expect(result.error?.backendKind == .full)
+        #expect(result.error?.hasReceived == true)
+        #expect(scene.remote.facts & ~scene.local.facts == 0)
+    }
+
+    @Test("A sync that did not get or save the remote's answer has not received it")
+    func notReceived() {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        #expect(scene.sync { _, step in step.isSave ? .fail(.full, .permanent) : .perform }.error?.hasReceived == false)
+        let away = scene.sync { _, step in step == .readRemote ? .fail(.unavailable, .transient) : .perform }
+        #expect(away.error?.hasReceived == false)
+    }
+
+    @Test("A save whose answer was lost is no conflict, and what it brought is still reported")
+    func lostSave() throws {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        var isFirst = true
+        let report = try scene.sync { _, step in
+            guard step.isSave, isFirst else { return .perform }
+            isFirst = false
+            return .loseAnswer
+        }.get()
+        #expect(report.conflicts == 0)
+        #expect(report.localContent == 0b001 && report.arrivedContent == 0b010)
+    }
+
+    @Test("A save whose answer was lost, met by somebody's record, is one conflict, and the news are still news")
+    func lostSaveAndRecord() throws {
+        var scene = Scene(local: 0b001, remote: 0b010)
+        var saves = 0
+        let report = try scene.sync { scene, step in
+            guard step.isSave else { return .perform }
+            saves += 1
+            if saves == 2 { scene.record(local: 0b100) }
+            return saves == 1 ? .loseAnswer : .perform
+        }.get()
+        #expect(report.conflicts == 1)
+        #expect(report.content == 0b111)
+        #expect(report.localContent & 0b010 == 0 && report.arrivedContent.map { $0 & 0b010 } == 0b010)
+    }
+}
+
+@Suite("A remote that others write anew without changing it")
+struct RewrittenRemoteTests {
+    private let local = CountingBackend(MemoryBackend())
+    private let memory = MemoryBackend()
+    private let key: EntryKey
+    private let document = FactSetMerge().close(OpenDocument(content: 0b11))
+
+    init() throws {
+        key = try EntryKey("k")
+    }
+
+    @Test("An engine that goes on fetches it once, and writes nothing on either side", arguments: [true, false])
+    func polls(comparesAndSwaps: Bool) async throws {
+        let remote = CountingBackend(comparesAndSwaps ? memory : UnconditionalBackend(memory))
+        let place = comparesAndSwaps ? key : try EntryKey("k/other")
+        let engine = SyncEngine(
+            local: local, remote: remote, merge: FactSetMerge(), remoteID: "r", replica: "me")
+        _ = try await memory.write(document, to: place, if: .any)
+        _ = try await engine.sync(key)
+        _ = try await memory.write(document, to: place, if: .any)
+        _ = (local.takeCounts(), remote.takeCounts())
+        let before = remote.fetchedByteCount
+        for _ in 0..<10 {
+            let report = try await engine.sync(key)
+            #expect(!report.localGains && !report.remoteGains)
+        }
+        #expect(remote.fetchedByteCount - before == document.count)
+        #expect(local.takeCounts().writes == 0)
+        #expect(remote.takeCounts().writes == 0)
+    }
+
+    @Test("What it remembers lets the next push through at once, and a local copy put back is not fooled by it")
+    func pushes() async throws {
+        let remote = CountingBackend(memory)
+        let engine = SyncEngine(local: local, remote: remote, merge: FactSetMerge(), remoteID: "r")
+        _ = try await memory.write(document, to: key, if: .any)
+        _ = try await engine.sync(key)
+        guard case .found(let backup) = try await local.read(key).outcome else { return }
+        _ = try await memory.write(document, to: key, if: .any)
+        _ = try await engine.sync(key)
+        _ = remote.takeCounts()
+        try await record(0b100)
+        _ = try await engine.sync(key)
+        #expect(remote.takeCounts().total == 1)
+        // The remote now holds 0b111, the local copy is of 0b11 and says so.
+        _ = try await local.write(backup.value, to: key, if: .any)
+        try await record(0b1000)
+        #expect(try await engine.sync(key).content == 0b1111)
+        guard case .found(let there) = try await memory.read(key).outcome else { return }
+        #expect(try FactSetMerge().open(there.value).content == 0b1111)
+    }
+
+    private func record(_ facts: UInt64) async throws {
+        guard case .found(let entry) = try await local.read(key).outcome else { return }
+        var document = try FactSetMerge().open(entry.value)
+        document.content |= facts
+        _ = try await local.write(FactSetMerge().close(document), to: key, if: .matches(entry.version))
+    }
+}
