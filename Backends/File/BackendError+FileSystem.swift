@@ -41,7 +41,11 @@ extension BackendError {
                 (.tooLarge, .permanent, "the file would be larger than the file system or the process limit allows")
             case ENOTDIR, EISDIR, ENOTEMPTY:
                 (.notAStore, .permanent, "a file stands where a folder should be, or the reverse; move it away")
-            case ENAMETOOLONG, ELOOP:
+            case FileSystemError.notRegular:
+                (.notAStore, .permanent, "this is no regular file; move it away")
+            case ELOOP:
+                (.notAStore, .permanent, "this is a symbolic link, or its path has too many; put the file itself there")
+            case ENAMETOOLONG:
                 (.notAStore, .permanent, "the path cannot be followed; choose another folder")
             case EMFILE, ENFILE, ENOMEM, EAGAIN, EBUSY:
                 (.busy, .transient, "the system is short of files or memory; try again")

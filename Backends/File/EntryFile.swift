@@ -78,9 +78,11 @@ package enum EntryFile {
             throw .damaged("byte 0: the file does not begin as an entry")
         }
         let writtenFormat = UInt32(bigEndianAt: 8, in: bytes)
-        let keyCount = Int(UInt32(bigEndianAt: 12, in: bytes))
+        let writtenKeyCount = UInt32(bigEndianAt: 12, in: bytes)
+        // Compared as it is written: where Int has 32 bits, not every length is one.
+        let keyCount = (1...UInt32(EntryKey.maximumByteCount)).contains(writtenKeyCount) ? Int(writtenKeyCount) : 0
         let headerEnd = fixedByteCount + keyCount
-        let isWhole = (1...EntryKey.maximumByteCount).contains(keyCount) && bytes.count >= headerEnd + 8
+        let isWhole = keyCount > 0 && bytes.count >= headerEnd + 8
         if writtenFormat != format {
             // A later format is only believed when this is not format 1 with a flipped bit in the number.
             if writtenFormat > format, !(isWhole && hasChecksumOfFormat1(bytes, at: headerEnd)) {
@@ -89,7 +91,7 @@ package enum EntryFile {
             throw .damaged("byte 8: the format number \(writtenFormat) is not what was written")
         }
         guard isWhole else {
-            throw .damaged("byte 12: the key's length \(keyCount) does not fit the file")
+            throw .damaged("byte 12: the key's length \(writtenKeyCount) does not fit the file")
         }
         guard XXHash64.digest(of: bytes[..<headerEnd]) == UInt64(bigEndianAt: headerEnd, in: bytes) else {
             throw .damaged("bytes 0 to \(headerEnd + 7): the header's checksum does not match")

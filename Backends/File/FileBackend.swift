@@ -13,59 +13,80 @@ public import SyncCore
 ///   `Precondition.any` replaces a damaged entry.
 /// - **Careful**: a folder that has other files in it is refused with `BackendError.Kind.notAStore` and left as it
 ///   was.
-///   A missing folder is an empty store; the first write makes it.
+///   For a device's own store a missing folder is an empty store, and the first write makes it. As the remote of an
+///   engine it must be there, see ``Creation``.
+/// - **Plain**: no symbolic link is followed to a file, and only regular files are opened.
 ///
 /// A precondition holds against every process on this machine. On a network file system that holds only where the
-/// server honours `flock`, and folders that a synchronising tool copies between machines have no lock at all: give each
-/// replica a key of its own there.
+/// server honours `flock`. A folder that a tool copies between machines has no lock at all; ``Sharing/fileSyncTool`` is
+/// the form for it.
 ///
 /// Calls do blocking file I/O on the caller's executor: some 0.01 ms for a read, two synchronisations for a write.
 ///
 /// ```swift
 /// let backend: some KeyValueBackend = .file("/var/lib/example/entitlements")
+/// let remote = FileBackend(folder: "/home/alice/Dropbox/example", sharing: .fileSyncTool)
 /// ```
 public final class FileBackend: KeyValueBackend {
-    /// What it honours: compare-and-swap between processes, and durability against power cuts. Changes are polled.
+    /// What it honours: compare-and-swap between processes unless a tool shares the folder, and durability against
+    /// power cuts. Changes are polled.
     public let capabilities: Capabilities
-    /// `file:` and the folder.
+    /// `file:` and the folder, or `folder:` and the folder where a tool shares it.
     public let label: String
 
     private let folder: StoreFolder
     private let lock: StoreLock
     private let host: HostServices
+    private let creation: Creation
+    private let lockTimeout: Duration
 
     /// A store in `folder`. Nothing is touched until the first operation.
     ///
     /// - Parameters:
     ///   - folder: an absolute path, or one relative to the current directory at the time of each call.
+    ///   - sharing: who else writes into the folder.
+    ///   - creation: who makes the store where there is none yet.
     ///   - host: where versions come from, and the timer of waiting for the lock.
     ///   - lockTimeout: how long a write waits for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 or more.
     public convenience init(
-        folder: String, host: HostServices = .system, lockTimeout: Duration = .seconds(10),
-        maximumValueByteCount: Int = 64 << 20
+        folder: String, sharing: Sharing = .locks, creating creation: Creation = .unlessRemote,
+        host: HostServices = .system, lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
     ) {
         self.init(
-            folder: folder, fileSystem: POSIXFileSystem(), host: host, lockTimeout: lockTimeout,
-            maximumValueByteCount: maximumValueByteCount)
+            folder: folder, fileSystem: POSIXFileSystem(), sharing: sharing, creating: creation, host: host,
+            lockTimeout: lockTimeout, maximumValueByteCount: maximumValueByteCount)
     }
 
     /// A store in `folder` of another file system.
     package init(
-        folder: String, fileSystem: any FileSystem, host: HostServices = .system, lockTimeout: Duration = .seconds(10),
-        maximumValueByteCount: Int = 64 << 20
+        folder: String, fileSystem: any FileSystem, sharing: Sharing = .locks,
+        creating creation: Creation = .unlessRemote, host: HostServices = .system,
+        lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
     ) {
         precondition(
             (1...EntryFile.maximumValueByteCount).contains(maximumValueByteCount), "a value may have 1 byte to 1 GiB")
+        self.creation = creation
+        self.lockTimeout = lockTimeout
         let trimmed = String(folder.reversed().drop { $0 == "/" }.reversed())
         let root = trimmed.isEmpty ? (folder.isEmpty ? "." : "/") : trimmed
-        self.folder = StoreFolder(root: root, fileSystem: fileSystem)
+        self.folder = StoreFolder(
+            root: root, fileSystem: fileSystem, sharing: sharing, mayBeMade: creation != .never)
         self.lock = StoreLock(folder: self.folder, host: host, timeout: lockTimeout)
         self.host = host
-        label = "file:\(root)"
+        label = (sharing == .locks ? "file:" : "folder:") + root
         capabilities = Capabilities(
-            compareAndSwap: true, durability: .powerLoss, changes: false, signals: .polled,
+            compareAndSwap: sharing == .locks, durability: .powerLoss, changes: false, signals: .polled,
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
+    }
+
+    /// This store, which nobody makes where it is missing: `BackendError.Kind.missing` instead. With
+    /// ``Creation/whenNeeded`` the store itself.
+    public var asRemote: any KeyValueBackend {
+        guard creation == .unlessRemote else { return self }
+        return FileBackend(
+            folder: folder.root, fileSystem: folder.fileSystem, sharing: folder.sharing, creating: .never, host: host,
+            lockTimeout: lockTimeout, maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20)
     }
 
     /// Reads one key: one file, or only its header when it still has `knownVersion`.
@@ -74,10 +95,10 @@ public final class FileBackend: KeyValueBackend {
     {
         try BackendError.throwIfCancelled(.read, key: key)
         return try describing(.read, key: key) { () throws(BackendError) in
-            switch try folder.stateForReading() {
-            case .empty: Answer(.absent)
-            case .store: Answer(try folder.entry(key, unless: knownVersion))
-            }
+            guard try folder.stateForReading() == .store else { return Answer(.absent) }
+            let outcome = try folder.entry(key, unless: knownVersion)
+            if outcome == .absent { try folder.confirmAbsence() }
+            return Answer(outcome)
         }
     }
 
@@ -86,6 +107,7 @@ public final class FileBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try BackendError.throwIfCancelled(.write, key: key)
+        try folder.checkWritable(key, .write, if: precondition)
         if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
             throw BackendError(
                 .tooLarge, operation: .write, key: key,
@@ -108,9 +130,10 @@ public final class FileBackend: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         try BackendError.throwIfCancelled(.delete, key: key)
+        try folder.checkWritable(key, .delete, if: precondition)
         do {
             // Deleting from nothing makes no store.
-            if try folder.stateForReading() == .empty {
+            if try folder.stateForReading() != .store {
                 return Answer(precondition.holds(for: nil) ? .deleted : .conflict(nil))
             }
             return try await lock.exclusively(.delete) { (_) throws(BackendError) in
@@ -128,10 +151,10 @@ public final class FileBackend: KeyValueBackend {
     {
         try BackendError.throwIfCancelled(.list)
         return try describing(.list) { () throws(BackendError) in
-            switch try folder.stateForReading() {
-            case .empty: Answer(KeyPage(items: [], next: nil))
-            case .store: Answer(try folder.page(prefix: prefix, after: cursor, limit: limit))
-            }
+            guard try folder.stateForReading() == .store else { return Answer(KeyPage(items: [], next: nil)) }
+            let page = try folder.page(prefix: prefix, after: cursor, limit: limit)
+            try folder.confirmAbsence()
+            return Answer(page)
         }
     }
 
@@ -147,8 +170,27 @@ public final class FileBackend: KeyValueBackend {
 }
 
 extension KeyValueBackend where Self == FileBackend {
-    /// A store in `folder`, one file a key; a missing folder is an empty store and is made by the first write.
-    public static func file(_ folder: String, host: HostServices = .system) -> FileBackend {
-        FileBackend(folder: folder, host: host)
+    /// A store in `folder`, one file a key.
+    ///
+    /// - Parameters:
+    ///   - folder: its path.
+    ///   - creation: who makes the store where there is none yet; by default the first write, unless it is a remote.
+    ///   - host: where versions come from, and the timer of waiting for other processes.
+    public static func file(
+        _ folder: String, creating creation: FileBackend.Creation = .unlessRemote, host: HostServices = .system
+    ) -> FileBackend {
+        FileBackend(folder: folder, creating: creation, host: host)
+    }
+
+    /// A store in a folder that a file-sync tool shares between machines, as a remote.
+    ///
+    /// - Parameters:
+    ///   - folder: its path.
+    ///   - creation: who makes the folder where there is none yet; by default nobody, where it is a remote.
+    ///   - host: where versions come from, and the timer of waiting for other processes.
+    public static func folder(
+        _ folder: String, creating creation: FileBackend.Creation = .unlessRemote, host: HostServices = .system
+    ) -> FileBackend {
+        FileBackend(folder: folder, sharing: .fileSyncTool, creating: creation, host: host)
     }
 }

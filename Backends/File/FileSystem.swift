@@ -31,6 +31,10 @@ package protocol FileSystem: Sendable {
 }
 
 /// What a file is opened for.
+///
+/// Only regular files and folders are opened. The last name of the path is not followed if it is a symbolic link, but
+/// for a folder's, and nothing waits for the other end of a pipe: whatever else stands there is
+/// ``FileSystemError/notRegular``.
 package enum OpenMode: Sendable {
     /// An existing file, to read.
     case read
@@ -40,7 +44,7 @@ package enum OpenMode: Sendable {
     case createShared
     /// An existing file to read, write and lock.
     case shared
-    /// A folder, to synchronise.
+    /// A folder, to synchronise, list or lock.
     case folder
 }
 
@@ -79,6 +83,9 @@ package struct FileSystemError: Error, Hashable, CustomStringConvertible {
     /// The system's error number.
     package let code: Int32
 
+    /// The `code` for a file that is neither regular nor a folder: a pipe, a device. No system call's.
+    package static let notRegular: Int32 = -1
+
     package init(call: String, path: String, code: Int32) {
         self.call = call
         self.path = path
@@ -86,7 +93,9 @@ package struct FileSystemError: Error, Hashable, CustomStringConvertible {
     }
 
     /// The call and the system's words for the error.
-    package var description: String { "\(call): \(systemMessage(code))" }
+    package var description: String {
+        "\(call): \(code == Self.notRegular ? "Not a regular file" : systemMessage(code))"
+    }
 }
 
 extension FileSystem {

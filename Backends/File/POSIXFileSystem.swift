@@ -18,16 +18,46 @@ package struct POSIXFileSystem: FileSystem {
     package func open(_ path: String, _ mode: OpenMode) throws(FileSystemError) -> OpenFile {
         let flags =
             switch mode {
-            case .read: O_RDONLY
+            case .read: O_RDONLY | Self.plainly
             case .createNew: O_WRONLY | O_CREAT | O_EXCL
-            case .createShared: O_RDWR | O_CREAT
-            case .shared: O_RDWR
+            case .createShared: O_RDWR | O_CREAT | Self.plainly
+            case .shared: O_RDWR | Self.plainly
             case .folder: O_RDONLY | O_DIRECTORY
             }
         // Only the owner reads entries. The umask decides over the lock, which several users may share.
         let permissions: mode_t = if case .createShared = mode { 0o666 } else { 0o600 }
-        let descriptor = try call("open", path) { folder, name in openat(folder, name, flags | O_CLOEXEC, permissions) }
-        return OpenFile(descriptor: descriptor, path: path)
+        let descriptor: Int32
+        do throws(FileSystemError) {
+            descriptor = try call("open", path) { folder, name in openat(folder, name, flags | O_CLOEXEC, permissions) }
+        } catch {
+            // What a socket answers, and a device that nothing is behind.
+            guard error.code == ENXIO else { throw error }
+            throw FileSystemError(call: error.call, path: error.path, code: FileSystemError.notRegular)
+        }
+        let file = OpenFile(descriptor: descriptor, path: path)
+        switch mode {
+        case .read, .createShared, .shared: try checkRegular(file)
+        case .createNew, .folder: break
+        }
+        return file
+    }
+
+    /// No link is followed, and nobody is waited for at the other end of a pipe.
+    private static let plainly = O_NOFOLLOW | O_NONBLOCK
+
+    private func checkRegular(_ file: OpenFile) throws(FileSystemError) {
+        do throws(FileSystemError) {
+            var status = stat()
+            _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
+            switch status.st_mode & S_IFMT {
+            case S_IFREG: return
+            case S_IFDIR: throw FileSystemError(call: "open", path: file.path, code: EISDIR)
+            default: throw FileSystemError(call: "open", path: file.path, code: FileSystemError.notRegular)
+            }
+        } catch {
+            close(file)
+            throw error
+        }
     }
 
     package func close(_ file: OpenFile) {

@@ -37,12 +37,21 @@ extension StoreFolder {
             throw BackendError(error)
         }
         var places = names.compactMap { name -> Place? in
-            guard let part = KeyFileName.Part(fileName: name) ?? KeyFileName.Part(folderName: name) else { return nil }
-            let place = Place(path: "\(path)/\(name)", keyBytes: start + part.sortKey, isEntry: part.isEntry)
+            guard let (bytes, isEntry) = part(named: name, below: start) else { return nil }
+            let place = Place(path: "\(path)/\(name)", keyBytes: start + bytes, isEntry: isEntry)
             return range.mayContain(place) ? place : nil
         }
         places.sort { $1.keyBytes.lexicographicallyPrecedes($0.keyBytes) }
         return places
+    }
+
+    /// What a name in a folder adds to a key, and whether it is an entry; `nil` for what is none of the store's.
+    private func part(named name: String, below start: [UInt8]) -> (bytes: [UInt8], isEntry: Bool)? {
+        if let part = KeyFileName.Part(fileName: name) ?? KeyFileName.Part(folderName: name) {
+            return (part.sortKey, part.isEntry)
+        }
+        let endsComponent = start.isEmpty || start.last == UInt8(ascii: "/")
+        return isToolShared && endsComponent && ConflictCopy.isName(name) ? (Array(name.utf8), true) : nil
     }
 }
 

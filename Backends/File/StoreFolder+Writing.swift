@@ -5,7 +5,7 @@ import Synchronization
 extension StoreFolder {
     /// Makes the folder a store if it is empty; throws, having changed nothing, if it is something else.
     func makeStore() throws(BackendError) {
-        guard try inspect() == .empty else { return }
+        guard try inspect() != .store, !isToolShared else { return }
         known.withLock { $0.durableFolders.removeAll() }
         try replace(Self.markerName, inFolder: root, with: Self.marker)
         // A process may have died between making the folder and synchronising its parent.
@@ -59,7 +59,7 @@ extension StoreFolder {
     ) throws(BackendError) -> WriteOutcome {
         if let conflict = try conflict(at: key, with: precondition) { return conflict }
         let place = KeyFileName(key)
-        try clearLeftover(in: place.folders, lock: lock)
+        if !isToolShared { try clearLeftover(in: place.folders, lock: lock) }
         try makeDurable(place.folders)
         try replace(place.file, inFolder: folderPath(of: place), with: EntryFile.encode(entry, key: key))
         return .written(entry.version)
@@ -98,7 +98,7 @@ extension StoreFolder {
 
     /// The atomic replacement: a new file beside the old one, on the disk before it gets the name, and then the name.
     private func replace(_ name: String, inFolder folder: String, with bytes: [UInt8]) throws(BackendError) {
-        let pending = "\(folder)/\(Self.pendingName)"
+        let pending = "\(folder)/\(pendingName)"
         try attempting { () throws(FileSystemError) in
             let file = try openPending(pending)
             do throws(FileSystemError) {
@@ -197,7 +197,7 @@ extension StoreFolder {
                 let lastFolders = String(decoding: last, as: UTF8.self).split(separator: "/").map(String.init)
                 // A note that we would not have written leads nowhere.
                 if lastFolders.allSatisfy({ KeyFileName.Part(folderName: $0) != nil }) {
-                    removePending(([root] + lastFolders + [Self.pendingName]).joined(separator: "/"))
+                    removePending(([root] + lastFolders + [pendingName]).joined(separator: "/"))
                 }
             }
             try fileSystem.write(lock, Array("\(note)\n".utf8))

@@ -1,3 +1,4 @@
+import Checksums
 import SyncCore
 import Synchronization
 
@@ -11,10 +12,13 @@ import Synchronization
 /// | `…/.pending.tmp` | an entry that is being written, or was when a process died |
 ///
 /// No key has a file name with a dot before `.entry`, so none of these names can meet an entry's.
+///
+/// Where a file-sync tool shares the folder there are entries only, what the tool makes of them (``ConflictCopy``), and
+/// `~pending.tmp` while an entry is being written: a name that such tools leave alone.
 final class StoreFolder: Sendable {
     static let markerName = "store.format"
     static let lockName = "store.lock"
-    static let pendingName = ".pending.tmp"
+    static let pendingNames = [".pending.tmp", "~pending.tmp"]
 
     /// Small entries come with the read that fetches their header.
     private static let firstReadByteCount = 4_096
@@ -23,6 +27,9 @@ final class StoreFolder: Sendable {
 
     let root: String
     let fileSystem: any FileSystem
+    let sharing: FileBackend.Sharing
+    /// Whether the first write may make the store.
+    let mayBeMade: Bool
     let known = Mutex(Known())
 
     /// What was found out about the folder and need not be asked again.
@@ -36,14 +43,23 @@ final class StoreFolder: Sendable {
     /// What a folder is.
     enum State {
         case store
-        /// Missing, or with nothing in it: the first write makes it a store.
+        /// There, with nothing in it: the first write makes it a store.
         case empty
+        /// Not there: the first write makes it, and makes it a store.
+        case missing
     }
 
-    init(root: String, fileSystem: any FileSystem) {
+    init(root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeMade: Bool) {
         self.root = root
         self.fileSystem = fileSystem
+        self.sharing = sharing
+        self.mayBeMade = mayBeMade
     }
+
+    var isToolShared: Bool { sharing == .fileSyncTool }
+
+    /// The name of an entry that is being written.
+    var pendingName: String { Self.pendingNames[isToolShared ? 1 : 0] }
 
     func path(of name: String) -> String { "\(root)/\(name)" }
 
@@ -62,24 +78,50 @@ final class StoreFolder: Sendable {
         return state
     }
 
-    /// Looks what the folder is; throws unless it is a store that this software knows, or can become one.
+    /// Looks again whether the store is there, after something was not found in it: a share that was unmounted in
+    /// between has nothing either.
+    func confirmAbsence() throws(BackendError) {
+        if !mayBeMade { _ = try inspect() }
+    }
+
+    /// Looks what the folder is; throws unless it is a store that this software knows, or may become one.
     func inspect() throws(BackendError) -> State {
+        let state = isToolShared ? try inspectToolShared() : try inspectLocked()
+        guard state != .store, !mayBeMade else { return state }
+        let what = state == .missing ? "the folder does not exist" : "the folder is empty"
+        throw BackendError(.missing, message: "\(root): \(what); mount it, or allow to create the store there")
+    }
+
+    private func inspectToolShared() throws(BackendError) -> State {
+        guard let names = try names() else { return .missing }
+        guard !names.contains(Self.markerName) else {
+            throw BackendError(
+                .notAStore,
+                message: "\(root): this is a store with locks, for a shared disk; choose a folder of the tool's")
+        }
+        return .store
+    }
+
+    /// The names in the folder; `nil` when it is missing.
+    private func names() throws(BackendError) -> [String]? {
+        do {
+            return try fileSystem.names(inFolder: root)
+        } catch {
+            guard error.isMissing else { throw BackendError(error) }
+            return nil
+        }
+    }
+
+    private func inspectLocked() throws(BackendError) -> State {
         while true {
             if let marker = try readMarker() {
                 try check(marker)
                 return .store
             }
-            let names = try attempting { () throws(FileSystemError) in
-                do throws(FileSystemError) {
-                    return try fileSystem.names(inFolder: root)
-                } catch {
-                    guard error.isMissing else { throw error }
-                    return []
-                }
-            }
+            guard let names = try names() else { return .missing }
             // Another process may have made its first write between the two looks.
             if names.contains(Self.markerName) { continue }
-            guard names.allSatisfy({ $0 == Self.lockName || $0 == Self.pendingName }) else {
+            guard names.allSatisfy({ $0 == Self.lockName || Self.pendingNames.contains($0) }) else {
                 throw BackendError(
                     .notAStore,
                     message: "\(root): the folder has other files and no \(Self.markerName); choose an empty folder")
@@ -90,7 +132,7 @@ final class StoreFolder: Sendable {
 
     /// The entry of `key`, `nil` when there is none; its value stays empty when it still has `knownVersion`.
     func entry(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) throws(BackendError) -> ReadOutcome {
-        let path = path(of: KeyFileName(key))
+        let path = path(of: key)
         guard let file = try openEntry(path) else { return .absent }
         defer { fileSystem.close(file) }
         var bytes = try attempting { () throws(FileSystemError) in
@@ -113,14 +155,46 @@ final class StoreFolder: Sendable {
     }
 
     /// The version of `key` without its value, `nil` when there is none.
+    ///
+    /// In a folder that a tool shares, what cannot be read has a version all the same, so that a listing goes on: it
+    /// names the error or what the file begins with, and reading it tells what is wrong.
     func version(of key: EntryKey) throws(BackendError) -> EntryVersion? {
-        let path = path(of: KeyFileName(key))
-        guard let file = try openEntry(path) else { return nil }
-        defer { fileSystem.close(file) }
-        let bytes = try attempting { () throws(FileSystemError) in
-            try fileSystem.bytes(of: file, limit: EntryFile.maximumHeaderByteCount)
+        let path = path(of: key)
+        var bytes: [UInt8] = []
+        do throws(BackendError) {
+            guard let file = try openEntry(path) else { return nil }
+            defer { fileSystem.close(file) }
+            bytes = try attempting { () throws(FileSystemError) in
+                try fileSystem.bytes(of: file, limit: EntryFile.maximumHeaderByteCount)
+            }
+            return try header(of: bytes, key: key, path: path).version
+        } catch {
+            guard isToolShared, error.disposition == .permanent else { throw error }
+            let digest = XXHash64.digest(of: bytes + Array(error.kind.description.utf8))
+            return EntryVersion(bytes: withUnsafeBytes(of: digest.bigEndian) { Array($0) })
         }
-        return try header(of: bytes, key: key, path: path).version
+    }
+
+    private func path(of key: EntryKey) -> String {
+        guard isToolShared, let copy = ConflictCopy.place(of: key) else { return path(of: KeyFileName(key)) }
+        return ([root] + copy.folders + [copy.file]).joined(separator: "/")
+    }
+
+    /// Throws unless `key` can be written under this precondition.
+    func checkWritable(
+        _ key: EntryKey, _ operation: BackendError.Operation, if precondition: Precondition
+    ) throws(BackendError) {
+        guard isToolShared else { return }
+        guard precondition == .any else {
+            throw BackendError(
+                .unsupported, operation: operation, key: key,
+                message: "\(root): a folder that a tool shares cannot write conditionally; give each replica a key")
+        }
+        guard !ConflictCopy.isKey(key) else {
+            throw BackendError(
+                .unsupported, operation: operation, key: key,
+                message: "\(root): such a key is that of a tool's conflict copy, which is only read")
+        }
     }
 
     private func openEntry(_ path: String) throws(BackendError) -> OpenFile? {
@@ -135,7 +209,8 @@ final class StoreFolder: Sendable {
     private func header(of bytes: [UInt8], key: EntryKey, path: String) throws(BackendError) -> EntryFile.Header {
         do throws(EntryFile.Problem) {
             let header = try EntryFile.header(of: bytes)
-            guard header.key == key else {
+            // A copy may be called as it likes, but it is of an entry beside it and of no other account's.
+            guard header.key == key || (isToolShared && ConflictCopy.areSiblings(header.key, key)) else {
                 throw EntryFile.Problem.damaged(
                     "byte \(EntryFile.fixedByteCount): this is the entry of another key, \"\(header.key)\"")
             }

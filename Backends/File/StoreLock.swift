@@ -75,6 +75,11 @@ final class StoreLock: Sendable {
     }
 
     private func open() throws(BackendError) -> OpenFile {
+        if folder.isToolShared {
+            // A lock file would be copied about, so the folder itself is locked.
+            if try folder.inspect() == .missing { try folder.makeRoot() }
+            return try attempting { () throws(FileSystemError) in try folder.fileSystem.open(folder.root, .folder) }
+        }
         let path = folder.path(of: StoreFolder.lockName)
         do {
             return try folder.fileSystem.open(path, .shared)
@@ -82,7 +87,7 @@ final class StoreLock: Sendable {
             guard error.isMissing else { throw BackendError(error) }
         }
         // Looked at before the lock is made: a folder that is not ours gets nothing from us.
-        if try folder.inspect() == .empty { try folder.makeRoot() }
+        if try folder.inspect() != .store { try folder.makeRoot() }
         return try attempting { () throws(FileSystemError) in try folder.fileSystem.open(path, .createShared) }
     }
 }

@@ -109,7 +109,7 @@ struct RestoreTests {
     func folders() async throws {
         let folder = try TemporaryFolder()
         let home = try Household()
-        let remote = FileBackend(folder: folder.path(of: "remote"))
+        let remote = FileBackend(folder: folder.path(of: "remote"), creating: .whenNeeded)
         let phone = try await home.device(FileBackend(folder: folder.path(of: "phone")), remote: remote)
         try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
         try await phone.sync()

@@ -6,7 +6,8 @@ import Foundation
 
 func buyThreeMonths(of catalog: URL, phone: String, shared: String) async throws -> Access {
     let store = try await EntitlementStore(
-        catalog: .json(at: catalog), local: .file(phone), remote: .file(shared), account: Account("alice"))
+        catalog: .json(at: catalog), local: .file(phone), remote: .file(shared, creating: .whenNeeded),
+        account: Account("alice"))
 
     try await store.record(.reported("com.back40.InsomniOwl.3monthsOfRandom"))  // durable when it returns
     try await store.sync()  // any other device of alice's can now restore

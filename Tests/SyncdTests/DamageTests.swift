@@ -109,7 +109,7 @@ struct DamageTests {
     @Test("when it is the remote's ledger, and the device keeps what it has")
     func damagedRemote() throws {
         let file = "remote/accounts/alice/initial/ledger.entry"
-        #expect(try sandbox.run("sync --remote file:remote").exitCode == 0)
+        #expect(try sandbox.run("sync --create-remote --remote file:remote").exitCode == 0)
         var newer = try ledgerBytes()
         newer[4] = 2
         let version = EntryVersion(bytes: [UInt8](repeating: 7, count: 16))

@@ -56,12 +56,12 @@ struct FullDiskTests {
         let alice = "--account alice --remote file:disk/store"
         #expect(try sandbox.run("record purchase \(Owls.night) --transaction t1 \(alice)").exitCode == 0)
         try disk.fill()
-        let outcome = try sandbox.run("sync \(alice)")
+        let outcome = try sandbox.run("sync --create-remote \(alice)")
         #expect(outcome.exitCode == 1 && outcome.output.isEmpty)
         #expect(outcome.error.hasPrefix("syncd: remote store: ") && outcome.error.contains("no space is left"))
         try disk.empty()
         #expect(
-            try sandbox.run("sync \(alice)")
+            try sandbox.run("sync --create-remote \(alice)")
                 == .done("synced alice: received nothing, sent what the remote lacked"))
         #expect(try await sandbox.purchases(in: "disk/store", of: Account("alice")) == ["t1"])
     }

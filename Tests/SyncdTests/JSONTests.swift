@@ -108,8 +108,9 @@ struct JSONTests {
             "record refund t9 \(account)": "account isNew purchaseKnown transactionID",
             "record flag a.owl \(account)": "account isNew productID",
             "record pending a.owl \(account)": "account isNew productID",
-            "sync --dry-run \(account)": "accessChanges account conflicts dryRun received sent",
-            "sync \(account)": "accessChanges account conflicts dryRun received sent",
+            "sync --create-remote --dry-run \(account)":
+                "accessChanges account conflicts dryRun received sent unreadable",
+            "sync --create-remote \(account)": "accessChanges account conflicts dryRun received sent unreadable",
             "restore \(account)": "account restored status",
             "status \(account)": "access account at balances owned pending subscriptions",
             "check z-content \(account)": "because entitlement granted until",

@@ -38,7 +38,7 @@ struct KillTests {
             #expect(local.isSuperset(of: acknowledged), "round \(round), seed \(seed)")
             if local.contains(id), !acknowledged.contains(id) { unacknowledged += 1 }
 
-            let exitCode = try syncs.shoot(at: sandbox.start(words("sync")))
+            let exitCode = try syncs.shoot(at: sandbox.start(words("sync --create-remote")))
             leftovers += try pendingFiles()
             let remote = try await sandbox.purchases(in: "remote", of: alice)
             #expect(try await sandbox.purchases(in: "phone", of: alice).isSuperset(of: acknowledged))
@@ -52,7 +52,7 @@ struct KillTests {
             """)
         #expect(records.killed >= 10 && records.finished >= 10 && syncs.killed >= 10 && syncs.finished >= 10)
         #expect(records.killed + records.finished + syncs.killed + syncs.finished == 200)
-        #expect(try sandbox.run(words("sync")).exitCode == 0)
+        #expect(try sandbox.run(words("sync --create-remote")).exitCode == 0)
         #expect(try await sandbox.purchases(in: "remote", of: alice).isSuperset(of: acknowledged))
         #expect(try sandbox.run(words("check night-owl")).exitCode == 0)
         #expect(try pendingFiles() == 0)
@@ -85,13 +85,13 @@ struct KillTests {
         var expected: Set<String> = []
         for round in 0..<3 {
             let command = "record purchase \(Owls.night) --transaction DEVICE-\(round) --date 2026-01-01"
-            let processes = try start("sync") + start(command) + start("sync")
+            let processes = try start("sync --create-remote") + start(command) + start("sync --create-remote")
             #expect(processes.map { $0.outcome().exitCode } == Array(repeating: 0, count: 15))
             expected.formUnion(devices.map { "\($0)-\(round)" })
         }
         // One round carries everything to the remote, the next to everybody.
         for _ in 0..<2 {
-            #expect(try start("sync").map { $0.outcome().exitCode } == Array(repeating: 0, count: 5))
+            #expect(try start("sync --create-remote").map { $0.outcome().exitCode } == Array(repeating: 0, count: 5))
         }
         for store in devices + ["remote"] {
             #expect(try await sandbox.purchases(in: store, of: alice) == expected, "\(store)")

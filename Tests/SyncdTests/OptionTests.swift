@@ -35,10 +35,10 @@ struct OptionTests {
     func remote() async throws {
         let environment = ["SYNCD_REMOTE": "file:named", "SYNCD_ACCOUNT": "alice"]
         _ = try record("t1", environment: environment)
-        #expect(try sandbox.run("sync", environment: environment).exitCode == 0)
+        #expect(try sandbox.run("sync --create-remote", environment: environment).exitCode == 0)
         #expect(try await sandbox.purchases(in: "named", of: .init("alice")) == ["t1"])
         #expect(!FileManager.default.fileExists(atPath: sandbox.path("flag")))
-        #expect(try sandbox.run("sync --remote file:flag", environment: environment).exitCode == 0)
+        #expect(try sandbox.run("sync --create-remote --remote file:flag", environment: environment).exitCode == 0)
         #expect(try await sandbox.purchases(in: "flag", of: .init("alice")) == ["t1"])
     }
 
@@ -108,7 +108,7 @@ struct OptionTests {
             try sandbox.run(
                 "record purchase \(Owls.threeMonths) --transaction \(device) --at 2026-01-01 --account alice "
                     + "--local file:\(device)")
-            try sandbox.run("sync --local file:\(device) --remote file:remote --account alice")
+            try sandbox.run("sync --create-remote --local file:\(device) --remote file:remote --account alice")
         }
         func end(_ rule: String) throws -> String? {
             try sandbox.run("status --local file:tablet --at 2026-01-02 --expiry \(rule)").output

@@ -49,10 +49,18 @@ extension Refusal {
     ]
 
     static let stores: [Refusal] = [
-        Refusal(2, "status --local http://host", #"--local: "http://host" is no store: write file:DIR or memory:"#),
-        Refusal(2, "status --local store", #"--local: "store" is no store: write file:DIR or memory:"#),
-        Refusal(2, "status --local file:", #"--local: "file:" is no store: write file:DIR or memory:"#),
-        Refusal(2, "sync --remote memory:x", #"--remote: "memory:x" is no store: write file:DIR or memory:"#),
+        Refusal(
+            2, "status --local http://host",
+            #"--local: "http://host" is no store: write file:DIR, folder:DIR or memory:"#),
+        Refusal(
+            2, "status --local store",
+            #"--local: "store" is no store: write file:DIR, folder:DIR or memory:"#),
+        Refusal(
+            2, "status --local file:",
+            #"--local: "file:" is no store: write file:DIR, folder:DIR or memory:"#),
+        Refusal(
+            2, "sync --remote memory:x",
+            #"--remote: "memory:x" is no store: write file:DIR, folder:DIR or memory:"#),
         Refusal(
             4, "status --local file:foreign --account alice",
             #"local store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
@@ -61,6 +69,20 @@ extension Refusal {
             4, "record flag \(Owls.night) --local file:foreign --account alice",
             #"local store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
                 + "store.format; choose an empty folder"),
+        Refusal(
+            2, "sync --remote folder://host/a",
+            #"--remote: "folder://host/a" names a host: a folder of this machine is folder:DIR"#),
+        Refusal(
+            75, "sync --account alice --remote file:away",
+            #"remote store: read "accounts/alice/initial/ledger": away: the folder does not exist; mount it, or allow "#
+                + "to create the store there (with sync --create-remote)"),
+        Refusal(
+            75, "restore --account alice --remote folder:away",
+            "remote store: list: away: the folder does not exist; mount it, or allow to create the store there "
+                + "(with sync --create-remote)"),
+        Refusal(
+            4, "record flag \(Owls.night) --local folder:here",
+            "folder:here cannot write conditionally, and a device's own ledger needs that"),
         Refusal(
             4, "sync --account alice --remote file:foreign",
             #"remote store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#

@@ -36,7 +36,7 @@ struct RefusalTests {
         let sandbox = try Sandbox()
         let alice = "--account alice --remote file:remote"
         try sandbox.run("record purchase \(Owls.night) --transaction t1 \(alice)")
-        try sandbox.run("sync \(alice)")
+        try sandbox.run("sync --create-remote \(alice)")
         try sandbox.run("restore \(alice) --local file:tablet")
         let before = try sandbox.tree()
         let outcome = try sandbox.run("record purchase \(Owls.shy) --transaction t1 \(alice) --local file:tablet")

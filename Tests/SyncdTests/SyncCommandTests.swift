@@ -26,7 +26,8 @@ struct SyncCommandTests {
     @Test("sync sends what the remote lacks, then nothing, and a second device receives it")
     func sync() throws {
         try buyOnPhone()
-        try expect("sync \(phone)", prints: "synced alice: received nothing, sent what the remote lacked")
+        try expect(
+            "sync --create-remote \(phone)", prints: "synced alice: received nothing, sent what the remote lacked")
         try expect("sync \(phone)", prints: "synced alice: received nothing, sent nothing")
         try expect(
             "sync \(tablet)",
@@ -41,9 +42,11 @@ struct SyncCommandTests {
     func dryRun() throws {
         try buyOnPhone()
         let before = try sandbox.tree()
-        try expect("sync --dry-run \(phone)", prints: "would sync alice: receive nothing, send what the remote lacks")
+        try expect(
+            "sync --create-remote --dry-run \(phone)",
+            prints: "would sync alice: receive nothing, send what the remote lacks")
         #expect(try sandbox.tree() == before)
-        try sandbox.run("sync \(phone)")
+        try sandbox.run("sync --create-remote \(phone)")
         let synced = try sandbox.tree()
         try expect(
             "sync --dry-run \(tablet)",
@@ -57,7 +60,7 @@ struct SyncCommandTests {
     @Test("restore lists the purchases that came back, and later that nothing is new")
     func restore() throws {
         try buyOnPhone()
-        try sandbox.run("sync \(phone)")
+        try sandbox.run("sync --create-remote \(phone)")
         try expect(
             "restore \(tablet)",
             prints: """

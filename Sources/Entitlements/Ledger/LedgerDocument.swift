@@ -109,17 +109,20 @@ extension LedgerDocument {
             guard bytes.littleEndian(at: 6) == UInt16(0) else {
                 throw LedgerFormatError(.newerFormat, offset: 6, reason: "it uses features of a later version")
             }
-            recordCount = Int(bytes.littleEndian(at: 8) as UInt32)
-            runByteCount = Int(bytes.littleEndian(at: 12) as UInt32)
-            let sectionByteCount = Int(bytes.littleEndian(at: 16) as UInt32)
-            runDigest = bytes.littleEndian(at: 20)
-            sectionDigest = bytes.littleEndian(at: 28)
-            let expected = headerByteCount + runByteCount + sectionByteCount
+            // Added up where there is room: where Int has 32 bits, not every length is one.
+            let runByteCount: UInt32 = bytes.littleEndian(at: 12)
+            let sectionByteCount: UInt32 = bytes.littleEndian(at: 16)
+            let expected = UInt64(headerByteCount) + UInt64(runByteCount) + UInt64(sectionByteCount)
             guard bytes.count == expected else {
                 throw LedgerFormatError(
-                    .damaged, offset: min(bytes.count, expected),
+                    .damaged, offset: Int(clamping: min(UInt64(bytes.count), expected)),
                     reason: "the document has \(bytes.count) bytes, its header says \(expected)")
             }
+            recordCount = Int(clamping: bytes.littleEndian(at: 8) as UInt32)
+            // No more than the document has.
+            self.runByteCount = Int(runByteCount)
+            runDigest = bytes.littleEndian(at: 20)
+            sectionDigest = bytes.littleEndian(at: 28)
         }
     }
 }

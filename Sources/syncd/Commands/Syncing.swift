@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import SyncCore
 
 struct Sync: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -9,10 +10,13 @@ struct Sync: AsyncParsableCommand {
     @Flag(help: "Say what would change, and change nothing.")
     var dryRun = false
 
+    @Flag(help: "Make the remote's folder if it is missing. Without this, a share that is not mounted is an error.")
+    var createRemote = false
+
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStore(createRemote: createRemote)
         let report = dryRun ? try await store.syncDryRun() : try await store.sync()
         try options.output.show(
             report.json(account: "\(store.account)", isDryRun: dryRun),
@@ -40,7 +44,7 @@ struct Restore: AsyncParsableCommand {
                 ("restored", .array(report.purchases.map { Fact.purchase($0).json(ledger: "account") })),
                 ("status", report.snapshot.json(account: account)),
             ]),
-            or: ([head] + products + report.sync.grantChanges).joined(separator: "\n"))
+            or: ([head] + products + report.sync.unreadableLines + report.sync.grantChanges).joined(separator: "\n"))
     }
 }
 
@@ -50,6 +54,13 @@ extension SyncReport {
             ("account", .string(account)), ("dryRun", .bool(isDryRun)),
             ("received", .array(received.map { $0.json(ledger: "account") })), ("sent", .bool(didSend)),
             ("conflicts", .number(Int64(conflicts))),
+            (
+                "unreadable",
+                .array(
+                    unreadable.map { entry in
+                        .object([("key", .string("\(entry.key)")), ("reason", .string("\(entry)"))])
+                    })
+            ),
             (
                 "accessChanges",
                 .object(
@@ -69,11 +80,16 @@ extension SyncReport {
             isDryRun
             ? "would sync \(account): receive \(got), send \(didSend ? "what the remote lacks" : "nothing")"
             : "synced \(account): received \(got), sent \(didSend ? "what the remote lacked" : "nothing")"
-        return ([head] + grantChanges).joined(separator: "\n")
+        return ([head] + unreadableLines + grantChanges).joined(separator: "\n")
     }
 }
 
 extension SyncReport {
+    /// A line for each part of the remote that could not be read.
+    fileprivate var unreadableLines: [String] {
+        unreadable.map { "  not read, tried again by the next sync: \($0)" }
+    }
+
     /// A line for each entitlement that was granted before or is now; another reason for a denial is no news.
     fileprivate var grantChanges: [String] {
         accessChanges.filter { $0.before.isGranted || $0.after.isGranted }.map(\.line)

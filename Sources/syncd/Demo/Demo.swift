@@ -65,7 +65,7 @@ struct DemoStory {
         try stage.run("phone", "record purchase \(Self.threeMonths) --transaction phone-1", on: "2026-01-01")
         try stage.run("phone", "record purchase \(Self.nightOwl) --transaction phone-2", on: "2026-01-01")
         try stage.run("phone", "record purchase \(Self.units) --transaction phone-3", on: "2026-01-01")
-        try stage.run("phone", "sync", on: "2026-01-01")
+        try stage.run("phone", "sync --create-remote", on: "2026-01-01")
         try stage.expect("phone", on: "2026-01-01", end: "2026-04-01", owned: [Self.nightOwl])
 
         stage.chapter("2 January: a tablet is new, asks, and restores")

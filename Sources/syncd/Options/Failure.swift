@@ -42,6 +42,7 @@ struct Failure: Error, CustomStringConvertible {
         switch error.kind {
         case .signInNeeded: " (name an account with --account)"
         case .noRemote: " (name one with --remote)"
+        case .sync where error.syncError?.isMissingStore == true: " (with sync --create-remote)"
         default: ""
         }
     }
@@ -70,5 +71,12 @@ struct Failure: Error, CustomStringConvertible {
         case .invalidKey: .usage
         default: .failed
         }
+    }
+}
+
+extension SyncError {
+    /// Whether the folder of the remote is missing, as far as this machine can see.
+    fileprivate var isMissingStore: Bool {
+        if case .backend(let error) = reason { side == .remote && error.kind == .missing } else { false }
     }
 }

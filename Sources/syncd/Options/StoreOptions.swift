@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import FileStorage
 import Foundation
 import SyncCore
 
@@ -9,7 +10,10 @@ struct StoreOptions: ParsableArguments {
     @Option(help: "The store on this device: file:DIR or memory: (SYNCD_LOCAL).")
     var local: String?
 
-    @Option(help: "The store that all devices share: file:DIR (SYNCD_REMOTE).")
+    @Option(
+        help:
+            "The store that all devices share: file:DIR, or folder:DIR for a folder of a file-sync tool (SYNCD_REMOTE)."
+    )
     var remote: String?
 
     @Option(help: "Whose ledger; \"anonymous\" for nobody's (SYNCD_ACCOUNT).")
@@ -21,14 +25,16 @@ struct StoreOptions: ParsableArguments {
 
     @OptionGroup var output: OutputOptions
 
-    func openStore() async throws -> EntitlementStore {
+    /// - Parameter createRemote: whether the remote may be made where it is missing.
+    func openStore(createRemote: Bool = false) async throws -> EntitlementStore {
         let host = try clock.host()
         guard let localURL = local ?? environmentVariable("SYNCD_LOCAL") else {
             throw Failure(.usage, "--local is needed: the store on this device, file:DIR (or set SYNCD_LOCAL)")
         }
         let localStore = try StoreURL.open(localURL, host: host, option: "--local")
         let remoteStore = try (remote ?? environmentVariable("SYNCD_REMOTE")).map {
-            try StoreURL.open($0, host: host, option: "--remote")
+            try StoreURL.open(
+                $0, host: host, option: "--remote", creating: createRemote ? .whenNeeded : .unlessRemote)
         }
         return try await EntitlementStore(
             catalog: try catalog.load(), local: localStore, remote: remoteStore,
