@@ -197,8 +197,13 @@ extension Reconciler {
                 remoteVersion: version, contentDigest: merge.digest(of: remote.content))
         }
         // A remote that wrote the same content anew, say to note a checkpoint of its own, is not worth a write: two
-        // stores that are each other's remote would note each other's notes for ever.
-        let isNews = checkpoints[remoteID]?.contentDigest != self.checkpoints[remoteID]?.contentDigest
+        // stores that are each other's remote would note each other's notes for ever. Entries of replicas hold no
+        // notes, so there it is worth one: each process after this one is spared reading them all.
+        let isNews =
+            switch form {
+            case .oneEntry: checkpoints[remoteID]?.contentDigest != self.checkpoints[remoteID]?.contentDigest
+            case .entryPerReplica: checkpoints[remoteID] != self.checkpoints[remoteID]
+            }
         guard joined.leftLacks || isNews else { return finish(with: joined.content) }
         return save(joined.content, checkpoints, if: local.version.map(Precondition.matches) ?? .absent)
     }
