@@ -126,7 +126,7 @@ extension Fact {
     private static func randomStatement(
         at date: Timestamp, _ time: LogicalTime, by replica: ReplicaID, using random: inout SplitMix64
     ) -> Fact {
-        switch random.int(0...4) {
+        switch random.int(0...5) {
         case 0:
             return .renewalState(
                 RenewalState(
@@ -160,6 +160,8 @@ extension Fact {
             dropped.stamp = .random(using: &random)
             return .contradiction(
                 Contradiction(kept: kept, dropped: dropped, noticedAt: date, logicalTime: time))
+        case 4:
+            return .claim(Claim(account: "alice", incarnation: "1", date: date, logicalTime: time))
         default:
             return .reset(
                 EnvironmentReset(

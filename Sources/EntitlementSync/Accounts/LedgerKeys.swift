@@ -6,16 +6,24 @@ struct LedgerKeys: Sendable {
     let ledger: EntryKey
     /// The ledger that this device keeps to itself: units under `ConsumableScope.deviceLocal`, pending purchases.
     let device: EntryKey
+    /// What the remote held when it was last met, for rules that ask for it.
+    let remote: EntryKey
     /// Which remotes this device has met for this account.
     let meetings: EntryKey
     /// The id under which this store writes facts.
     let replica: EntryKey
+    /// Who is logged in on this device.
+    static let session = "device/session"
+    /// Whether these are the ledgers of nobody.
+    let isAnonymous: Bool
 
     init(_ account: Account) throws(BackendError) {
         let base = account.name.map { Self.accountPrefix + Self.escaped($0) + "/" + Self.escaped(account.incarnation) }
         let path = base ?? Self.anonymousPath
         ledger = try EntryKey(path + "/ledger")
         device = try EntryKey("device/" + path + "/ledger")
+        remote = try EntryKey("device/" + path + "/remote")
+        isAnonymous = account.isAnonymous
         meetings = try EntryKey("device/" + path + "/meetings")
         replica = try EntryKey("device/replica")
     }
@@ -33,6 +41,11 @@ struct LedgerKeys: Sendable {
             let name = unescaped(parts[1]), let incarnation = unescaped(parts[2])
         else { return nil }
         return try? Account(name, incarnation: incarnation)
+    }
+
+    /// Where the directory keeps what is known of the account `name`.
+    static func directoryEntry(of name: String) throws(BackendError) -> EntryKey {
+        try EntryKey(accountPrefix + escaped(name) + "/account")
     }
 
     /// A name as one level of a key: a slash would begin another.

@@ -12,16 +12,23 @@ final class ChangeFeed: Sendable {
         var facts: Facts
         var versions: [EntryVersion?]
         var snapshot: Snapshot
+        var conflicts: Set<Conflict>
     }
     private struct State {
         var lastTurn: UInt64 = 0
         var told: Told?
         /// What this store object recorded itself.
         var own: Set<TransactionReference> = []
+        /// Whose states are told.
+        var account: Account
     }
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let snapshots = Broadcast<Snapshot>()
     private let events = Broadcast<EntitlementEvent>()
+
+    init(account: Account) {
+        state = Mutex(State(account: account))
+    }
 
     func takeTurn() -> UInt64 {
         state.withLock { state in
@@ -31,13 +38,35 @@ final class ChangeFeed: Sendable {
     }
 
     /// These purchases are this store object's: when they appear they were bought here, not restored.
-    func claim(_ transactions: [TransactionReference]) {
-        state.withLock { $0.own.formUnion(transactions) }
+    func claim(_ transactions: [TransactionReference], for account: Account) {
+        state.withLock { state in
+            if state.account == account { state.own.formUnion(transactions) }
+        }
+    }
+
+    /// From now on only states of `account` are told, beginning with `current`: what it has is nothing new.
+    func switchAccount(to account: Account, _ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64) {
+        state.withLock { state in
+            let old = state.account
+            let before = state.told?.snapshot
+            state.account = account
+            state.own = []
+            state.told = Told(
+                turn: turn, facts: current.facts, versions: [current.account.version, current.device.version],
+                snapshot: snapshot, conflicts: Set(current.replay.conflicts(at: snapshot.at)))
+            events.send(.accountChanged(from: old, to: account))
+            let changes = before.map { AccessChange.between($0, snapshot) } ?? []
+            if !changes.isEmpty { events.send(.accessChanged(changes)) }
+            snapshots.send(snapshot)
+        }
     }
 
     /// Tells what is new. The first state that is told is where changes begin.
-    func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64) {
-        state.withLock { state in tell(current, snapshot, turn: turn, &state) }
+    func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
+        state.withLock { state in
+            // A call that began for another account has nothing to tell any more.
+            if state.account == account { tell(current, snapshot, turn: turn, &state) }
+        }
     }
 
     func tell(_ event: EntitlementEvent) {
@@ -49,28 +78,39 @@ final class ChangeFeed: Sendable {
     }
 
     /// A stream of the newest state and of all that follow.
-    func subscribe(startingWith current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64)
-        -> AsyncStream<Snapshot>
-    {
+    func subscribe(
+        startingWith current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64
+    ) -> AsyncStream<Snapshot> {
         state.withLock { state in
-            tell(current, snapshot, turn: turn, &state)
+            if state.account == account { tell(current, snapshot, turn: turn, &state) }
             return snapshots.subscribe(startingWith: state.told?.snapshot ?? snapshot, keeping: 1)
         }
     }
 
     private func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64, _ state: inout State) {
         let versions = [current.account.version, current.device.version]
-        let news = Told(turn: turn, facts: current.facts, versions: versions, snapshot: snapshot)
+        let news = Told(
+            turn: turn, facts: current.facts, versions: versions, snapshot: snapshot,
+            conflicts: versions == state.told?.versions
+                ? state.told?.conflicts ?? [] : Set(current.replay.conflicts(at: snapshot.at)))
         guard let told = state.told else {
             state.told = news
             return
         }
         guard turn > told.turn else { return }
         state.told = news
-        if versions != told.versions { tellFacts(since: told.facts, now: current.facts, own: state.own) }
+        if versions != told.versions {
+            tellFacts(since: told.facts, now: current.facts, own: state.own)
+            let conflicts = Self.new(in: current.replay.conflicts(at: snapshot.at), since: told.conflicts)
+            if !conflicts.isEmpty { events.send(.conflicts(conflicts)) }
+        }
         let changes = AccessChange.between(told.snapshot, snapshot)
         if !changes.isEmpty { events.send(.accessChanged(changes)) }
         if !snapshot.holdsSame(as: told.snapshot) { snapshots.send(snapshot) }
+    }
+
+    private static func new(in conflicts: [Conflict], since known: Set<Conflict>) -> [Conflict] {
+        conflicts.filter { !known.contains($0) }
     }
 
     private func tellFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
@@ -80,8 +120,16 @@ final class ChangeFeed: Sendable {
         if !bought.isEmpty { events.send(.purchased(bought)) }
         let restored = arrived.filter { !own.contains($0) }
         if !restored.isEmpty { events.send(.restored(restored)) }
-        let revoked = new.revocations.keys.filter { old.revocations[$0] == nil }
+        let revoked = new.revocations.keys.filter { new.isRevoked($0) && !old.isRevoked($0) }
         if !revoked.isEmpty { events.send(.revoked(revoked.sorted())) }
+        let reinstated = old.revocations.keys.filter { old.isRevoked($0) && !new.isRevoked($0) }
+        if !reinstated.isEmpty { events.send(.reinstated(reinstated.sorted())) }
+    }
+}
+
+extension Facts {
+    fileprivate func isRevoked(_ transaction: TransactionReference) -> Bool {
+        revocations[transaction]?.revokedAt != nil
     }
 }
 

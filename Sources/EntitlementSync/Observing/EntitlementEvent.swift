@@ -8,8 +8,16 @@ public enum EntitlementEvent: Sendable {
     case restored([TransactionReference])
     /// Purchases were taken back, here or elsewhere.
     case revoked([TransactionReference])
+    /// Purchases that had been taken back count again.
+    case reinstated([TransactionReference])
+    /// What was merged was not a plain union: new entries of the conflict log.
+    case conflicts([Conflict])
     /// Access to an entitlement changed, by a fact or by time.
     case accessChanged([AccessChange])
+    /// Another account is logged in on this device, or nobody.
+    case accountChanged(from: Account, to: Account)
+    /// The account was erased, here or elsewhere. Nothing of it is left on this device.
+    case accountErased(Account)
     /// A group that is active ends within the store's notice.
     case expiring(GroupID, at: Timestamp)
     /// A sync failed; what was recorded is safe on this device, and

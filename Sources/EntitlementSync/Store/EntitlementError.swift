@@ -6,6 +6,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case unknownProduct, unknownEntitlement, invalid, contradiction, ledgerFull, signInNeeded, noRemote
+            case unknownAccount, accountErased
             case unsuitableStore, storage, damaged, newerFormat, sync
         }
         private let code: Code
@@ -24,6 +25,10 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         public static let signInNeeded = Kind(code: .signInNeeded)
         /// The store was made without a remote.
         public static let noRemote = Kind(code: .noRemote)
+        /// There is no account of this name, as far as can be known now.
+        public static let unknownAccount = Kind(code: .unknownAccount)
+        /// The account was erased. Nothing of it is left, and nothing can be recorded for it.
+        public static let accountErased = Kind(code: .accountErased)
         /// A backend lacks what a ledger needs of it.
         public static let unsuitableStore = Kind(code: .unsuitableStore)
         /// The local store failed.
@@ -58,6 +63,14 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     init(_ error: BackendError) {
         kind = .storage
         message = "local store: \(error)"
+        backendError = error
+        syncError = nil
+    }
+
+    /// The remote failed outside of a sync.
+    init(remote error: BackendError) {
+        kind = .sync
+        message = "remote store: \(error)"
         backendError = error
         syncError = nil
     }

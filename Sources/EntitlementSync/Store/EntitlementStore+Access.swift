@@ -5,8 +5,10 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `storage` or `damaged`.
     public func access(to entitlement: EntitlementID) async throws(EntitlementError) -> Access {
-        let state = try await ledgers.current()
-        guard let access = state.replay.access(to: entitlement, at: now, context: try await context(of: state)) else {
+        let session = session
+        let state = try await session.ledgers.current()
+        let context = try await context(of: session)
+        guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
             throw .unknown(entitlement)
         }
         return access
@@ -16,21 +18,22 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
-        try await snapshot(of: try await ledgers.current())
+        let session = session
+        return try await snapshot(of: try await session.ledgers.current(), in: session)
     }
 
     /// The facts of the local store under the catalogue's rules, for explanations and tests.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func replay() async throws(EntitlementError) -> Replay {
-        try await ledgers.current().replay
+        try await session.ledgers.current().replay
     }
 
     /// The account's ledger as the local store holds it, and the one that stays on this device.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func localLedgers() async throws(EntitlementError) -> (account: Ledger, device: Ledger) {
-        let state = try await ledgers.current()
+        let state = try await session.ledgers.current()
         return (state.account.document.ledger, state.device.document.ledger)
     }
 
@@ -47,7 +50,7 @@ extension EntitlementStore {
                 .invalid, "\"\(product)\" is \(known.kind.name), only a nonRenewing has an end to preview")
         }
         guard Purchase.quantityRange.contains(quantity),
-            let end = try await ledgers.current().replay.end(afterBuying: product, quantity: quantity, at: now)
+            let end = try await session.ledgers.current().replay.end(afterBuying: product, quantity: quantity, at: now)
         else { throw EntitlementError(.invalid, "a quantity is 1 to 10000, not \(quantity)") }
         return end
     }
@@ -72,29 +75,44 @@ extension EntitlementStore {
     public func use(_ entitlement: EntitlementID, id: SpendID? = nil) async throws(EntitlementError) -> UseOutcome {
         let id = id ?? SpendID(host.randomUUID())
         do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
-        let target: LocalLedgers.Target = catalog.policy.rules.consumables == .deviceLocal ? .device : .account
-        let now = now
-        let before = try await ledgers.current()
-        let context = try await context(of: before)
+        let (session, now) = (session, now)
+        let before = try await session.ledgers.current()
+        let context = try await context(of: session)
         // What spends nothing writes nothing, not even a replica's id.
-        guard try before.replay.spends(for: entitlement, id: id, at: now, context: context) != nil else {
+        guard let product = try before.replay.spends(for: entitlement, id: id, at: now, context: context) else {
             return try outcome(of: entitlement, id: id, in: before.replay, at: now, context: context)
         }
-        let replica = try await ledgers.replica()
-        let addition = try await ledgers.append(to: target) { state throws(EntitlementError) in
-            guard
-                let product = try state.replay.spends(for: entitlement, id: id, at: now, context: context)
-            else { return [] }
-            let time = state.facts.latestTime.next(at: now)
-            return [
-                .spend(
-                    Spend(
-                        id: id, product: product, units: 1, environment: environment, date: now, replica: replica,
-                        logicalTime: time))
-            ]
+        let replica = try await session.ledgers.replica()
+        var target = before.ledger(ofUnits: product, at: now)
+        for _ in 0..<LedgerEntries.maximumAttempts {
+            var other: LocalLedgers.Target?
+            let addition = try await session.ledgers.append(to: target) { state throws(EntitlementError) in
+                guard let product = try state.replay.spends(for: entitlement, id: id, at: now, context: context) else {
+                    return []
+                }
+                other = nil
+                let place = state.ledger(ofUnits: product, at: now)
+                guard place == target else {
+                    other = place
+                    return []
+                }
+                let time = state.facts.latestTime.next(at: now)
+                return [
+                    .spend(
+                        Spend(
+                            id: id, product: product, units: 1, environment: environment, date: now, replica: replica,
+                            logicalTime: time))
+                ]
+            }
+            if let other {
+                // Meanwhile another process has spent the last unit of that ledger.
+                target = other
+                continue
+            }
+            await tell(of: addition.facts, in: session)
+            return try outcome(of: entitlement, id: id, in: addition.state.replay, at: now, context: context)
         }
-        await tell(of: addition.facts)
-        return try outcome(of: entitlement, id: id, in: addition.state.replay, at: now, context: context)
+        throw EntitlementError(.storage, "others kept spending units in between, try again")
     }
 
     /// What a use has done that left things as `replay` has them.
@@ -117,12 +135,28 @@ extension EntitlementStore {
         }
     }
 
-    func snapshot(of state: LocalLedgers.State) async throws(EntitlementError) -> Snapshot {
-        state.replay.snapshot(at: now, context: try await context(of: state))
+    func snapshot(of state: LocalLedgers.State, in session: AccountSession) async throws(EntitlementError) -> Snapshot {
+        state.replay.snapshot(at: now, context: try await context(of: session))
     }
 
-    func context(of state: LocalLedgers.State) async throws(EntitlementError) -> AccessContext {
-        AccessContext(isSignedIn: !account.isAnonymous, hasRestored: try await hasMetRemote())
+    func context(of session: AccountSession) async throws(EntitlementError) -> AccessContext {
+        AccessContext(isSignedIn: !session.account.isAnonymous, hasRestored: try await hasMetRemote(for: session))
+    }
+}
+
+extension LocalLedgers.State {
+    /// Where a spend of `product` belongs: into the ledger whose units it takes. Under `ConsumableScope.shared` the
+    /// device may still hold units that were bought before; those are spent first, and from the device's ledger, so
+    /// that they are not taken from what other devices see.
+    fileprivate func ledger(ofUnits product: ProductID, at instant: Timestamp) -> LocalLedgers.Target {
+        guard replay.rules.consumables == .shared else { return .device }
+        guard !device.ledger.isEmpty else { return .account }
+        var rules = replay.rules
+        rules.consumables = .deviceLocal
+        let own = Facts(account: device.ledger, device: device.ledger)
+        let units = Replay(own, catalog: replay.catalog, environment: replay.environment, rules: rules)
+            .balance(of: product, at: instant)
+        return units > 0 ? .device : .account
     }
 }
 

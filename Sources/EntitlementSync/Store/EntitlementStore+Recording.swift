@@ -21,26 +21,26 @@ extension EntitlementStore {
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
         for item in evidence { try plan.add(item) }
-        let now = now
-        let before = try await ledgers.current()
+        let (session, now) = (session, now)
+        let before = try await session.ledgers.current()
         // Nothing is written before everything was found sound.
         try plan.checkAgreement(with: before.facts)
         plan.settle(in: before.facts)
         let settled = plan
-        let replica = try await ledgers.replica()
+        let replica = try await session.ledgers.replica()
         let targets = [LocalLedgers.Target.account, .device].filter(settled.concerns)
         for target in targets {
             let facts = try plan.facts(for: target, in: before, replica: replica, now: now)
             _ = try LocalLedgers.union(of: before[target], and: facts)
         }
-        feed.claim(plan.transactions)
+        feed.claim(plan.transactions, for: session.account)
         var newFacts: [Fact] = []
         for target in targets {
-            newFacts += try await ledgers.append(to: target) { state throws(EntitlementError) in
+            newFacts += try await session.ledgers.append(to: target) { state throws(EntitlementError) in
                 try settled.facts(for: target, in: state, replica: replica, now: now)
             }.facts
         }
-        await tell(of: newFacts)
+        await tell(of: newFacts, in: session)
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 
@@ -75,15 +75,15 @@ extension EntitlementStore {
             throw EntitlementError(.invalid, "what was bought in production is never put back; refund it instead")
         }
         do { try environment.validate() } catch { throw EntitlementError(.invalid, "environment: \(error)") }
-        let now = now
+        let (session, now) = (session, now)
         var facts: [Fact] = []
         for target in [LocalLedgers.Target.account, .device] {
-            facts += try await ledgers.append(to: target) { state in
+            facts += try await session.ledgers.append(to: target) { state in
                 let time = state.facts.latestTime.next(at: now)
                 return [.reset(EnvironmentReset(environment: environment, date: now, logicalTime: time))]
             }.facts
         }
-        await tell(of: facts)
+        await tell(of: facts, in: session)
         return facts
     }
 
@@ -100,9 +100,9 @@ extension EntitlementStore {
         guard known.kind == .nonConsumable else {
             throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name), only a nonConsumable has a flag")
         }
-        let replica = try await ledgers.replica()
-        let (now, environment) = (now, environment)
-        let facts = try await ledgers.append(to: .account) { state in
+        let (session, now, environment) = (session, now, environment)
+        let replica = try await session.ledgers.replica()
+        let facts = try await session.ledgers.append(to: .account) { state in
             let time = state.facts.latestTime.next(at: now)
             let marks = state.facts.flags[FlagMarks.Reference(product, environment)]
             if marks?.latest?.isSet ?? false == isSet { return [] }
@@ -113,7 +113,7 @@ extension EntitlementStore {
                         logicalTime: time))
             ]
         }.facts
-        await tell(of: facts)
+        await tell(of: facts, in: session)
         return facts.first
     }
 }

@@ -11,9 +11,11 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshots() async throws(EntitlementError) -> AsyncStream<Snapshot> {
+        let session = session
         let turn = feed.takeTurn()
-        let state = try await ledgers.current()
-        return feed.subscribe(startingWith: state, try await snapshot(of: state), turn: turn)
+        let state = try await session.ledgers.current()
+        let snapshot = try await snapshot(of: state, in: session)
+        return feed.subscribe(startingWith: state, snapshot, of: session.account, turn: turn)
     }
 
     /// What happens from now on. A reader that falls behind by more than 1,000 events misses the oldest.
@@ -48,12 +50,13 @@ extension EntitlementStore {
         var announced: [GroupID: Timestamp] = [:]
         while !Task.isCancelled {
             var failure: EntitlementError?
+            do { try await followDevice() } catch { failure = error }
             if remote != nil, !account.isAnonymous {
                 do { try await sync() } catch { failure = error }
             }
             // Also without a connection time passes, and other processes write.
             do {
-                announce(endsOf: try await tell().replay, within: notice, except: &announced)
+                announce(endsOf: try await tell(session).replay, within: notice, except: &announced)
             } catch {
                 failure = failure ?? error
             }
@@ -79,7 +82,7 @@ extension EntitlementStore {
 
     private func pause(interval: Duration, failures: Int, notice: Duration) -> Duration {
         let longest = failures > 0 ? min(interval, .seconds(1 << min(failures - 1, 16))) : interval
-        guard let replay = ledgers.lastReplay else { return longest }
+        guard let replay = session.ledgers.lastReplay else { return longest }
         let now = now
         let boundaries = [
             replay.nextBoundary(after: now),
@@ -104,18 +107,18 @@ extension EntitlementStore {
 
     /// Tells everybody what changed since they were told last, by this store or by others.
     @discardableResult
-    func tell() async throws(EntitlementError) -> LocalLedgers.State {
+    func tell(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
         let turn = feed.takeTurn()
-        let state = try await ledgers.current()
-        feed.tell(state, try await snapshot(of: state), turn: turn)
+        let state = try await session.ledgers.current()
+        feed.tell(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
         return state
     }
 
     /// Tells of facts that this store has just written. They are written, whatever becomes of telling.
-    func tell(of facts: [Fact]) async {
+    func tell(of facts: [Fact], in session: AccountSession) async {
         if !facts.isEmpty { wakeUp.signal() }
         do {
-            try await tell()
+            try await tell(session)
         } catch {
             // A caller who was cancelled has stopped listening to the reasons.
             if !Task.isCancelled { feed.tell(.failed(error)) }

@@ -10,8 +10,10 @@ public struct SyncReport: Sendable {
     public var didSend: Bool
     /// Entitlements whose access changed by it.
     public var accessChanges: [AccessChange]
+    /// What was not a plain union: one transaction id with two contents, of which the stronger counts.
+    public var conflicts: [Conflict]
     /// How often a write met somebody else's and was merged.
-    public var conflicts: Int
+    public var collisions: Int
     /// What the remote holds of other devices and could not be read, by key; all else was merged. Only a remote that
     /// keeps an entry for each device has such parts.
     public var unreadable: [UnreadableEntry]
@@ -62,59 +64,84 @@ extension EntitlementStore {
 
     private func sync(isDryRun: Bool) async throws(EntitlementError) -> SyncReport {
         guard let engine else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
-        guard !account.isAnonymous else {
+        let session = session
+        guard !session.account.isAnonymous else {
             throw EntitlementError(.signInNeeded, "only an account is synced, and nobody is signed in")
         }
-        let before = try await ledgers.current()
-        let snapshotBefore = try await snapshot(of: before)
-        let report = try await reconcile(engine, isDryRun: isDryRun)
+        let before = try await session.ledgers.current()
+        let snapshotBefore = try await snapshot(of: before, in: session)
+        let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
+        if report.content.isErased {
+            if !isDryRun { try await bury(session) }
+            throw .erased(session.account)
+        }
+        let contradictions = Contradiction.between(
+            report.localContent, report.arrivedContent ?? Ledger(), noticedAt: now, after: before.facts.latestTime)
         let after: Snapshot
         if isDryRun {
-            let facts = Facts(account: report.content, device: before.device.document.ledger)
+            let facts = Facts(account: report.content, device: before.device.ledger, remote: before.remote?.ledger)
             let replay = Replay(facts, catalog: catalog, environment: environment)
             after = replay.snapshot(at: snapshotBefore.at, context: AccessContext())
         } else {
+            try await log(contradictions, in: session)
+            // Nothing was written there where the remote answered "unchanged": it holds what this device holds.
+            try await session.ledgers.note(remote: report.remoteContent ?? report.content)
             // What could not be read may be what this device misses.
-            if report.unreadable.isEmpty { try await noteMeeting() }
-            after = try await snapshot(of: try await tell())
+            if report.unreadable.isEmpty { try await noteMeeting(for: session) }
+            after = try await snapshot(of: try await tell(session), in: session)
         }
         return SyncReport(
             received: report.received.map { Fact($0) }, didSend: report.remoteGains,
-            accessChanges: AccessChange.between(snapshotBefore, after), conflicts: report.conflicts,
+            accessChanges: AccessChange.between(snapshotBefore, after),
+            conflicts: contradictions.map(Conflict.contradiction), collisions: report.conflicts,
             unreadable: report.unreadable)
     }
 
-    private func reconcile(_ engine: SyncEngine<LedgerMerge>, isDryRun: Bool) async throws(EntitlementError)
-        -> DocumentReport<Ledger>
+    /// Notes what merging dropped, in the ledger that stays on this device.
+    private func log(_ contradictions: [Contradiction], in session: AccountSession) async throws(EntitlementError) {
+        guard !contradictions.isEmpty else { return }
+        _ = try await session.ledgers.append(to: .device) { _ in contradictions.map(Fact.contradiction) }
+    }
+
+    /// The conflict log of this device: what merging dropped, what the account's server decided about purchases, and
+    /// what devices that did not know of each other overspent.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
+    public func conflicts() async throws(EntitlementError) -> [Conflict] {
+        try await session.ledgers.current().replay.conflicts(at: now)
+    }
+
+    private func reconcile(_ engine: SyncEngine<LedgerMerge>, for session: AccountSession, isDryRun: Bool)
+        async throws(EntitlementError) -> DocumentReport<Ledger>
     {
         do throws(SyncError) {
             // A dry run writes nothing, so it needs no name to write under, and makes none.
-            if isDryRun { return try await engine.writing(as: "nobody").dryRun(keys.ledger) }
+            if isDryRun { return try await engine.writing(as: "nobody").dryRun(session.keys.ledger) }
         } catch {
             throw EntitlementError(error)
         }
         var engine = engine
         if remote?.capabilities.compareAndSwap == false {
-            engine = engine.writing(as: "\(try await ledgers.replica())")
+            engine = engine.writing(as: "\(try await session.ledgers.replica())")
         }
         do throws(SyncError) {
-            return try await engine.sync(keys.ledger)
+            return try await engine.sync(session.keys.ledger)
         } catch {
-            if error.hasReceived { try await noteMeeting() }
+            if error.hasReceived { try await noteMeeting(for: session) }
             // Some of it may have been saved before the failure.
-            await tell(of: [])
+            await tell(of: [], in: session)
             throw EntitlementError(error)
         }
     }
 
     /// Whether the facts at hand are the account's, as far as anyone can know: there is no remote, or it was met. What
     /// nobody bought is on no remote.
-    func hasMetRemote() async throws(EntitlementError) -> Bool {
-        guard let remote, !account.isAnonymous, !hasMet.withLock({ $0 }) else { return true }
+    func hasMetRemote(for session: AccountSession) async throws(EntitlementError) -> Bool {
+        guard let remote, !session.account.isAnonymous, !session.hasMet.withLock({ $0 }) else { return true }
         do {
-            guard case .found(let entry) = try await local.read(keys.meetings).outcome else { return false }
+            guard case .found(let entry) = try await local.read(session.keys.meetings).outcome else { return false }
             let met = Self.meetings(in: entry).contains(Self.line(naming: remote))
-            if met { hasMet.withLock { $0 = true } }
+            if met { session.hasMet.withLock { $0 = true } }
             return met
         } catch {
             throw EntitlementError(error)
@@ -122,26 +149,27 @@ extension EntitlementStore {
     }
 
     /// Remembers that the remote was met, also where it held nothing: from then on "not purchased" is an answer.
-    private func noteMeeting() async throws(EntitlementError) {
-        guard let remote, try await !hasMetRemote() else { return }
+    private func noteMeeting(for session: AccountSession) async throws(EntitlementError) {
+        guard let remote, try await !hasMetRemote(for: session) else { return }
+        let key = session.keys.meetings
         do {
             for _ in 0..<10 {
                 var labels: [String] = []
                 var precondition = Precondition.absent
-                if case .found(let entry) = try await local.read(keys.meetings).outcome {
+                if case .found(let entry) = try await local.read(key).outcome {
                     labels = Self.meetings(in: entry)
                     precondition = .matches(entry.version)
                 }
                 labels.append(Self.line(naming: remote))
                 let value = Array(labels.joined(separator: "\n").utf8)
-                if case .written = try await local.write(value, to: keys.meetings, if: precondition).outcome { break }
+                if case .written = try await local.write(value, to: key, if: precondition).outcome { break }
             }
         } catch let error where error.disposition == .outcomeUnknown {
             // Only a hint: written or not, the next sync looks again.
         } catch {
             throw EntitlementError(error)
         }
-        hasMet.withLock { $0 = true }
+        session.hasMet.withLock { $0 = true }
     }
 
     /// A remote's label as one line, whatever its path has in it.

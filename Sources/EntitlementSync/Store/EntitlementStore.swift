@@ -22,8 +22,8 @@ import Synchronization
 public final class EntitlementStore: Sendable {
     /// What is sold, and by which rules facts are read.
     public let catalog: Catalog
-    /// Whose ledger this is.
-    public let account: Account
+    /// Whose ledger this is now: the account that is logged in, or nobody.
+    public var account: Account { session.account }
     /// The environment whose transactions count.
     public let environment: EnvironmentID
 
@@ -31,11 +31,14 @@ public final class EntitlementStore: Sendable {
     let remote: (any KeyValueBackend)?
     let engine: SyncEngine<LedgerMerge>?
     let host: HostServices
-    let keys: LedgerKeys
-    let ledgers: LocalLedgers
     let wakeUp = WakeUp()
-    let hasMet = Mutex(false)
-    let feed = ChangeFeed()
+    let feed: ChangeFeed
+    /// Whether the account is the one that is logged in on this device, also when another process changes that.
+    let followsDevice: Bool
+    private let currentSession: Mutex<AccountSession>
+
+    /// The account of calls that begin now.
+    var session: AccountSession { currentSession.withLock { $0 } }
 
     /// A store over `local`, synced with `remote` where there is one.
     ///
@@ -46,13 +49,14 @@ public final class EntitlementStore: Sendable {
     ///   - local: the store on this device. It must be able to write conditionally.
     ///   - remote: the store that all devices share, if any. It must be there already, see
     ///     `KeyValueBackend.asRemote`. Wrap it in `RetryBackend` if it can be out of reach for a moment.
-    ///   - account: whose ledger; nobody's by default.
+    ///   - account: whose ledger. When not given, that of the account that is logged in on this device, see
+    ///     ``logIn(_:adoptAnonymous:)``, else nobody's.
     ///   - environment: the environment whose transactions count.
     ///   - host: clock, timer and randomness; a test replaces them.
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
     public init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
-        account: Account = .anonymous, environment: EnvironmentID = .production, host: HostServices = .system
+        account: Account? = nil, environment: EnvironmentID = .production, host: HostServices = .system
     ) async throws(EntitlementError) {
         guard local.capabilities.compareAndSwap else {
             throw EntitlementError(
@@ -61,41 +65,39 @@ public final class EntitlementStore: Sendable {
         self.catalog = catalog
         self.local = local
         self.remote = remote
-        self.account = account
         self.environment = environment
         self.host = host
+        followsDevice = account == nil
+        let owner: Account
+        if let account { owner = account } else { owner = try await DeviceSession(backend: local).account() }
+        feed = ChangeFeed(account: owner)
         engine = remote.map { SyncEngine(local: local, remote: $0, merge: LedgerMerge(), host: host) }
-        do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
-        ledgers = LocalLedgers(
-            backend: local, keys: keys, host: host, catalog: catalog, environment: environment)
-        try await tell()
+        currentSession = Mutex(
+            try AccountSession(
+                owner, local: local, hasRemote: remote != nil, host: host, catalog: catalog,
+                environment: environment))
+        try await tell(session)
     }
 
-    /// The accounts that have a ledger in `backend`, ascending, ``Account/anonymous`` first.
-    ///
-    /// - Throws: ``EntitlementError`` of kind `storage`.
-    public static func accounts(in backend: any KeyValueBackend) async throws(EntitlementError) -> [Account] {
-        var accounts: Set<Account> = []
-        do {
-            for prefix in ["", "device/"].flatMap({ [$0 + LedgerKeys.accountPrefix, $0 + LedgerKeys.anonymousPath] }) {
-                var after: EntryKey?
-                repeat {
-                    let page = try await backend.list(prefix: prefix, after: after, limit: 1_000).outcome
-                    accounts.formUnion(page.items.compactMap { LedgerKeys.account(of: $0.key) })
-                    after = page.next
-                } while after != nil
-            }
-        } catch {
-            throw EntitlementError(error)
-        }
-        return accounts.sorted()
+    /// Makes `account` the one of calls that begin from now on, and tells observers.
+    func switchSession(to account: Account) async throws(EntitlementError) {
+        let old = session.account
+        guard old != account else { return }
+        let new = try AccountSession(
+            account, local: local, hasRemote: remote != nil, host: host, catalog: catalog, environment: environment)
+        let turn = feed.takeTurn()
+        let state = try await new.ledgers.current()
+        let snapshot = try await snapshot(of: state, in: new)
+        currentSession.withLock { $0 = new }
+        feed.switchAccount(to: account, state, snapshot, turn: turn)
+        wakeUp.signal()
     }
 
     /// A store over `local` alone, for a backend written as `.file("…")`.
     ///
     /// - Throws: as the designated initializer.
     public convenience init(
-        catalog: Catalog, local: some KeyValueBackend, account: Account = .anonymous,
+        catalog: Catalog, local: some KeyValueBackend, account: Account? = nil,
         environment: EnvironmentID = .production, host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
@@ -107,7 +109,7 @@ public final class EntitlementStore: Sendable {
     ///
     /// - Throws: as the designated initializer.
     public convenience init(
-        catalog: Catalog, local: some KeyValueBackend, remote: some KeyValueBackend, account: Account,
+        catalog: Catalog, local: some KeyValueBackend, remote: some KeyValueBackend, account: Account? = nil,
         environment: EnvironmentID = .production, host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(

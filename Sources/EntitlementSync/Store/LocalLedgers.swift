@@ -4,21 +4,19 @@ import Synchronization
 
 /// The two ledgers of one account in the local store, read when they changed and not before.
 final class LocalLedgers: Sendable {
-    /// One ledger as it stands in the local store.
-    struct Held: Sendable {
-        var version: EntryVersion?
-        var document = LedgerDocument()
-    }
-
     /// Both ledgers, and what they say.
     struct State: Sendable {
-        var account: Held
-        var device: Held
+        var account: HeldLedger
+        var device: HeldLedger
+        /// What the remote held when it was last met, where a rule asks for it.
+        var remote: HeldLedger?
+        /// The account that adopted this ledger of nobody: what it holds is that account's, and shown to nobody else.
+        var claim: Claim?
         var replay: Replay
 
         var facts: Facts { replay.facts }
 
-        subscript(target: Target) -> Held {
+        subscript(target: Target) -> HeldLedger {
             switch target {
             case .account: account
             case .device: device
@@ -32,74 +30,62 @@ final class LocalLedgers: Sendable {
         case device
     }
 
-    private let backend: any KeyValueBackend
+    private let entries: LedgerEntries
     private let keys: LedgerKeys
     private let host: HostServices
     private let catalog: Catalog
     private let environment: EnvironmentID
+    private let asksRemote: Bool
     private let cache = Mutex<State?>(nil)
-    private let knownReplica = Mutex<ReplicaID?>(nil)
 
+    /// The ledgers under `keys`.
+    ///
+    /// - Parameter hasRemote: whether there is a remote that a rule may ask about.
     init(
-        backend: any KeyValueBackend, keys: LedgerKeys, host: HostServices, catalog: Catalog, environment: EnvironmentID
+        backend: any KeyValueBackend, keys: LedgerKeys, host: HostServices, catalog: Catalog,
+        environment: EnvironmentID, hasRemote: Bool
     ) {
-        self.backend = backend
+        entries = LedgerEntries(backend: backend)
         self.keys = keys
         self.host = host
         self.catalog = catalog
         self.environment = environment
+        let rules = catalog.policy.rules
+        asksRemote = hasRemote && (rules.expiry.asksRemote || rules.flags.asksRemote)
     }
 
     /// What the local store holds now. Another process may have written to it, so it is asked each time; it answers
     /// "unchanged" without a value.
+    ///
+    /// The device's ledger is read first: who adopts a ledger of nobody claims it before emptying the device's part,
+    /// so that nobody writes to that part without having seen the claim.
     func current() async throws(EntitlementError) -> State {
         let cached = cache.withLock { $0 }
-        let account = try await held(keys.ledger, cached: cached?.account)
-        let device = try await held(keys.device, cached: cached?.device)
-        if let cached, cached.account.version == account.version, cached.device.version == device.version {
+        let device = try await entries.read(keys.device, cached: cached?.device)
+        let account = try await entries.read(keys.ledger, cached: cached?.account)
+        let remote = asksRemote ? try await entries.read(keys.remote, cached: cached?.remote) : nil
+        if let cached, cached.account.version == account.version, cached.device.version == device.version,
+            cached.remote?.version == remote?.version
+        {
             return cached
         }
-        return remember(account: account, device: device)
+        return remember(account: account, device: device, remote: remote)
     }
 
-    private func remember(account: Held, device: Held) -> State {
-        let facts = Facts(account: account.document.ledger, device: device.document.ledger)
+    private func remember(account: HeldLedger, device: HeldLedger, remote: HeldLedger?) -> State {
+        let claim = keys.isAnonymous ? account.ledger.claim : nil
+        let isReadable = claim == nil
+        let facts = Facts(
+            account: isReadable ? account.ledger : Ledger(), device: isReadable ? device.ledger : Ledger(),
+            remote: remote?.ledger)
         let replay = Replay(facts, catalog: catalog, environment: environment)
-        let state = State(account: account, device: device, replay: replay)
+        let state = State(account: account, device: device, remote: remote, claim: claim, replay: replay)
         cache.withLock { $0 = state }
         return state
     }
 
     /// What was read last, for deciding how long to wait.
     var lastReplay: Replay? { cache.withLock { $0?.replay } }
-
-    private func held(_ key: EntryKey, cached: Held?) async throws(EntitlementError) -> Held {
-        let outcome: ReadOutcome
-        do { outcome = try await backend.read(key, unless: cached?.version).outcome } catch {
-            throw EntitlementError(error)
-        }
-        switch outcome {
-        case .absent: return Held()
-        case .unchanged:
-            guard let cached else {
-                throw EntitlementError(.storage, "local store: it answered \"unchanged\" to an unconditional read")
-            }
-            return cached
-        case .found(let entry):
-            do {
-                return Held(version: entry.version, document: try LedgerDocument(decoding: entry.value))
-            } catch {
-                let (kind, advice): (EntitlementError.Kind, String) =
-                    error.kind == .newerFormat
-                    ? (.newerFormat, "update this software") : (.damaged, "restore it from a backup")
-                throw EntitlementError(
-                    kind, "local store: \(backend.label): \"\(key)\" cannot be read \(error); \(advice)")
-            }
-        }
-    }
-
-    /// How often a write is tried when other processes keep writing in between.
-    private static let maximumAttempts = 100
 
     /// What adding facts gave.
     struct Addition: Sendable {
@@ -115,12 +101,16 @@ final class LocalLedgers: Sendable {
         to target: Target, _ decide: (State) throws(EntitlementError) -> [Fact]
     ) async throws(EntitlementError) -> Addition {
         var unsettled: [Fact]?
-        for _ in 0..<Self.maximumAttempts {
+        for _ in 0..<LedgerEntries.maximumAttempts {
             let state = try await current()
+            if state.claim != nil {
+                try await Adoption(backend: entries.backend, host: host).settle()
+                continue
+            }
             let held = state[target]
             let facts: [Fact]
             let document: LedgerDocument
-            if let unsettled, !Ledger.join(held.document.ledger, Ledger(unsettled.map(\.record))).leftLacks {
+            if let unsettled, !Ledger.join(held.ledger, Ledger(unsettled.map(\.record))).leftLacks {
                 // They can be seen, which does not make them durable: they are written again until a write says so.
                 facts = unsettled
                 document = held.document
@@ -131,54 +121,31 @@ final class LocalLedgers: Sendable {
                 }
                 document = LedgerDocument(ledger: ledger, localSection: held.document.localSection)
             }
-            let precondition = held.version.map(Precondition.matches) ?? .absent
-            switch try await write(document.encoded(), to: target, if: precondition) {
+            let key = target == .account ? keys.ledger : keys.device
+            switch try await entries.write(document, to: key, if: held.precondition) {
             case .happened(let version):
-                let written = Held(version: version, document: document)
+                let written = HeldLedger(version: version, document: document)
                 let after =
                     switch target {
-                    case .account: remember(account: written, device: state.device)
-                    case .device: remember(account: state.account, device: written)
+                    case .account: remember(account: written, device: state.device, remote: state.remote)
+                    case .device: remember(account: state.account, device: written, remote: state.remote)
                     }
                 return Addition(facts: facts, state: after)
             case .conflicted: break
             case .unknown: unsettled = facts
             }
         }
-        throw EntitlementError(
-            BackendError(
-                .busy, operation: .write, key: keys.ledger,
-                disposition: unsettled == nil ? .transient : .outcomeUnknown,
-                message: "others wrote in between \(Self.maximumAttempts) times, try again"))
-    }
-
-    private enum WriteResult {
-        case happened(EntryVersion)
-        case conflicted
-        /// It may have happened: the next round finds its facts in place, or writes them.
-        case unknown
-    }
-
-    private func write(_ bytes: [UInt8], to target: Target, if precondition: Precondition)
-        async throws(EntitlementError) -> WriteResult
-    {
-        do {
-            let key = target == .account ? keys.ledger : keys.device
-            let outcome = try await backend.write(bytes, to: key, if: precondition).outcome
-            if case .written(let version) = outcome { return .happened(version) }
-            return .conflicted
-        } catch let error where error.disposition == .outcomeUnknown {
-            return .unknown
-        } catch {
-            throw EntitlementError(error)
-        }
+        throw entries.busy(keys.ledger, isUnknown: unsettled != nil)
     }
 
     /// The ledger with `facts`, `nil` when it has them already.
     ///
     /// - Throws: ``EntitlementError`` of kind `ledgerFull` when it would be too large.
-    static func union(of held: Held, and facts: [Fact]) throws(EntitlementError) -> Ledger? {
-        let join = Ledger.join(held.document.ledger, Ledger(facts.map(\.record)))
+    static func union(of held: HeldLedger, and facts: [Fact]) throws(EntitlementError) -> Ledger? {
+        guard !held.ledger.isErased else {
+            throw EntitlementError(.accountErased, "the account was erased: nothing can be recorded for it any more")
+        }
+        let join = Ledger.join(held.ledger, Ledger(facts.map(\.record)))
         guard join.leftLacks else { return nil }
         let limits = LedgerLimits.standard
         guard join.ledger.count <= limits.recordCount, join.ledger.byteCount <= limits.byteCount else {
@@ -189,30 +156,76 @@ final class LocalLedgers: Sendable {
         return join.ledger
     }
 
-    /// The id under which this store writes; made at the first write.
+    /// Notes what the remote was last seen to hold, where a rule asks for it.
+    func note(remote ledger: Ledger) async throws(EntitlementError) {
+        guard asksRemote, try await current().remote?.ledger != ledger else { return }
+        try await entries.replace(keys.remote) { _ in ledger }
+    }
+
+    /// The id under which this store writes; made at the first write. Asked for each time: it changes when an account
+    /// adopts the ledger of nobody.
     func replica() async throws(EntitlementError) -> ReplicaID {
-        if let known = knownReplica.withLock({ $0 }) { return known }
+        try await ReplicaKey(backend: entries.backend, key: keys.replica, host: host).current()
+    }
+}
+
+extension Ledger {
+    /// The account that adopted this ledger of nobody.
+    var claim: Claim? {
+        guard !isEmpty, let record = self[Claim.recordKey], case .claim(let claim) = Fact(record) else { return nil }
+        return claim
+    }
+}
+
+/// The id under which a local store writes facts.
+struct ReplicaKey: Sendable {
+    let backend: any KeyValueBackend
+    let key: EntryKey
+    let host: HostServices
+
+    func current() async throws(EntitlementError) -> ReplicaID {
         let bytes: [UInt8]
-        do { bytes = try await storedReplica() } catch { throw EntitlementError(error) }
+        do { bytes = try await stored() } catch { throw EntitlementError(error) }
         guard let replica = ReplicaID(bytes: bytes) else {
-            throw EntitlementError(.damaged, "local store: \"\(keys.replica)\" is not an id of 16 bytes")
+            throw EntitlementError(.damaged, "local store: \"\(key)\" is not an id of 16 bytes")
         }
-        knownReplica.withLock { $0 = replica }
         return replica
     }
 
-    private func storedReplica() async throws(BackendError) -> [UInt8] {
+    private func stored() async throws(BackendError) -> [UInt8] {
         var generator = host.generator
-        let new = ReplicaID.random(using: &generator).bytes
-        for _ in 0..<Self.maximumAttempts {
-            if case .found(let entry) = try await backend.read(keys.replica).outcome { return entry.value }
+        for _ in 0..<LedgerEntries.maximumAttempts {
+            if case .found(let entry) = try await backend.read(key).outcome { return entry.value }
+            let new = ReplicaID.random(using: &generator).bytes
             do {
-                let outcome = try await backend.write(new, to: keys.replica, if: .absent).outcome
-                if case .written = outcome { return new }
+                if case .written = try await backend.write(new, to: key, if: .absent).outcome { return new }
             } catch let error where error.disposition == .outcomeUnknown {
                 continue  // The next read tells.
             }
         }
-        throw BackendError(.busy, operation: .write, key: keys.replica, message: "the store does not settle")
+        throw BackendError(.busy, operation: .write, key: key, message: "the store does not settle")
+    }
+
+    /// Begins to write under a new id.
+    func renew() async throws(EntitlementError) {
+        var generator = host.generator
+        do {
+            for _ in 0..<LedgerEntries.maximumAttempts {
+                var precondition = Precondition.absent
+                if case .found(let entry) = try await backend.read(key).outcome {
+                    precondition = .matches(entry.version)
+                }
+                let new = ReplicaID.random(using: &generator).bytes
+                do {
+                    if case .written = try await backend.write(new, to: key, if: precondition).outcome { return }
+                } catch let error where error.disposition == .outcomeUnknown {
+                    continue  // One more new id does no harm.
+                }
+            }
+        } catch {
+            throw EntitlementError(error)
+        }
+        throw EntitlementError(
+            BackendError(.busy, operation: .write, key: key, message: "the store does not settle"))
     }
 }

@@ -35,6 +35,10 @@ extension Fact {
             Record(
                 key: FactKey.pending(pending.product).bytes, order: FactOrder.bytes(pending.logicalTime),
                 payload: pending.payload)
+        case .claim(let claim):
+            Record(
+                key: FactKey.claim.bytes, order: FactOrder.bytes(earlierWins: claim.logicalTime),
+                payload: claim.payload)
         case .acceptance(let acceptance):
             Record(
                 key: FactKey.acceptance(acceptance.transaction).bytes,
@@ -92,6 +96,9 @@ extension Fact {
         case .pending(let product):
             let time = try FactOrder.time(record.order)
             self = .pending(try PendingPurchase(product: product, time: time, payload: record.payload))
+        case .claim:
+            let time = try FactOrder.timeWhereEarlierWins(record.order)
+            self = .claim(try Claim(time: time, payload: record.payload))
         case .acceptance(let transaction):
             let time = try FactOrder.time(record.order)
             self = .acceptance(try Acceptance(transaction: transaction, time: time, payload: record.payload))
@@ -118,6 +125,7 @@ extension Fact {
         case .spend(let spend): spend.logicalTime
         case .renewalState(let state): state.stamp.logicalTime
         case .assertion(let assertion): assertion.logicalTime
+        case .claim(let claim): claim.logicalTime
         case .acceptance(let acceptance): acceptance.logicalTime
         case .pending(let pending): pending.logicalTime
         case .reset(let reset): reset.logicalTime

@@ -8,6 +8,7 @@ enum FactKey: Hashable {
     case flagSet(ProductID, EnvironmentID)
     case flagCleared(ProductID, EnvironmentID)
     case spend(SpendID)
+    case claim
     case acceptance(TransactionReference)
     case pending(ProductID)
     case reset(EnvironmentID)
@@ -23,6 +24,7 @@ enum FactKey: Hashable {
         static let flagSet = 6
         static let flagCleared = 7
         static let spend = 8
+        static let claim = 9
         static let acceptance = 10
         static let pending = 11
         static let reset = 12
@@ -53,6 +55,8 @@ enum FactKey: Hashable {
             writer.text(id.rawValue, field: Field.spend, isOptional: true)
         case .pending(let product):
             writer.text(product.rawValue, field: Field.pending, isOptional: true)
+        case .claim:
+            writer.message(field: Field.claim) { _ in }
         case .acceptance(let transaction):
             writer.message(field: Field.acceptance) { $0.write(transaction) }
         case .reset(let environment):
@@ -86,6 +90,9 @@ enum FactKey: Hashable {
             let (product, environment) = try Self.flag(try value.data())
             self = .flagCleared(product, environment)
         case Field.spend: self = .spend(try value.identifier())
+        case Field.claim:
+            _ = try value.data()
+            self = .claim
         case Field.acceptance: self = .acceptance(try TransactionReference(try value.data()))
         case Field.pending: self = .pending(try value.identifier())
         case Field.reset: self = .reset(try value.identifier())

@@ -48,6 +48,32 @@ extension Assertion {
     }
 }
 
+extension Claim {
+    var payload: [UInt8] {
+        var writer = ProtoWriter()
+        writer.text(account, field: 1)
+        writer.text(incarnation, field: 2)
+        writer.timestamp(date, field: 3)
+        return writer.bytes
+    }
+
+    init(time: LogicalTime, payload: [UInt8]) throws(ProtoError) {
+        self.init(account: "", incarnation: "", date: Timestamp(milliseconds: 0), logicalTime: time)
+        var reader = ProtoReader(payload)
+        while let (field, value) = try reader.nextField() {
+            switch field {
+            case 1: account = try value.text()
+            case 2: incarnation = try value.text()
+            case 3: date = try value.timestamp()
+            default: break
+            }
+        }
+        guard !account.isEmpty, !incarnation.isEmpty else {
+            throw ProtoError(reason: "a claim lacks account or incarnation")
+        }
+    }
+}
+
 extension Acceptance {
     var payload: [UInt8] {
         var writer = ProtoWriter()

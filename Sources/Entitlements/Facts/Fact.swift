@@ -15,6 +15,8 @@ public enum Fact: Hashable, Sendable {
     case flag(Flag)
     /// Units were used up.
     case spend(Spend)
+    /// An account adopted the ledger of nobody.
+    case claim(Claim)
     /// The account's server decided something about a purchase.
     case acceptance(Acceptance)
     /// A purchase waits for somebody's approval.

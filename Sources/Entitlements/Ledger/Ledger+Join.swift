@@ -11,7 +11,8 @@ extension Ledger {
 
     /// The union of both ledgers: for each key the record with the larger order, then the larger payload.
     ///
-    /// Looks at no clock, no configuration and no catalogue, and refuses nothing. Records are copied, never decoded or
+    /// The marker of an erased account absorbs the other side. Looks at no clock, no configuration and no catalogue, and
+    /// refuses nothing. Records are copied, never decoded or
     /// written anew. Linear in the bytes of both.
     public func joined(with other: Ledger) -> Ledger {
         Ledger.join(self, other).ledger
@@ -20,6 +21,9 @@ extension Ledger {
     /// The union of both ledgers, and which of them lacked something.
     public static func join(_ left: Ledger, _ right: Ledger) -> Join {
         if left == right { return Join(ledger: left, leftLacks: false, rightLacks: false) }
+        if left.isErased || right.isErased {
+            return Join(ledger: .erased, leftLacks: !left.isErased, rightLacks: !right.isErased)
+        }
         let union = left.run.withUnsafeBytes { leftBytes in
             right.run.withUnsafeBytes { rightBytes in merge(leftBytes, rightBytes) }
         }

@@ -7,17 +7,25 @@ public struct Ledger: Hashable, Sendable {
     let run: [UInt8]
     /// How many records there are.
     public let count: Int
+    /// Whether its account was erased: it holds nothing, and joined with anything of the account it still holds nothing.
+    public let isErased: Bool
 
     /// A ledger without records.
     public init() {
         run = []
         count = 0
+        isErased = false
     }
 
-    init(checkedRun run: [UInt8], count: Int) {
+    init(checkedRun run: [UInt8], count: Int, isErased: Bool = false) {
         self.run = run
         self.count = count
+        self.isErased = isErased
     }
+
+    /// The marker that stands in the place of a ledger whose account was erased. It absorbs every ledger that it is
+    /// joined with, so that an old device which comes back brings nothing back.
+    public static let erased = Ledger(checkedRun: [], count: 0, isErased: true)
 
     /// A ledger of `records` in any order; of several with one key the largest stays.
     ///
@@ -36,6 +44,7 @@ public struct Ledger: Hashable, Sendable {
         }
         self.run = run
         self.count = count
+        isErased = false
     }
 
     private static func check(_ record: Record) {
@@ -48,7 +57,7 @@ public struct Ledger: Hashable, Sendable {
     /// Whether both hold the same records.
     public static func == (left: Ledger, right: Ledger) -> Bool {
         // At the speed of memcmp, which the comparison of arrays has not.
-        left.run.count == right.run.count
+        left.isErased == right.isErased && left.run.count == right.run.count
             && left.run.withUnsafeBytes { left in
                 right.run.withUnsafeBytes { right in RecordRun.compare(left, right) == 0 }
             }

@@ -2,7 +2,8 @@ private import Checksums
 
 /// A ledger as it is stored and sent, with a section for the store that holds it.
 ///
-/// Layout, numbers little-endian: magic `ESLG` (4 bytes), format (2), reserved (2, zero), record count (4), byte count
+/// Layout, numbers little-endian: magic `ESLG` (4 bytes), format (2), flags (2; 1: the account was
+/// erased, and there are no records), record count (4), byte count
 /// of the records (4), byte count of the local section (4), XXH64 of the records (8), XXH64 of the local section (8),
 /// XXH64 of the 36 bytes before (8), the records, the local section. `Docs/ledger.proto` describes the parts of a
 /// record.
@@ -24,6 +25,8 @@ public struct LedgerDocument: Hashable, Sendable {
 
     static let magic: [UInt8] = Array("ESLG".utf8)
     static let headerByteCount = 44
+    /// The flag of a document that stands in the place of an erased ledger.
+    static let erasedFlag: UInt16 = 1
 
     /// The document's bytes. Equal ledgers with equal sections give equal bytes.
     public func encoded() -> [UInt8] {
@@ -31,7 +34,7 @@ public struct LedgerDocument: Hashable, Sendable {
         bytes.reserveCapacity(Self.headerByteCount + ledger.run.count + localSection.count)
         bytes += Self.magic
         bytes.appendLittleEndian(Self.format)
-        bytes.appendLittleEndian(UInt16(0))
+        bytes.appendLittleEndian(ledger.isErased ? Self.erasedFlag : 0)
         bytes.appendLittleEndian(UInt32(ledger.count))
         bytes.appendLittleEndian(UInt32(ledger.run.count))
         bytes.appendLittleEndian(UInt32(localSection.count))
@@ -45,6 +48,7 @@ public struct LedgerDocument: Hashable, Sendable {
 
     /// Names the ledger's content: equal for equal ledgers, whatever the local section. 12 bytes: digest and size.
     public var contentDigest: [UInt8] {
+        guard !ledger.isErased else { return [UInt8](repeating: 0xFF, count: 12) }
         var bytes: [UInt8] = []
         bytes.appendLittleEndian(XXHash64.digest(of: ledger.run))
         bytes.appendLittleEndian(UInt32(ledger.run.count))
@@ -74,7 +78,11 @@ extension LedgerDocument {
             throw LedgerFormatError(
                 .damaged, offset: 8, reason: "the header counts \(header.recordCount) records, there are \(count)")
         }
-        self.init(ledger: Ledger(checkedRun: run, count: count), localSection: section)
+        guard !header.isErased || count == 0 else {
+            throw LedgerFormatError(.damaged, offset: 6, reason: "an erased ledger holds records")
+        }
+        self.init(
+            ledger: Ledger(checkedRun: run, count: count, isErased: header.isErased), localSection: section)
     }
 
     private struct Header {
@@ -82,6 +90,7 @@ extension LedgerDocument {
         let runByteCount: Int
         let runDigest: UInt64
         let sectionDigest: UInt64
+        let isErased: Bool
 
         init(_ bytes: [UInt8]) throws(LedgerFormatError) {
             guard bytes.count <= LedgerLimits.maximumDocumentByteCount else {
@@ -106,9 +115,11 @@ extension LedgerDocument {
             guard XXHash64.digest(of: bytes[..<36]) == bytes.littleEndian(at: 36) else {
                 throw LedgerFormatError(.damaged, offset: 0, reason: "the header does not match its checksum")
             }
-            guard bytes.littleEndian(at: 6) == UInt16(0) else {
+            let flags: UInt16 = bytes.littleEndian(at: 6)
+            guard flags == 0 || flags == LedgerDocument.erasedFlag else {
                 throw LedgerFormatError(.newerFormat, offset: 6, reason: "it uses features of a later version")
             }
+            isErased = flags == LedgerDocument.erasedFlag
             // Added up where there is room: where Int has 32 bits, not every length is one.
             let runByteCount: UInt32 = bytes.littleEndian(at: 12)
             let sectionByteCount: UInt32 = bytes.littleEndian(at: 16)

@@ -15,6 +15,8 @@ public struct Facts: Sendable {
     public private(set) var flags: [FlagMarks.Reference: FlagMarks] = [:]
     /// Spends by (logical time, key).
     public private(set) var spends: [Spend] = []
+    /// The account that adopted this ledger of nobody.
+    public private(set) var claim: Claim?
     /// What the account's server decided about purchases.
     public private(set) var acceptances: [TransactionReference: Acceptance] = [:]
     /// Requests for approval, withdrawn ones included.
@@ -79,6 +81,7 @@ public struct Facts: Sendable {
         case .spend(let spend): spends.append(spend)
         case .pending(let request): pending[request.product] = request
         case .reset(let reset) where reset.environment != .production: resets[reset.environment] = reset
+        case .claim(let claim): self.claim = claim
         case .contradiction(let note): contradictions.append(note)
         case .acceptance, .reset, .unreadable: unreadable.append(fact)
         }

@@ -58,6 +58,14 @@ public protocol ExpiryRule: Sendable {
 
     /// The periods that `statements` give.
     func periods(of statements: [TimeStatement]) -> [Period]
+
+    /// Whether it asks what the remote held, so that the store has to keep track of that. `false` unless said otherwise.
+    var asksRemote: Bool { get }
+}
+
+extension ExpiryRule {
+    /// `false`: it reads what is known, wherever it came from.
+    public var asksRemote: Bool { false }
 }
 
 /// Decides which of a product's marks counts. Pure.
@@ -67,6 +75,14 @@ public protocol FlagRule: Sendable {
 
     /// Whether a product with these marks is owned.
     func isOwned(_ marks: FlagMarks) -> Bool
+
+    /// Whether it asks what the remote held, so that the store has to keep track of that. `false` unless said otherwise.
+    var asksRemote: Bool { get }
+}
+
+extension FlagRule {
+    /// `false`: it reads what is known, wherever it came from.
+    public var asksRemote: Bool { false }
 }
 
 /// Once set it counts, whatever was cleared. The default: clearing by an old device must not take back what was paid.

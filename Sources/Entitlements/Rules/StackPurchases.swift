@@ -70,6 +70,8 @@ public struct LatestExpiryWins: ExpiryRule {
 public struct RemoteWins: ExpiryRule, FlagRule {
     /// `remoteWins`.
     public let name = "remoteWins"
+    /// It does.
+    public let asksRemote = true
 
     /// The rule.
     public init() {}

@@ -66,6 +66,23 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         try await run(key, isDryRun: false)
     }
 
+    /// Whether the local side holds something under `key` that the remote is not known to hold. Asks only the local side.
+    ///
+    /// - Throws: ``SyncError``.
+    public func hasUnsent(_ key: EntryKey) async throws(SyncError) -> Bool {
+        let outcome: ReadOutcome
+        do { outcome = try await local.read(key).outcome } catch { throw SyncError(.backend(error), side: .local) }
+        guard case .found(let entry) = outcome else { return false }
+        do {
+            let document = try merge.open(entry.value)
+            let digest = merge.digest(of: document.content)
+            let known = Checkpoints(section: document.localSection)[remoteID]?.contentDigest
+            return known == nil ? digest != merge.digest(of: merge.empty) : known != digest
+        } catch {
+            throw SyncError(.document(error), side: .local)
+        }
+    }
+
     /// What ``sync(_:)`` would change, without writing anything.
     public func dryRun(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {
         try await run(key, isDryRun: true)

@@ -53,7 +53,7 @@ extension SyncReport {
         .object([
             ("account", .string(account)), ("dryRun", .bool(isDryRun)),
             ("received", .array(received.map { $0.json(ledger: "account") })), ("sent", .bool(didSend)),
-            ("conflicts", .number(Int64(conflicts))),
+            ("conflicts", .array(conflicts.map(\.json))), ("collisions", .number(Int64(collisions))),
             (
                 "unreadable",
                 .array(
@@ -80,7 +80,8 @@ extension SyncReport {
             isDryRun
             ? "would sync \(account): receive \(got), send \(didSend ? "what the remote lacks" : "nothing")"
             : "synced \(account): received \(got), sent \(didSend ? "what the remote lacked" : "nothing")"
-        return ([head] + unreadableLines + grantChanges).joined(separator: "\n")
+        return ([head] + unreadableLines + conflicts.map { "  conflict: \($0.summary)" } + grantChanges).joined(
+            separator: "\n")
     }
 }
 

@@ -56,10 +56,10 @@ struct Failure: Error, CustomStringConvertible {
         default: break
         }
         return switch error.kind {
-        case .unknownProduct, .unknownEntitlement: .notFound
+        case .unknownProduct, .unknownEntitlement, .unknownAccount: .notFound
         case .invalid, .noRemote: .usage
         case .contradiction: .conflict
-        case .signInNeeded, .ledgerFull, .unsuitableStore, .newerFormat: .refused
+        case .signInNeeded, .ledgerFull, .unsuitableStore, .newerFormat, .accountErased: .refused
         default: .failed
         }
     }

@@ -25,28 +25,50 @@ struct StoreOptions: ParsableArguments {
 
     @OptionGroup var output: OutputOptions
 
+    /// The store as the account that was named, or that is logged in, or the only one that the device holds.
+    ///
     /// - Parameter createRemote: whether the remote may be made where it is missing.
     func openStore(createRemote: Bool = false) async throws -> EntitlementStore {
-        let host = try clock.host()
-        guard let localURL = local ?? environmentVariable("SYNCD_LOCAL") else {
+        let local = try openLocal()
+        return try await open(local, account: try await account(in: local), createRemote: createRemote)
+    }
+
+    /// The store as whoever is logged in on this device.
+    func openDeviceStore(createRemote: Bool = false) async throws -> EntitlementStore {
+        guard account == nil else {
+            throw Failure(.usage, "--account has no meaning here: the account is the argument, or who is logged in")
+        }
+        return try await open(try openLocal(), account: nil, createRemote: createRemote)
+    }
+
+    func openLocal() throws -> any KeyValueBackend {
+        guard let url = local ?? environmentVariable("SYNCD_LOCAL") else {
             throw Failure(.usage, "--local is needed: the store on this device, file:DIR (or set SYNCD_LOCAL)")
         }
-        let localStore = try StoreURL.open(localURL, host: host, option: "--local")
+        return try StoreURL.open(url, host: try clock.host(), option: "--local")
+    }
+
+    private func open(_ local: any KeyValueBackend, account: Account?, createRemote: Bool) async throws
+        -> EntitlementStore
+    {
+        let host = try clock.host()
         let remoteStore = try (remote ?? environmentVariable("SYNCD_REMOTE")).map {
             try StoreURL.open(
                 $0, host: host, option: "--remote", creating: createRemote ? .whenNeeded : .unlessRemote)
         }
         return try await EntitlementStore(
-            catalog: try catalog.load(), local: localStore, remote: remoteStore,
-            account: try await account(in: localStore), environment: catalog.environmentID, host: host)
+            catalog: try catalog.load(), local: local, remote: remoteStore, account: account,
+            environment: catalog.environmentID, host: host)
     }
 
-    /// The account that was named, or the only one that the store holds.
-    private func account(in store: any KeyValueBackend) async throws -> Account {
+    private func account(in store: any KeyValueBackend) async throws -> Account? {
         if let name = account ?? environmentVariable("SYNCD_ACCOUNT") {
             if name == "\(Account.anonymous)" { return .anonymous }
-            do { return try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
+            do { _ = try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
+            return try await EntitlementStore.account(name, in: store)
         }
+        // Who is logged in comes before who else has a ledger here.
+        guard try await EntitlementStore.accountLoggedIn(in: store) == nil else { return nil }
         let known = try await EntitlementStore.accounts(in: store)
         guard known.count > 1 else { return known.first ?? .anonymous }
         let names = known.map { "\"\($0)\"" }.joined(separator: ", ")

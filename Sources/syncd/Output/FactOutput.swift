@@ -10,6 +10,7 @@ extension Fact {
         case .assertion: "assertion"
         case .acceptance: "acceptance"
         case .reset: "reset"
+        case .claim: "claim"
         case .contradiction: "contradiction"
         case .flag(let flag): flag.isSet ? "flag set" : "flag cleared"
         case .spend: "spend"
@@ -38,6 +39,7 @@ extension Fact {
                 + "on \(assertion.assertedAt)"
         case .acceptance(let acceptance): "\(acceptance.transaction.id)  \(acceptance.words) on \(acceptance.date)"
         case .reset(let reset): "\(reset.environment)  at \(reset.date)"
+        case .claim(let claim): "\(claim.account.singleLine)  at \(claim.date)"
         case .contradiction(let note):
             "\(note.kept.transaction.id)  kept \(note.kept.difference(from: note.dropped)), "
                 + "dropped \(note.dropped.difference(from: note.kept)), noticed at \(note.noticedAt)"
@@ -86,7 +88,7 @@ extension Fact {
             ]
         case .unreadable(let record, let reason):
             [("keyBytes", .number(Int64(record.key.count))), ("reason", .string(reason))]
-        case .renewalState, .assertion, .acceptance, .reset, .contradiction: statementDetails
+        case .renewalState, .assertion, .acceptance, .reset, .claim, .contradiction: statementDetails
         }
     }
 
@@ -116,6 +118,8 @@ extension Fact {
                 ("dropped", .string(note.dropped.difference(from: note.kept))),
                 ("noticedAt", .string("\(note.noticedAt)")),
             ]
+        case .claim(let claim):
+            [("account", .string(claim.account)), ("date", .string("\(claim.date)"))]
         case .reset(let reset):
             [("environment", .string(reset.environment.rawValue)), ("date", .string("\(reset.date)"))]
         default: []

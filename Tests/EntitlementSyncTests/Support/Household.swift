@@ -102,6 +102,10 @@ func line(_ event: EntitlementEvent) -> String {
     case .revoked(let transactions): return "revoked \(ids(transactions))"
     case .accessChanged(let changes):
         return changes.map { "\($0.entitlement): \(name($0.before)) > \(name($0.after))" }.joined(separator: ", ")
+    case .reinstated(let transactions): return "reinstated \(ids(transactions))"
+    case .conflicts(let conflicts): return "\(conflicts.count) conflicts"
+    case .accountChanged(let old, let new): return "account \(old) > \(new)"
+    case .accountErased(let account): return "erased \(account)"
     case .expiring(let group, let end): return "expiring \(group) \(end)"
     case .failed(let error): return "failed \(error.kind)"
     }

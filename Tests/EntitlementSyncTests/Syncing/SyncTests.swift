@@ -74,7 +74,7 @@ struct SyncTests {
         try await store.record(.reported(Owls.nightOwl))
         let report = try await store.sync()
         #expect(report.didSend)
-        #expect(report.conflicts == 0)
+        #expect(report.collisions == 0)
         #expect(try await !store.sync().didSend)
     }
 

@@ -94,7 +94,7 @@ struct FactRecordTests {
         case recording(TransactionReference, ReplicaID)
         case renewalState(TransactionReference), assertion(Assertion.Reference), acceptance(TransactionReference)
         case flag(ProductID, EnvironmentID, isSet: Bool), spend(SpendID), pending(ProductID), reset(EnvironmentID)
-        case contradiction(TransactionReference, Purchase), none
+        case contradiction(TransactionReference, Purchase), claim, none
 
         init(_ fact: Fact) {
             self =
@@ -109,6 +109,7 @@ struct FactRecordTests {
                 case .assertion(let fact): .assertion(fact.reference)
                 case .acceptance(let fact): .acceptance(fact.transaction)
                 case .reset(let fact): .reset(fact.environment)
+                case .claim: .claim
                 case .contradiction(let fact): .contradiction(fact.kept.transaction, fact.dropped.unstamped)
                 case .unreadable: .none
                 }

@@ -1,0 +1,59 @@
+import ArgumentParser
+import EntitlementSync
+import Entitlements
+
+struct Conflicts: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List what was not a plain union: contradictions, re-dated and transferred purchases, overspends.")
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        let store = try await options.openStore()
+        let conflicts = try await store.conflicts()
+        try options.output.show(
+            .array(conflicts.map(\.json)),
+            or: conflicts.isEmpty
+                ? "no conflicts" : aligned(conflicts.map { [$0.kindName, $0.summary] }).joined(separator: "\n"))
+    }
+}
+
+extension Conflict {
+    var kindName: String {
+        switch self {
+        case .contradiction: "contradiction"
+        case .redated: "redated"
+        case .transferred: "transferred"
+        case .refused: "refused"
+        case .overspent: "overspent"
+        }
+    }
+
+    var summary: String {
+        switch self {
+        case .contradiction(let note): Fact.contradiction(note).summary
+        case .redated(let purchase, let stated):
+            "\(purchase.transaction.id)  counts as of \(purchase.date), not \(stated)"
+        case .transferred(let purchase, let account):
+            "\(purchase.transaction.id)  belongs to \"\(account.singleLine)\" now"
+        case .refused(let purchase, let reason): "\(purchase.transaction.id)  \(reason.singleLine)"
+        case .overspent(let spend, let writtenOff):
+            "\(spend.product)  \(plural(Int(writtenOff), "unit")) written off, spent by \(spend.replica.short) "
+                + "at \(spend.date)"
+        }
+    }
+
+    var json: JSON {
+        .object([("kind", .string(kindName)), ("conflict", .string(summary))] + details)
+    }
+
+    private var details: [(String, JSON)] {
+        switch self {
+        case .contradiction(let note): [("transactionID", .string(note.kept.transaction.id.rawValue))]
+        case .redated(let purchase, _), .transferred(let purchase, _), .refused(let purchase, _):
+            [("transactionID", .string(purchase.transaction.id.rawValue))]
+        case .overspent(let spend, let writtenOff):
+            [("spendID", .string(spend.id.rawValue)), ("writtenOff", .number(writtenOff))]
+        }
+    }
+}
