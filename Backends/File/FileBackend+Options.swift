@@ -47,7 +47,9 @@ extension FileBackend {
 /// | OneDrive | `X-LAPTOP.entry` |
 /// | Seafile | `X (SFConflict alice 2026-01-01-12-00-00).entry` |
 /// | rclone bisync | `X.entry.conflict1` |
+/// | iCloud Drive, of what is not fetched yet | `.X.entry.icloud` |
 ///
+/// The last is no copy, but it stands for an entry that is there and cannot be read now, and so it is no absence.
 /// So a copy is any file that has `.entry` in its name, is no entry's own, and is not temporary. A name like
 /// `X-laptop.entry` may be an entry's own, of the key `X-laptop`; what is in the file tells.
 enum ConflictCopy {
@@ -77,7 +79,7 @@ enum ConflictCopy {
     /// What tools, and our own writers, give to files that are not whole yet: hidden names (Syncthing's
     /// `.syncthing.X.tmp`, rsync's `.X.a1b2c3`), names that begin with `~`, and names with an ending of that meaning.
     private static func isTemporary(_ name: String) -> Bool {
-        name.hasPrefix(".") || name.hasPrefix("~")
+        (name.hasPrefix(".") && !name.hasSuffix(".icloud")) || name.hasPrefix("~")
             || [".tmp", ".temp", ".part", ".partial", ".download", ".crdownload", ".!sync", ".filepart"].contains {
                 name.hasSuffix($0)
             }

@@ -25,6 +25,16 @@ struct ConformanceTests {
         await expectConformance(of: "counting") { CountingBackend(MemoryBackend()) }
     }
 
+    @Test("pass for a store that refuses preconditions, and see that it does")
+    func unconditional() async {
+        await expectConformance(of: "unconditional") {
+            UnconditionalBackend(MemoryBackend(maximumValueByteCount: 1 << 21))
+        }
+        let report = await Conformance.run(seed: 1) { UnconditionalBackend(MemoryBackend()) }
+        let refusal = "preconditions that cannot be honoured are refused, and nothing is written"
+        #expect(report.results.contains { $0.check == refusal && $0.outcome == .passed })
+    }
+
     @Test("skip with a reason what a store does not declare")
     func skipping() async {
         let report = await Conformance.run(seed: 1) { BrokenBackend(.refusesPreconditionsAsDeclared) }

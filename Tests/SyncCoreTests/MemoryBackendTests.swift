@@ -16,6 +16,15 @@ struct MemoryBackendTests {
         #expect(versions[0] == versions[1])
     }
 
+    @Test("has a label of its own, so that an engine tells one from another; a seeded run repeats it")
+    func labels() {
+        let labels = (0..<100).map { _ in MemoryBackend().label }
+        #expect(Set(labels).count == 100)
+        #expect(labels.allSatisfy { $0.wholeMatch(of: /memory:[0-9a-f]{16}/) != nil })
+        #expect(
+            MemoryBackend(host: ManualHost(seed: 5).host).label == MemoryBackend(host: ManualHost(seed: 5).host).label)
+    }
+
     @Test("keeps one signal for a subscriber that is not listening yet, however many changes there were")
     func coalescing() async throws {
         let backend = MemoryBackend()

@@ -80,6 +80,37 @@ struct RetryTests {
         #expect(full.kind == .full)
     }
 
+    @Test("gives up on a batch with each item's own error, not the first one's")
+    func ownErrors() async throws {
+        let keys = try ["a", "b", "c"].map { try EntryKey($0) }
+        let named = FaultyBackend(memory) { call in call.key?.text == "b" ? nil : .transient }
+        let store = named.retrying(RetryPolicy(maximumAttempts: 2), host: manual.host)
+        let results = try await store.write(keys.map { WriteRequest($0, value: [1], if: .any) }).outcome
+        #expect(results.map { if case .failure(let error) = $0 { error.key } else { nil } } == [keys[0], nil, keys[2]])
+    }
+
+    @Test("cut off by cancellation in a pause tells each item of a batch the error that it was overcoming")
+    func cancelledBatch() async throws {
+        let clock = EndlessClock()
+        let keys = try ["a", "b", "c"].map { try EntryKey($0) }
+        let named = FaultyBackend(memory) { call in call.key?.text == "b" ? nil : .transient }
+        let store = named.retrying(host: HostServices(now: { 0 }, timer: clock, randomBits: { 1 }))
+        let results = await withTaskGroup(of: [Result<WriteOutcome, BackendError>].self) { group in
+            group.addTask {
+                do throws(BackendError) {
+                    return try await store.write(keys.map { WriteRequest($0, value: [1], if: .any) }).outcome
+                } catch {
+                    return [.failure(error)]
+                }
+            }
+            for await _ in clock.pauses { group.cancelAll() }
+            return await group.next() ?? []
+        }
+        let errors = results.map { if case .failure(let error) = $0 { error } else { nil as BackendError? } }
+        #expect(errors.map { $0?.kind } == [.cancelled, nil, .cancelled])
+        #expect(errors.map { ($0?.cause as? BackendError)?.key } == [keys[0], nil, keys[2]])
+    }
+
     @Test("stops waiting when the task is cancelled, and says so with the error that it was overcoming")
     func cancellation() async throws {
         let clock = EndlessClock()

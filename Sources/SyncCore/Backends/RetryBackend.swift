@@ -147,7 +147,8 @@ extension RetryBackend {
                 guard hasAnswers else { throw error }
                 guard error.kind == .cancelled, failure.kind != .cancelled else { break }
                 for index in pending {
-                    results[index] = .failure(.cancelled(operation, cause: results[index]?.failure))
+                    let own = results[index]?.failure
+                    results[index] = .failure(.cancelled(operation, key: own?.key, cause: own))
                 }
                 break
             }

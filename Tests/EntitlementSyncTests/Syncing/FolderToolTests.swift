@@ -1,0 +1,137 @@
+import EntitlementSync
+import Entitlements
+import FileStorage
+import Foundation
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+/// A file-sync tool between real folders: it copies files as they are, late, in any order, half at first, and makes
+/// conflict copies of what changed on both sides.
+private struct FolderTool {
+    let folders: [String]
+    let hub: String
+    private var base: [[String: Data]]
+    /// How often the tool did its worst.
+    private(set) var copies = 0
+    private(set) var halves = 0
+
+    init(folders: [String], hub: String) throws {
+        self.folders = folders
+        self.hub = hub
+        base = Array(repeating: [:], count: folders.count)
+        for folder in folders + [hub] {
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        }
+    }
+
+    static func files(in folder: String) throws -> [String: Data] {
+        var files: [String: Data] = [:]
+        for name in try FileManager.default.subpathsOfDirectory(atPath: folder) where name.contains(".entry") {
+            files[name] = FileManager.default.contents(atPath: "\(folder)/\(name)")
+        }
+        return files
+    }
+
+    private func put(_ data: Data, at name: String, in folder: String) throws {
+        let path = URL(fileURLWithPath: "\(folder)/\(name)")
+        try FileManager.default.createDirectory(
+            at: path.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try data.write(to: path)
+    }
+
+    mutating func upload(_ index: Int) throws {
+        let there = try Self.files(in: hub)
+        for (name, data) in try Self.files(in: folders[index]).sorted(by: { $0.key < $1.key })
+        where data != base[index][name] && data != there[name] {
+            if there[name] == base[index][name] {
+                try put(data, at: name, in: hub)
+            } else {
+                copies += 1
+                let style = ["(conflicted copy \(copies)).entry", "\(copies + 1).entry"][copies % 2]
+                try put(data, at: name.replacing(".entry", with: " " + style), in: hub)
+                try put(there[name] ?? data, at: name, in: folders[index])
+            }
+            base[index][name] = try Self.files(in: hub)[name]
+        }
+    }
+
+    mutating func download(_ index: Int, using random: inout SeededGenerator, mayBeBad: Bool) throws {
+        let here = try Self.files(in: folders[index])
+        for (name, data) in try Self.files(in: hub).sorted(by: { $0.key < $1.key })
+        where here[name] == nil || here[name] == base[index][name] {
+            switch mayBeBad ? Int.random(in: 0..<4, using: &random) : 2 {
+            case 0: break
+            case 1:
+                halves += 1
+                let half = data.prefix(Int.random(in: 0..<data.count, using: &random))
+                try put(half, at: name, in: folders[index])
+                base[index][name] = half
+            default:
+                try put(data, at: name, in: folders[index])
+                base[index][name] = data
+            }
+        }
+    }
+}
+
+@Suite("Real folders that a file-sync tool shares")
+struct FolderToolTests {
+    @Test("Three devices, one of them a clone of another, end with all purchases and then leave every file alone")
+    func worlds() async throws {
+        let seed = printedSeed("real folders and a tool")
+        var (copies, halves) = (0, 0)
+        for number in 0..<12 {
+            let place: Comment = "seed \(seed), case \(number)"
+            var random = SeededGenerator(seed: seed &+ UInt64(number))
+            let home = try Household()
+            let temporary = try TemporaryFolder()
+            let names = ["phone", "tablet", "clone"]
+            var tool = try FolderTool(folders: names.map(temporary.path(of:)), hub: temporary.path(of: "hub"))
+            let locals = names.map { _ in MemoryBackend() }
+            _ = try await locals[2].write(
+                try await replica(of: home, locals[0]), to: EntryKey("device/replica"), if: .absent)
+            var bought: Set<TransactionID> = []
+            func device(_ index: Int) async throws -> EntitlementStore {
+                try await home.device(locals[index], remote: .folder(tool.folders[index]) as FileBackend)
+            }
+            for step in 0..<60 {
+                let index = Int.random(in: 0..<3, using: &random)
+                switch Int.random(in: 0..<4, using: &random) {
+                case 0:
+                    let id = TransactionID("t\(step)")
+                    try await device(index).record(.reported(Owls.nightOwl, transaction: id))
+                    bought.insert(id)
+                case 1: try await device(index).sync()
+                case 2: try tool.upload(index)
+                default: try tool.download(index, using: &random, mayBeBad: true)
+                }
+            }
+            for _ in 0..<5 {
+                for index in 0..<3 { try await device(index).sync() }
+                for index in 0..<3 { try tool.upload(index) }
+                for index in 0..<3 { try tool.download(index, using: &random, mayBeBad: false) }
+            }
+            let before = try tool.folders.map { try FolderTool.files(in: $0) }
+            for index in 0..<3 {
+                let report = try await device(index).sync()
+                try #require(!report.didSend && report.received.isEmpty, place)
+                let held = try await device(index).localLedgers()
+                let ids = Facts(account: held.account, device: held.device).purchases.map(\.transaction.id)
+                try #require(Set(ids) == bought, place)
+            }
+            try #require(try tool.folders.map { try FolderTool.files(in: $0) } == before, place)
+            copies += tool.copies
+            halves += tool.halves
+        }
+        #expect(copies > 5 && halves > 20, "\(copies) copies, \(halves) halves; seed \(seed)")
+    }
+
+    /// The replica id of a device, made by its first record.
+    private func replica(of home: Household, _ local: MemoryBackend) async throws -> [UInt8] {
+        try await home.offlineDevice(local).flag(Owls.nightOwl, isSet: false)
+        guard case .found(let entry) = try await local.read(EntryKey("device/replica")).outcome else { return [] }
+        return entry.value
+    }
+}

@@ -1,0 +1,171 @@
+import FileStorage
+import Foundation
+import SyncCore
+import TestSupport
+import Testing
+
+@Suite("A folder that a file-sync tool shares")
+struct SharedFolderTests {
+    private let folder: TemporaryFolder
+    private let store: FileBackend
+    private let key: EntryKey
+
+    init() throws {
+        folder = try TemporaryFolder()
+        store = FileBackend(folder: folder.path(of: "shared"), sharing: .fileSyncTool)
+        key = try EntryKey("a/ledger/phone")
+    }
+
+    private func path(_ name: String) -> String { folder.path(of: "shared/a/ledger/\(name)") }
+
+    private func put(_ bytes: [UInt8], at name: String) throws {
+        try Data(bytes).write(to: URL(fileURLWithPath: path(name)))
+    }
+
+    private func bytes(of name: String) throws -> [UInt8] {
+        Array(try Data(contentsOf: URL(fileURLWithPath: path(name))))
+    }
+
+    private func names() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: folder.path(of: "shared/a/ledger")).sorted()
+    }
+
+    private func listed() async throws -> [String] {
+        try await store.list(prefix: "a/ledger/", after: nil, limit: 100).outcome.items.map(\.key.text)
+    }
+
+    private func value(of text: String) async throws -> [UInt8]? {
+        if case .found(let entry) = try await store.read(EntryKey(text)).outcome { entry.value } else { nil }
+    }
+
+    @Test("passes the conformance checks of a store without compare-and-swap")
+    func conformance() async {
+        let folder = folder
+        await expectConformance(of: "shared folder") {
+            FileBackend(folder: try folder.freshFolder(), sharing: .fileSyncTool, maximumValueByteCount: 1 << 21)
+        }
+    }
+
+    @Test("holds entries and nothing else: no marker, no lock, no left-overs")
+    func layout() async throws {
+        _ = try await store.write([1], to: key, if: .any)
+        _ = try await store.write([2], to: key, if: .any)
+        let all = try FileManager.default.subpathsOfDirectory(atPath: folder.path(of: "shared")).sorted()
+        #expect(all == ["a", "a/ledger", "a/ledger/phone.entry"])
+        #expect(store.label == "folder:\(folder.path(of: "shared"))")
+    }
+
+    /// How tools call a copy of `phone.entry` that lost against another, by what their makers document.
+    private static let copies = [
+        "phone (Alice's conflicted copy 2026-01-01).entry", "phone (conflicted copy 2026-01-01 120000).entry",
+        "phone.sync-conflict-20260101-120000-ABCDEFG.entry", "phone 2.entry", "phone (1).entry",
+        "phone-LAPTOP.entry", "phone-laptop.entry", "phone (SFConflict alice 2026-01-01-12-00-00).entry",
+        "phone.entry.conflict1", "phone.entry..path1", "Phone.entry", "phone (Fall von Jürgen).entry",
+    ]
+
+    @Test("has conflict copies listed and read, and never written or deleted", arguments: copies)
+    func conflictCopies(name: String) async throws {
+        _ = try await store.write([1], to: key, if: .any)
+        let copy = try bytes(of: "phone.entry")
+        _ = try await store.write([2], to: key, if: .any)
+        try put(copy, at: name)
+        let other = try #require(try await listed().first { $0 != key.text })
+        #expect(try await listed().count == 2)
+        #expect(try await value(of: other) == [1])
+        #expect(try await value(of: key.text) == [2])
+        // A name that could be an entry's own is one that its replica may write.
+        guard name != "phone-laptop.entry" else { return }
+        await expectKind(.unsupported) { try await store.write([3], to: EntryKey(other), if: .any) }
+        await expectKind(.unsupported) { try await store.delete(EntryKey(other), if: .any) }
+        #expect(try bytes(of: name) == copy)
+    }
+
+    @Test(
+        "has temporary and foreign files ignored",
+        arguments: [
+            ".syncthing.phone.entry.tmp", "~syncthing~phone.entry.tmp", ".phone.entry.a1B2c3", "phone.entry.part",
+            "phone.entry.12ab.partial", "~pending.tmp", ".DS_Store", "desktop.ini", ".stfolder", "notes.txt",
+            "phone.entry.crdownload",
+        ])
+    func ignored(name: String) async throws {
+        _ = try await store.write([1], to: key, if: .any)
+        try put([9], at: name)
+        #expect(try await listed() == [key.text])
+        _ = try await store.write([2], to: key, if: .any)
+        #expect(try await value(of: key.text) == [2])
+        #expect(try names().contains(name) == (name != "~pending.tmp"), "a left-over of our own goes, nothing else")
+    }
+
+    @Test("has half-copied and damaged files listed; reading them is an error, and the others go on")
+    func halfCopied() async throws {
+        _ = try await store.write([UInt8](repeating: 1, count: 100), to: key, if: .any)
+        let whole = try bytes(of: "phone.entry")
+        _ = try await store.write([2], to: EntryKey("a/ledger/tablet"), if: .any)
+        for count in [0, 1, 39, 60, whole.count - 1] {
+            try put(Array(whole[..<count]), at: "laptop (1).entry")
+            try put(Array(whole[..<count]), at: "phone.entry")
+            #expect(try await listed() == ["a/ledger/laptop (1).entry", key.text, "a/ledger/tablet"])
+            await expectKind(.damaged) { try await store.read(key) }
+            await expectKind(.damaged) { try await store.read(EntryKey("a/ledger/laptop (1).entry")) }
+            #expect(try await value(of: "a/ledger/tablet") == [2])
+        }
+        try put(whole, at: "phone.entry")
+        #expect(try await value(of: key.text)?.count == 100)
+    }
+
+    @Test("has what the tool knows of and did not fetch yet listed, and reading it is an error")
+    func notFetched() async throws {
+        _ = try await store.write([1], to: key, if: .any)
+        try put(Array("bplist00".utf8), at: ".tablet.entry.icloud")
+        #expect(try await listed() == ["a/ledger/.tablet.entry.icloud", key.text])
+        await expectKind(.damaged) { try await store.read(EntryKey("a/ledger/.tablet.entry.icloud")) }
+    }
+
+    @Test("has what is no regular file listed as damage, and does not wait for it")
+    func oddFiles() async throws {
+        _ = try await store.write([1], to: key, if: .any)
+        #expect(mkfifo(path("pipe.entry"), 0o600) == 0)
+        try FileManager.default.createSymbolicLink(
+            atPath: path("link.entry"), withDestinationPath: path("phone.entry"))
+        try FileManager.default.createDirectory(atPath: path("folder.entry"), withIntermediateDirectories: false)
+        #expect(try await listed().count == 4)
+        for name in ["pipe", "link", "folder"] {
+            await expectKind(.notAStore) { try await store.read(EntryKey("a/ledger/\(name)")) }
+        }
+    }
+
+    @Test("takes no entry of another folder: what was bought by one account is not read by another")
+    func otherAccount() async throws {
+        _ = try await store.write([1], to: EntryKey("b/ledger/phone"), if: .any)
+        _ = try await store.write([2], to: key, if: .any)
+        let foreign = Array(try Data(contentsOf: URL(fileURLWithPath: folder.path(of: "shared/b/ledger/phone.entry"))))
+        for name in ["phone.entry", "phone (1).entry"] {
+            try put(foreign, at: name)
+            let key = try EntryKey("a/ledger/" + (name == "phone.entry" ? "phone" : name))
+            let error = await expectKind(.damaged) { try await store.read(key) }
+            #expect(error?.message.contains("entry of another key") == true)
+        }
+    }
+
+    @Test("is another thing than a store with locks, and each refuses the other's folder")
+    func twoForms() async throws {
+        let locked = FileBackend(folder: folder.path(of: "locked"))
+        _ = try await locked.write([1], to: key, if: .absent)
+        let wrong = FileBackend(folder: folder.path(of: "locked"), sharing: .fileSyncTool)
+        await expectKind(.notAStore) { try await wrong.list(prefix: "", after: nil, limit: 1) }
+        await expectKind(.notAStore) { try await wrong.write([2], to: key, if: .any) }
+        _ = try await store.write([1], to: key, if: .any)
+        let other = FileBackend(folder: folder.path(of: "shared"))
+        await expectKind(.notAStore) { try await other.write([2], to: key, if: .any) }
+    }
+
+    @Test("may be reached by a symbolic link")
+    func linkedRoot() async throws {
+        _ = try await store.write([1], to: key, if: .any)
+        try FileManager.default.createSymbolicLink(
+            atPath: folder.path(of: "link"), withDestinationPath: folder.path(of: "shared"))
+        let linked = FileBackend(folder: folder.path(of: "link"), sharing: .fileSyncTool)
+        _ = try await linked.write([2], to: key, if: .any)
+        #expect(try await value(of: key.text) == [2])
+    }
+}

@@ -1,0 +1,100 @@
+import EntitlementSync
+import Foundation
+import Testing
+
+@Suite("Two devices and a folder that a file-sync tool shares")
+struct FolderCommandTests {
+    private let sandbox: Sandbox
+    private let phone = "--local file:phone --remote folder:phone-share --account alice --at 2026-01-02"
+    private let tablet = "--local file:tablet --remote folder:tablet-share --account alice --at 2026-01-02"
+
+    init() throws {
+        sandbox = try Sandbox()
+        for share in ["phone-share", "tablet-share"] {
+            try FileManager.default.createDirectory(atPath: sandbox.path(share), withIntermediateDirectories: false)
+        }
+    }
+
+    private func entries(in share: String) throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: sandbox.path(share)).filter { $0.contains(".entry") }
+            .sorted()
+    }
+
+    /// What a tool does: the files of one folder appear in the other, under these names.
+    private func copy(_ source: String, to target: String, as rename: (String) -> String = { $0 }) throws {
+        for name in try entries(in: source) {
+            let path = URL(filePath: sandbox.path("\(target)/\(rename(name))"))
+            try FileManager.default.createDirectory(
+                at: path.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try Data(sandbox.bytes(of: "\(source)/\(name)")).write(to: path)
+        }
+    }
+
+    @Test("Purchases travel with the files, and what is idle writes nothing")
+    func exchange() throws {
+        try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
+        try sandbox.run("record purchase \(Owls.couch) --transaction t2 --date 2026-01-01 \(tablet)")
+        #expect(
+            try sandbox.run("sync \(phone)") == .done("synced alice: received nothing, sent what the remote lacked"))
+        try copy("phone-share", to: "tablet-share")
+        let restored = try sandbox.run("restore \(tablet)")
+        #expect(restored.output.hasPrefix("restored for alice: 1 purchase\n  \(Owls.night)  2026-01-01"))
+        try copy("tablet-share", to: "phone-share")
+        #expect(try sandbox.run("sync \(phone)").output.hasPrefix("synced alice: received 2 facts, sent nothing\n"))
+        #expect(try sandbox.run("check couch-owl \(phone)").exitCode == 0)
+        let before = try sandbox.tree()
+        for device in [phone, tablet] {
+            #expect(try sandbox.run("sync \(device)") == .done("synced alice: received nothing, sent nothing"))
+        }
+        #expect(try sandbox.tree() == before)
+        #expect(try entries(in: "phone-share").count == 2)
+        #expect(try sandbox.tree().keys.filter { $0.contains("-share") && $0.contains("store.") }.isEmpty)
+    }
+
+    @Test("A conflict copy is read, also when the device that wrote it is gone")
+    func conflictCopy() throws {
+        try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
+        try sandbox.run("sync \(phone)")
+        try copy("phone-share", to: "tablet-share") {
+            $0.replacing(".entry", with: " (conflicted copy 2026-01-01).entry")
+        }
+        #expect(try sandbox.run("restore \(tablet)").output.hasPrefix("restored for alice: 1 purchase\n"))
+    }
+
+    @Test(
+        "Half a file is told of, hinders nothing, and is read once it is whole; until then nothing is \"not purchased\""
+    )
+    func halfCopied() throws {
+        try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
+        try sandbox.run("sync \(phone)")
+        try copy("phone-share", to: "tablet-share")
+        let file = try "tablet-share/" + #require(entries(in: "tablet-share").first)
+        let whole = try sandbox.bytes(of: file)
+        try sandbox.write(Array(whole.dropLast(20)), to: file)
+        let outcome = try sandbox.run("restore \(tablet)")
+        let lines = outcome.output.split(separator: "\n")
+        #expect(
+            outcome.exitCode == 0 && outcome.error.isEmpty && lines.count == 2 && lines[0] == "nothing new for alice")
+        #expect(lines[1].hasPrefix("  not read, tried again by the next sync: ") && lines[1].contains("the file ends"))
+        #expect(
+            try sandbox.run("check night-owl \(tablet)")
+                == .init(exitCode: 10, output: "denied: restore needed\n", error: ""))
+        try sandbox.write(whole, to: file)
+        #expect(try sandbox.run("restore \(tablet)").output.hasPrefix("restored for alice: 1 purchase\n"))
+    }
+
+    @Test("--create-remote makes the folder that is missing", arguments: ["file", "folder"])
+    func createRemote(scheme: String) throws {
+        let device = "--local file:phone --remote \(scheme):new/share --account alice"
+        try sandbox.run("record purchase \(Owls.night) --transaction t1 \(device)")
+        #expect(try sandbox.run("sync \(device)").exitCode == 75)
+        #expect(try sandbox.run("restore \(device) --local file:other").exitCode == 75)
+        #expect(!FileManager.default.fileExists(atPath: sandbox.path("new")))
+        #expect(
+            try sandbox.run(
+                "check night-owl --local file:other --account alice \(device.split(separator: " ")[2...3].joined(separator: " "))"
+            ).output == "denied: restore needed\n")
+        #expect(try sandbox.run("sync --create-remote \(device)").exitCode == 0)
+        #expect(try sandbox.run("sync \(device)").exitCode == 0)
+    }
+}
