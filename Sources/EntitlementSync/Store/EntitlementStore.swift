@@ -11,7 +11,7 @@ import Synchronization
 /// ```swift
 /// let store = try await EntitlementStore(
 ///     catalog: .json(at: url), local: .file("/var/lib/owls"), remote: .file("/mnt/nas/owls"),
-///     account: Account("alice"))
+///     account: Account("alice"))  // the remote's folder must be there, or .file("…", creating: .whenNeeded)
 /// try await store.record(.reported("com.example.3months"))
 /// switch try await store.access(to: "random-owls") {
 /// case .granted(let grant): show(until: grant.until)

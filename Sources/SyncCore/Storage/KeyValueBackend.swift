@@ -17,6 +17,8 @@
 /// - Give every thrown ``BackendError`` a true disposition: `transient` and `permanent` promise that nothing was
 ///   written, `outcomeUnknown` that it may have been.
 /// - Answer a failed precondition with ``WriteOutcome/conflict(_:)`` and the entry that stood against it.
+/// - Without compare-and-swap, let a listing go on where one entry is damaged: it has some version, and reading it
+///   throws.
 /// - Keep keys apart by their bytes: no case folding, no Unicode normalisation.
 /// - When the calling task is cancelled, throw ``BackendError/Kind/cancelled`` before starting, or finish. A write
 ///   that was cut off half way is `outcomeUnknown`.
