@@ -109,8 +109,9 @@ struct JSONTests {
             "record flag a.owl \(account)": "account isNew productID",
             "record pending a.owl \(account)": "account isNew productID",
             "sync --create-remote --dry-run \(account)":
-                "accessChanges account conflicts dryRun received sent unreadable",
-            "sync --create-remote \(account)": "accessChanges account conflicts dryRun received sent unreadable",
+                "accessChanges account collisions conflicts dryRun received sent unreadable",
+            "sync --create-remote \(account)":
+                "accessChanges account collisions conflicts dryRun received sent unreadable",
             "restore \(account)": "account restored status",
             "status \(account)": "access account at balances owned pending subscriptions",
             "check z-content \(account)": "because entitlement granted until",

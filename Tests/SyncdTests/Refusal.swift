@@ -63,11 +63,11 @@ extension Refusal {
             #"--remote: "memory:x" is no store: write file:DIR, folder:DIR or memory:"#),
         Refusal(
             4, "status --local file:foreign --account alice",
-            #"local store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
+            #"local store: read "accounts/alice/account": foreign: the folder has other files and no "#
                 + "store.format; choose an empty folder"),
         Refusal(
             4, "record flag \(Owls.night) --local file:foreign --account alice",
-            #"local store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
+            #"local store: read "accounts/alice/account": foreign: the folder has other files and no "#
                 + "store.format; choose an empty folder"),
         Refusal(
             2, "sync --remote folder://host/a",
@@ -89,8 +89,8 @@ extension Refusal {
                 + "store.format; choose an empty folder"),
         Refusal(
             4, "record flag \(Owls.night) --local file:foreign/letter",
-            "local store: list: foreign/letter/store.format: a file stands where a folder should be, or the reverse; "
-                + "move it away (open: Not a directory)"),
+            #"local store: read "device/session": foreign/letter/store.format: a file stands where a folder should be, "#
+                + "or the reverse; move it away (open: Not a directory)"),
         Refusal(
             4, "record flag \(Owls.night) --local file:/proc/owls/store",
             #"local store: write "device/replica": /proc/owls: no folder can be made there; choose another place "#

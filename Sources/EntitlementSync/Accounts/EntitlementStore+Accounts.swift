@@ -20,8 +20,8 @@ extension EntitlementStore {
     /// that was erased gets a new life: nothing of the old one comes back by itself.
     ///
     /// - Parameter name: 1 to 255 bytes without control characters.
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unsuitableStore` (an account was erased on a remote that cannot
-    ///   write conditionally), `sync` (the remote is out of reach) or `storage`.
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `unsuitableStore` (an account was erased on a remote that
+    ///   cannot write conditionally), `sync` (the remote is out of reach) or `storage`.
     @discardableResult
     public func createAccount(_ name: String) async throws(EntitlementError) -> Account {
         let fallback = try Account(name)
@@ -78,8 +78,8 @@ extension EntitlementStore {
         return account
     }
 
-    /// Logs out. Pushes what the remote lacks if it can; what cannot be pushed stays on this device, in the account's own
-    /// place, and goes out at its next log-in.
+    /// Logs out. Pushes what the remote lacks if it can; what cannot be pushed stays on this device, in the account's
+    /// own place, and goes out at its next log-in.
     ///
     /// - Throws: ``EntitlementError`` of kind `signInNeeded` (nobody is logged in), `storage` or `damaged`. A sync that
     ///   fails is told in the report.
@@ -113,13 +113,13 @@ extension EntitlementStore {
         }
     }
 
-    /// Erases an account: its ledger on the remote is replaced by a marker that nothing can be joined to, then what this
-    /// device holds of it. Other devices that sync with the remote erase theirs. This cannot be undone.
+    /// Erases an account: its ledger on the remote is replaced by a marker that nothing can be joined to, then what
+    /// this device holds of it. Other devices that sync with the remote erase theirs. This cannot be undone.
     ///
     /// Whoever can write to the remote can do so: a server asks for the password, a shared folder cannot.
     ///
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `sync` (the remote is out of reach; nothing was
-    ///   erased, or erasing it again completes it) or `storage`.
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `sync` (the remote is out of reach; nothing
+    ///   was erased, or erasing it again completes it) or `storage`.
     public func eraseAccount(_ name: String) async throws(EntitlementError) {
         let account = try await lifeToErase(of: name)
         let doomed = try AccountSession(

@@ -48,8 +48,12 @@ extension EntitlementStore {
         -> Account
     {
         let initial = try Account(name)
-        do { return try await AccountDirectory(backend: backend).current(name) ?? initial } catch {
+        let known: DirectoryEntry?
+        do { known = try await AccountDirectory(backend: backend).entry(of: name)?.entry } catch {
             throw EntitlementError(error)
         }
+        return try known?.incarnation.map { (incarnation) throws(EntitlementError) in
+            try Account(name, incarnation: incarnation)
+        } ?? initial
     }
 }

@@ -11,8 +11,8 @@ extension Ledger {
 
     /// The union of both ledgers: for each key the record with the larger order, then the larger payload.
     ///
-    /// The marker of an erased account absorbs the other side. Looks at no clock, no configuration and no catalogue, and
-    /// refuses nothing. Records are copied, never decoded or
+    /// The marker of an erased account absorbs the other side. Looks at no clock, no configuration and no catalogue,
+    /// and refuses nothing. Records are copied, never decoded or
     /// written anew. Linear in the bytes of both.
     public func joined(with other: Ledger) -> Ledger {
         Ledger.join(self, other).ledger

@@ -7,7 +7,7 @@ public struct Ledger: Hashable, Sendable {
     let run: [UInt8]
     /// How many records there are.
     public let count: Int
-    /// Whether its account was erased: it holds nothing, and joined with anything of the account it still holds nothing.
+    /// Whether its account was erased: it holds nothing, and joined with anything it still holds nothing.
     public let isErased: Bool
 
     /// A ledger without records.

@@ -59,7 +59,7 @@ public protocol ExpiryRule: Sendable {
     /// The periods that `statements` give.
     func periods(of statements: [TimeStatement]) -> [Period]
 
-    /// Whether it asks what the remote held, so that the store has to keep track of that. `false` unless said otherwise.
+    /// Whether it asks what the remote held, so that the store keeps track of that. `false` unless said otherwise.
     var asksRemote: Bool { get }
 }
 
@@ -76,7 +76,7 @@ public protocol FlagRule: Sendable {
     /// Whether a product with these marks is owned.
     func isOwned(_ marks: FlagMarks) -> Bool
 
-    /// Whether it asks what the remote held, so that the store has to keep track of that. `false` unless said otherwise.
+    /// Whether it asks what the remote held, so that the store keeps track of that. `false` unless said otherwise.
     var asksRemote: Bool { get }
 }
 

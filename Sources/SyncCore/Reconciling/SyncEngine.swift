@@ -66,7 +66,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         try await run(key, isDryRun: false)
     }
 
-    /// Whether the local side holds something under `key` that the remote is not known to hold. Asks only the local side.
+    /// Whether the local side holds something under `key` that the remote is not known to hold. Asks the local side.
     ///
     /// - Throws: ``SyncError``.
     public func hasUnsent(_ key: EntryKey) async throws(SyncError) -> Bool {
