@@ -102,8 +102,8 @@ struct DamageTests {
         try sandbox.write("EntitlementSync file store 2\n", to: "store/store.format")
         try expectRefusal(
             4,
-            "local store: read \"accounts/alice/account\": store/store.format: the store has format 2, this software knows up to 1; "
-                + "update it")
+            "local store: read \"accounts/alice/account\": store/store.format: the store has format 2, this software "
+                + "knows up to 1; update it")
     }
 
     @Test("when it is the remote's ledger, and the device keeps what it has")

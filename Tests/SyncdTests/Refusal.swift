@@ -89,8 +89,8 @@ extension Refusal {
                 + "store.format; choose an empty folder"),
         Refusal(
             4, "record flag \(Owls.night) --local file:foreign/letter",
-            #"local store: read "device/session": foreign/letter/store.format: a file stands where a folder should be, "#
-                + "or the reverse; move it away (open: Not a directory)"),
+            #"local store: read "device/session": foreign/letter/store.format: a file stands where a folder should "#
+                + "be, or the reverse; move it away (open: Not a directory)"),
         Refusal(
             4, "record flag \(Owls.night) --local file:/proc/owls/store",
             #"local store: write "device/replica": /proc/owls: no folder can be made there; choose another place "#
