@@ -14,7 +14,11 @@ struct ReadByOthersTests {
             try #require(read(key, record) == fact, "\(place)")
             kinds.insert("\(fact)".prefix { $0 != "(" }.description)
         }
-        #expect(kinds == ["purchase", "recording", "revocation", "flag", "spend", "pending"])
+        #expect(
+            kinds == [
+                "purchase", "recording", "revocation", "renewalState", "assertion", "flag", "spend", "acceptance",
+                "pending", "reset",
+            ])
     }
 
     @Test("It writes the same bytes again: ours is the canonical spelling, and no field is unknown to the schema")
@@ -41,7 +45,8 @@ struct ReadByOthersTests {
                     terms: wire.hasTerms ? Terms(wire.terms) : nil, date: Timestamp(wire: wire.date),
                     quantity: Int64(wire.quantity),
                     originalID: wire.hasOriginalID ? TransactionID(wire.originalID) : nil,
-                    storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil, stamp: fact.stamp))
+                    storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil,
+                    isIntroductory: wire.introductory, stamp: fact.stamp))
         case (.recording(let recording), .recording):
             let wire = try Wire.Recording(serializedBytes: payload)
             return try .recording(
@@ -52,30 +57,69 @@ struct ReadByOthersTests {
                     knownEnd: wire.hasKnownEnd ? Timestamp(wire: wire.knownEnd) : nil, logicalTime: ours.logicalTime))
         case (.revocation(let transaction), .revocation(let fact)):
             let wire = try Wire.Revocation(serializedBytes: payload)
-            try #require(wire.hasRevokedAt)
+            try #require(wire.hasRevokedAt != wire.reinstated)
             return .revocation(
                 Revocation(
-                    transaction: TransactionReference(transaction), revokedAt: Timestamp(wire: wire.revokedAt),
+                    transaction: TransactionReference(transaction),
+                    revokedAt: wire.hasRevokedAt ? Timestamp(wire: wire.revokedAt) : nil,
                     reason: wire.reason, stamp: fact.stamp))
         default:
-            return try readSmall(key, payload, ours.logicalTime)
+            return try readStatement(key, record) ?? readSmall(key, payload, ours.logicalTime)
+        }
+    }
+
+    private func readStatement(_ key: Wire.Key, _ record: Record) throws -> Fact? {
+        let payload = record.payload
+        switch (key.kind, Fact(record)) {
+        case (.renewalState(let line), .renewalState(let fact)):
+            let wire = try Wire.RenewalState(serializedBytes: payload)
+            return .renewalState(
+                RenewalState(
+                    line: TransactionReference(line), willRenew: wire.willRenew,
+                    graceEnd: wire.hasGraceEnd ? Timestamp(wire: wire.graceEnd) : nil,
+                    isInBillingRetry: wire.billingRetry,
+                    pendingProduct: wire.pendingProduct.isEmpty ? nil : ProductID(wire.pendingProduct),
+                    stamp: fact.stamp))
+        case (.assertion(let reference), .assertion(let fact)):
+            let wire = try Wire.Assertion(serializedBytes: payload)
+            return try .assertion(
+                Assertion(
+                    Assertion.Reference(reference), assertedAt: fact.assertedAt,
+                    recordedAt: Timestamp(wire: wire.recordedAt),
+                    replica: #require(ReplicaID(bytes: Array(wire.replica))),
+                    logicalTime: LogicalTime(rawValue: wire.logicalTime)))
+        case (.acceptance(let transaction), .acceptance(let fact)):
+            let wire = try Wire.Acceptance(serializedBytes: payload)
+            return .acceptance(
+                Acceptance(
+                    transaction: TransactionReference(transaction), decision: Acceptance.Decision(wire),
+                    date: Timestamp(wire: wire.date), logicalTime: fact.logicalTime))
+        case (.reset(let environment), .reset(let fact)):
+            let wire = try Wire.Reset(serializedBytes: payload)
+            return .reset(
+                EnvironmentReset(
+                    environment: EnvironmentID(environment), date: Timestamp(wire: wire.date),
+                    logicalTime: fact.logicalTime))
+        default:
+            return nil
         }
     }
 
     private func readSmall(_ key: Wire.Key, _ payload: [UInt8], _ time: LogicalTime) throws -> Fact? {
         switch key.kind {
-        case .flagSet(let product), .flagCleared(let product):
+        case .flagSet(let flag), .flagCleared(let flag):
             let wire = try Wire.Flag(serializedBytes: payload)
             return try .flag(
                 Flag(
-                    product: ProductID(product), isSet: key.kind == .flagSet(product), date: Timestamp(wire: wire.date),
+                    product: ProductID(flag.product), environment: EnvironmentID(flag.environment),
+                    isSet: key.kind == .flagSet(flag), date: Timestamp(wire: wire.date),
                     replica: #require(ReplicaID(bytes: Array(wire.replica))), logicalTime: time))
         case .spend(let id):
             let wire = try Wire.Spend(serializedBytes: payload)
             return try .spend(
                 Spend(
                     id: SpendID(id), product: ProductID(wire.product), units: Int64(wire.units),
-                    date: Timestamp(wire: wire.date), replica: #require(ReplicaID(bytes: Array(wire.replica))),
+                    environment: EnvironmentID(wire.environment), date: Timestamp(wire: wire.date), replica: #require(ReplicaID(bytes: Array(wire.replica))),
                     logicalTime: time))
         case .pending(let product):
             let wire = try Wire.Pending(serializedBytes: payload)
@@ -93,8 +137,12 @@ struct ReadByOthersTests {
         case .purchase: try Wire.Purchase(serializedBytes: payload).serializedBytes()
         case .recording: try Wire.Recording(serializedBytes: payload).serializedBytes()
         case .revocation: try Wire.Revocation(serializedBytes: payload).serializedBytes()
+        case .renewalState: try Wire.RenewalState(serializedBytes: payload).serializedBytes()
+        case .assertion: try Wire.Assertion(serializedBytes: payload).serializedBytes()
         case .flagSet, .flagCleared: try Wire.Flag(serializedBytes: payload).serializedBytes()
         case .spend: try Wire.Spend(serializedBytes: payload).serializedBytes()
+        case .acceptance: try Wire.Acceptance(serializedBytes: payload).serializedBytes()
+        case .reset: try Wire.Reset(serializedBytes: payload).serializedBytes()
         case .pending: try Wire.Pending(serializedBytes: payload).serializedBytes()
         case nil: []
         }

@@ -5,14 +5,20 @@ enum Wire {
     typealias Key = Entitlementsync_Ledger_V1_Key
     typealias Transaction = Entitlementsync_Ledger_V1_Transaction
     typealias RecordingKey = Entitlementsync_Ledger_V1_RecordingKey
+    typealias AssertionKey = Entitlementsync_Ledger_V1_AssertionKey
+    typealias FlagKey = Entitlementsync_Ledger_V1_FlagKey
     typealias Purchase = Entitlementsync_Ledger_V1_Purchase
     typealias Terms = Entitlementsync_Ledger_V1_Terms
     typealias Offer = Entitlementsync_Ledger_V1_IntroductoryOffer
     typealias Duration = Entitlementsync_Ledger_V1_Duration
     typealias Recording = Entitlementsync_Ledger_V1_Recording
     typealias Revocation = Entitlementsync_Ledger_V1_Revocation
+    typealias RenewalState = Entitlementsync_Ledger_V1_RenewalState
+    typealias Assertion = Entitlementsync_Ledger_V1_Assertion
     typealias Flag = Entitlementsync_Ledger_V1_Flag
     typealias Spend = Entitlementsync_Ledger_V1_Spend
+    typealias Acceptance = Entitlementsync_Ledger_V1_Acceptance
+    typealias Reset = Entitlementsync_Ledger_V1_Reset
     typealias Pending = Entitlementsync_Ledger_V1_Pending
 }
 
@@ -22,6 +28,25 @@ extension TransactionReference {
     init(_ wire: Wire.Transaction) {
         self.init(
             store: StoreID(wire.store), environment: EnvironmentID(wire.environment), id: TransactionID(wire.id))
+    }
+}
+
+extension Assertion.Reference {
+    init(_ wire: Wire.AssertionKey) {
+        self.init(
+            group: GroupID(wire.group), source: SourceID(wire.source), until: Timestamp(wire: wire.until),
+            environment: EnvironmentID(wire.environment))
+    }
+}
+
+extension Acceptance.Decision {
+    init(_ wire: Wire.Acceptance) {
+        switch wire.decision {
+        case .countsAsOf(let date): self = .countsAsOf(Timestamp(wire: date))
+        case .refused(let reason): self = .refused(reason)
+        case .transferredTo(let account): self = .transferred(to: account)
+        case nil: self = .accepted
+        }
     }
 }
 

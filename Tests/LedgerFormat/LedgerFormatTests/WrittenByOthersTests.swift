@@ -39,7 +39,8 @@ struct WrittenByOthersTests {
                 transaction: Self.transaction, product: ProductID(wire.product),
                 terms: wire.hasTerms ? Terms(wire.terms) : nil, date: Timestamp(wire: wire.date),
                 quantity: Int64(wire.quantity), originalID: wire.hasOriginalID ? TransactionID(wire.originalID) : nil,
-                storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil, stamp: Self.stamp)
+                storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil,
+                isIntroductory: wire.introductory, stamp: Self.stamp)
             try #require(fact == .purchase(expected), "\(place)")
         }
     }
@@ -66,14 +67,19 @@ struct WrittenByOthersTests {
             try #require(fact == .recording(expected), "\(place)")
 
             let revocation = Wire.Revocation.with {
-                $0.revokedAt = random.pick([0, Timestamp.random(using: &random).milliseconds])
+                if random.chance(1, in: 2) {
+                    $0.revokedAt = random.pick([0, Timestamp.random(using: &random).milliseconds])
+                } else {
+                    $0.reinstated = true
+                }
                 $0.reason = random.pick(["", "refund", "🧾"])
             }
             fact = try read(
                 revocation, as: { key in with(key) { $0.revocation = Self.wireTransaction } }, order: Self.unsigned,
                 using: &random)
             let revoked = Revocation(
-                transaction: Self.transaction, revokedAt: Timestamp(wire: revocation.revokedAt),
+                transaction: Self.transaction,
+                revokedAt: revocation.hasRevokedAt ? Timestamp(wire: revocation.revokedAt) : nil,
                 reason: revocation.reason, stamp: Self.stamp)
             try #require(fact == .revocation(revoked), "\(place)")
         }
@@ -88,12 +94,18 @@ struct WrittenByOthersTests {
                 $0.replica = Data(replica.bytes)
                 $0.date = date.milliseconds
             }
+            let flagKey = Wire.FlagKey.with {
+                $0.product = "owl"
+                $0.environment = "e"
+            }
             for isSet in [true, false] {
                 let fact = try read(
-                    flag, as: { key in with(key) { if isSet { $0.flagSet = "owl" } else { $0.flagCleared = "owl" } } },
+                    flag,
+                    as: { key in with(key) { if isSet { $0.flagSet = flagKey } else { $0.flagCleared = flagKey } } },
                     order: Self.time + replica.bytes, using: &random)
                 let expected = Flag(
-                    product: "owl", isSet: isSet, date: date, replica: replica, logicalTime: Self.stamp.logicalTime)
+                    product: "owl", environment: "e", isSet: isSet, date: date, replica: replica,
+                    logicalTime: Self.stamp.logicalTime)
                 try #require(fact == .flag(expected), "\(place)")
             }
 
@@ -102,12 +114,13 @@ struct WrittenByOthersTests {
                 $0.units = UInt64(random.pick([0, 1, .max]))
                 $0.replica = Data(replica.bytes)
                 $0.date = date.milliseconds
+                $0.environment = "e"
             }
             var fact = try read(
                 spend, as: { key in with(key) { $0.spend = "🧾/1" } }, order: Self.time, using: &random)
             let spent = Spend(
-                id: "🧾/1", product: "coins", units: Int64(spend.units), date: date, replica: replica,
-                logicalTime: Self.stamp.logicalTime)
+                id: "🧾/1", product: "coins", units: Int64(spend.units), environment: "e", date: date,
+                replica: replica, logicalTime: Self.stamp.logicalTime)
             try #require(fact == .spend(spent), "\(place)")
 
             let pending = Wire.Pending.with {
@@ -119,6 +132,79 @@ struct WrittenByOthersTests {
                 product: "owl", requestedAt: date, isWithdrawn: pending.withdrawn,
                 logicalTime: Self.stamp.logicalTime)
             try #require(fact == .pending(asked), "\(place)")
+        }
+    }
+
+    @Test("Renewal states and assertions")
+    func statements() throws {
+        try forAll("statements by others", cases: 2_000) { random, place in
+            let date = Timestamp.random(using: &random)
+            let state = Wire.RenewalState.with {
+                $0.willRenew = random.chance(1, in: 2)
+                if random.chance(1, in: 2) { $0.graceEnd = random.pick([0, -1, date.milliseconds]) }
+                $0.billingRetry = random.chance(1, in: 2)
+                $0.pendingProduct = random.pick(["", "owl"])
+            }
+            var fact = try read(
+                state, as: { key in with(key) { $0.renewalState = Self.wireTransaction } }, order: Self.unsigned,
+                using: &random)
+            let stated = RenewalState(
+                line: Self.transaction, willRenew: state.willRenew,
+                graceEnd: state.hasGraceEnd ? Timestamp(wire: state.graceEnd) : nil,
+                isInBillingRetry: state.billingRetry, pendingProduct: state.pendingProduct == "owl" ? "owl" : nil,
+                stamp: Self.stamp)
+            try #require(fact == .renewalState(stated), "\(place)")
+
+            let replica = ReplicaID.random(using: &random)
+            let key = Wire.AssertionKey.with {
+                $0.group = "random"
+                $0.source = "parse"
+                $0.until = random.pick([0, date.milliseconds])
+                $0.environment = "e"
+            }
+            let assertion = Wire.Assertion.with {
+                $0.replica = Data(replica.bytes)
+                $0.recordedAt = date.milliseconds
+                $0.logicalTime = random.pick([0, .max, random.next()])
+            }
+            // 1970-01-01T00:00:00.007Z, its sign bit flipped, complemented.
+            let seventh = [0x7F] + [UInt8](repeating: 0xFF, count: 6) + [0xF8]
+            fact = try read(
+                assertion, as: { other in with(other) { $0.assertion = key } }, order: seventh, using: &random)
+            let asserted = Assertion(
+                Assertion.Reference(
+                    group: "random", source: "parse", until: Timestamp(wire: key.until), environment: "e"),
+                assertedAt: Timestamp(milliseconds: 7), recordedAt: date, replica: replica,
+                logicalTime: LogicalTime(rawValue: assertion.logicalTime))
+            try #require(fact == .assertion(asserted), "\(place)")
+        }
+    }
+
+    @Test("Acceptances and resets")
+    func decisions() throws {
+        try forAll("decisions by others", cases: 2_000) { random, place in
+            let date = Timestamp.random(using: &random)
+            let acceptance = Wire.Acceptance.with {
+                $0.date = date.milliseconds
+                switch random.int(0...3) {
+                case 0: $0.countsAsOf = random.pick([0, date.milliseconds])
+                case 1: $0.refused = random.pick(["", "no"])
+                case 2: $0.transferredTo = random.pick(["", "🦉"])
+                default: break
+                }
+            }
+            var fact = try read(
+                acceptance, as: { key in with(key) { $0.acceptance = Self.wireTransaction } }, order: Self.time,
+                using: &random)
+            let accepted = Acceptance(
+                transaction: Self.transaction, decision: Acceptance.Decision(acceptance), date: date,
+                logicalTime: Self.stamp.logicalTime)
+            try #require(fact == .acceptance(accepted), "\(place)")
+
+            let reset = Wire.Reset.with { $0.date = date.milliseconds }
+            fact = try read(reset, as: { key in with(key) { $0.reset = "e" } }, order: Self.time, using: &random)
+            let putBack = EnvironmentReset(environment: "e", date: date, logicalTime: Self.stamp.logicalTime)
+            try #require(fact == .reset(putBack), "\(place)")
         }
     }
 
@@ -192,6 +278,7 @@ extension Wire.Purchase {
         if random.chance(1, in: 2) {
             wire.storeExpiry = random.pick([0, Timestamp.random(using: &random).milliseconds])
         }
+        wire.introductory = random.chance(1, in: 2)
         if random.chance(3, in: 4) { wire.terms = .random(using: &random) }
         return wire
     }
