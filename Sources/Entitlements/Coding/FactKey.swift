@@ -31,6 +31,11 @@ enum FactKey: Hashable {
         static let contradiction = 13
     }
 
+    /// Whether a key, not yet read, is that of a flag's mark: tells by the tag of the one-of's field.
+    static func isFlag(_ key: [UInt8]) -> Bool {
+        key.first == UInt8(Field.flagSet << 3 | 2) || key.first == UInt8(Field.flagCleared << 3 | 2)
+    }
+
     var bytes: [UInt8] {
         var writer = ProtoWriter()
         switch self {

@@ -31,7 +31,11 @@ public struct Facts: Sendable {
     /// The latest logical time of any fact: the next fact comes after it.
     public private(set) var latestTime = LogicalTime.zero
 
+    /// Acceptances that stand where only somebody else than the server can have written them.
+    private(set) var misplacedAcceptances: [TransactionReference: Acceptance] = [:]
     private var purchaseIndex: [TransactionReference: Int] = [:]
+    private var purchaseIndices: [ProductID: [Int]] = [:]
+    private var spendIndices: [ProductID: [Int]] = [:]
     private var statedDates: [TransactionReference: Timestamp] = [:]
     private var heldPurchases: Set<TransactionReference> = []
     private var heldSpends: Set<SpendID> = []
@@ -49,14 +53,22 @@ public struct Facts: Sendable {
     public init(
         account: Ledger, device: Ledger = Ledger(), server: Ledger = Ledger(), remote: Ledger? = nil
     ) {
+        self.init(
+            account.joined(with: device).records.map { Fact($0) }, device: device.records.map { Fact($0) },
+            server: server.records.map { Fact($0) }, remote: remote)
+    }
+
+    /// Facts that were read, one a key: all that the account's and the device's ledgers hold, what of it the device's
+    /// holds, and what the server's does.
+    init(_ known: [Fact], device: [Fact] = [], server: [Fact] = [], remote: Ledger? = nil) {
         confirmedKeys = remote.map { Set($0.records.map(\.key)) }
-        for record in server.records {
-            let fact = Fact(record)
+        for fact in server {
             latestTime = max(latestTime, fact.logicalTime)
             if case .acceptance(let acceptance) = fact { acceptances[acceptance.transaction] = acceptance }
         }
-        for record in account.joined(with: device).records { add(Fact(record)) }
-        for record in device.records { noteDevice(Fact(record)) }
+        for fact in known { add(fact) }
+        for fact in device { noteDevice(fact) }
+        for record in remote?.records ?? [] where FactKey.isFlag(record.key) { noteRemote(Fact(record)) }
         sort()
     }
 
@@ -67,6 +79,9 @@ public struct Facts: Sendable {
         spends.sort { ($0.logicalTime, $0.id) < ($1.logicalTime, $1.id) }
         assertions.sort { ($0.assertedAt, $0.reference) < ($1.assertedAt, $1.reference) }
         purchaseIndex = Dictionary(uniqueKeysWithValues: zip(purchases.map(\.transaction), purchases.indices))
+        // What is asked for each product must not look through all facts each time: a ledger may name many products.
+        purchaseIndices = Dictionary(grouping: purchases.indices) { purchases[$0].product }
+        spendIndices = Dictionary(grouping: spends.indices) { spends[$0].product }
     }
 
     private mutating func add(_ fact: Fact) {
@@ -83,7 +98,10 @@ public struct Facts: Sendable {
         case .reset(let reset) where reset.environment != .production: resets[reset.environment] = reset
         case .claim(let claim): self.claim = claim
         case .contradiction(let note): contradictions.append(note)
-        case .acceptance, .reset, .unreadable: unreadable.append(fact)
+        case .acceptance(let acceptance):
+            misplacedAcceptances[acceptance.transaction] = acceptance
+            unreadable.append(fact)
+        case .reset, .unreadable: unreadable.append(fact)
         }
     }
 
@@ -97,8 +115,14 @@ public struct Facts: Sendable {
     }
 
     private mutating func add(_ flag: Flag) {
-        let isHeld = confirmedKeys?.contains(Fact.flag(flag).record.key) ?? true
-        flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()].add(flag, isHeld: isHeld)
+        flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()]
+            .add(flag, isHeld: confirmedKeys == nil)
+    }
+
+    /// A mark as the remote held it: this replica may have made the same mark anew since.
+    private mutating func noteRemote(_ fact: Fact) {
+        guard case .flag(let flag) = fact else { return }
+        flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()].noteRemote(flag)
     }
 
     private mutating func noteDevice(_ fact: Fact) {
@@ -130,6 +154,12 @@ public struct Facts: Sendable {
         purchaseIndex[transaction].map { purchases[$0] }
     }
 
+    /// The purchases of `product`, by (date, key).
+    func purchases(of product: ProductID) -> [Purchase] { (purchaseIndices[product] ?? []).map { purchases[$0] } }
+
+    /// The spends of `product`, by (logical time, key).
+    func spends(of product: ProductID) -> [Spend] { (spendIndices[product] ?? []).map { spends[$0] } }
+
     /// The date that the purchase itself states; differs from its date when the account's server counts it as of
     /// another one.
     public func statedDate(of purchase: Purchase) -> Timestamp { statedDates[purchase.transaction] ?? purchase.date }
@@ -137,8 +167,20 @@ public struct Facts: Sendable {
     /// The revocation that counts against `purchase`; `nil` when there is none, when it was reversed, or when nobody
     /// signed it while a store signed the purchase.
     public func revocation(of purchase: Purchase) -> Revocation? {
-        guard let revocation = revocations[purchase.transaction], revocation.revokedAt != nil else { return nil }
+        guard let revocation = revocations[purchase.transaction], revocation.revokedAt != nil,
+            !isBehindReset(revocation.stamp.logicalTime, in: revocation.transaction.environment)
+        else { return nil }
         return isOverruled(revocation) ? nil : revocation
+    }
+
+    /// What counts of what is said about the subscription that `purchase` belongs to; `nil` when nothing is, when it was
+    /// said before a reset, or when nobody signed it while a store signed the purchase.
+    func renewalState(of purchase: Purchase) -> RenewalState? {
+        guard let state = renewalStates[purchase.line],
+            !isBehindReset(state.stamp.logicalTime, in: state.line.environment),
+            state.stamp.signedDate != nil || purchase.stamp.signedDate == nil
+        else { return nil }
+        return state
     }
 
     /// Whether a statement about a purchase counts nothing because a store signed the purchase, and nobody signed this.
@@ -205,13 +247,12 @@ public struct FlagMarks: Hashable, Sendable {
     public init() {}
 
     mutating func add(_ flag: Flag, isHeld: Bool) {
-        if flag.isSet {
-            set = flag
-            if isHeld { setAtRemote = flag }
-        } else {
-            cleared = flag
-            if isHeld { clearedAtRemote = flag }
-        }
+        if flag.isSet { set = flag } else { cleared = flag }
+        if isHeld { noteRemote(flag) }
+    }
+
+    mutating func noteRemote(_ flag: Flag) {
+        if flag.isSet { setAtRemote = flag } else { clearedAtRemote = flag }
     }
 
     /// The later mark of both, if there is one.

@@ -67,8 +67,7 @@ extension Replay {
     }
 
     private func lastRevocation(ofUnits product: ProductID, at instant: Timestamp) -> Timestamp? {
-        facts.purchases.lazy.filter { $0.product == product }
-            .compactMap(facts.revocationDate(of:)).filter { $0 <= instant }.max()
+        facts.purchases(of: product).compactMap(facts.revocationDate(of:)).filter { $0 <= instant }.max()
     }
 
     /// Whether a non-consumable is owned at `instant`.
@@ -82,9 +81,7 @@ extension Replay {
     /// behind.
     public func isPending(_ product: ProductID) -> Bool {
         guard let request = facts.pending[product], !request.isWithdrawn else { return false }
-        return !facts.purchases.contains { purchase in
-            purchase.product == product && facts.lastRecorded(purchase) > request.logicalTime
-        }
+        return !facts.purchases(of: product).contains { facts.lastRecorded($0) > request.logicalTime }
     }
 
     private func products(granting entitlement: Entitlement) -> [Product] {
@@ -102,7 +99,8 @@ extension Replay {
         guard let terms = catalog.terms(of: product), case .nonRenewing(let group, _) = terms.kind,
             Purchase.quantityRange.contains(quantity), let nobody = ReplicaID(bytes: [UInt8](repeating: 0, count: 16))
         else { return nil }
-        let transaction = TransactionReference(store: "preview", environment: environment, id: "preview")
+        // No fact of a ledger can be about this id: ids there have no control characters.
+        let transaction = TransactionReference(store: "preview", environment: environment, id: "\u{1}")
         let time = facts.latestTime.next(at: instant)
         let purchase = Purchase(
             transaction: transaction, product: product, terms: terms, date: instant, quantity: quantity,

@@ -3,7 +3,7 @@ extension Replay {
     ///
     /// Grants and spends are replayed by (logical time, key), and the running balance never falls below 0: what two
     /// offline devices overspent is written off once, and a later purchase is whole. Purchases dated after `instant`
-    /// and those revoked by then grant nothing. Linear in the number of facts.
+    /// and those revoked by then grant nothing. Linear in the number of facts about the product but for sorting.
     public func balance(of product: ProductID, at instant: Timestamp) -> Int64 {
         balanceSteps(of: product, at: instant).last?.balance ?? 0
     }
@@ -25,7 +25,7 @@ extension Replay {
 
     func balanceSteps(of product: ProductID, at instant: Timestamp) -> [BalanceStep] {
         var steps: [BalanceStep] = []
-        for purchase in facts.purchases where purchase.product == product && purchase.date <= instant {
+        for purchase in facts.purchases(of: product) where purchase.date <= instant {
             guard case .counts(.consumable(let units)) = verdicts[purchase.transaction] else { continue }
             if let revokedAt = facts.revocationDate(of: purchase), revokedAt <= instant { continue }
             steps.append(
@@ -33,7 +33,7 @@ extension Replay {
                     time: facts.firstRecorded(purchase), key: FactKey.purchase(purchase.transaction).bytes,
                     cause: .grant(purchase), units: units * purchase.quantity))
         }
-        for spend in facts.spends where spend.product == product && counts(spend) {
+        for spend in facts.spends(of: product) where counts(spend) {
             steps.append(
                 BalanceStep(
                     time: spend.logicalTime, key: FactKey.spend(spend.id).bytes, cause: .spend(spend),

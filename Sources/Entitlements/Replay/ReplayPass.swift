@@ -33,7 +33,7 @@ struct ReplayPass {
         for group in groups {
             let statements = Self.merged(soldTime[group] ?? [], asserted(assertions[group] ?? []))
             let stacked = catalog.policy.rules.expiry.periods(of: statements)
-            let lines = RenewalLines(sold: renewals[group] ?? [], states: facts.renewalStates)
+            let lines = RenewalLines(sold: renewals[group] ?? [], facts: facts)
             timelines[group] = Timeline(stacked + lines.periods())
         }
     }
@@ -67,7 +67,7 @@ struct ReplayPass {
             return .setAside(.unknownProduct)
         }
         guard Purchase.quantityRange.contains(purchase.quantity), terms.areWithinBounds,
-            purchase.storeExpiry.map({ $0 <= purchase.date.adding(CalendarDuration(months: 1_200)) }) ?? true
+            purchase.storeExpiry.map(purchase.bounds) ?? true, !purchase.isIntroductory || terms.offerIsWithinBounds
         else { return .setAside(.outOfBounds) }
         if case .consumable = terms.kind, catalog.policy.rules.consumables == .deviceLocal,
             !facts.isOnDevice(purchase)
@@ -126,8 +126,17 @@ extension Terms {
         switch kind {
         case .consumable(let units): return CatalogChecker.unitRange.contains(units)
         case .nonConsumable: return true
-        case .nonRenewing(_, let duration), .autoRenewable(_, _, let duration, _):
+        case .nonRenewing(_, let duration):
             return duration != .zero && duration.isWithinBounds
+        case .autoRenewable(_, let level, let duration, _):
+            // A forged level 0 would stand above the highest.
+            return level >= 1 && duration != .zero && duration.isWithinBounds
         }
+    }
+
+    /// Whether the introductory time, where there is one, is not longer than what may be sold.
+    var offerIsWithinBounds: Bool {
+        guard case .autoRenewable(_, _, _, let introductory?) = kind else { return true }
+        return introductory.duration.isWithinBounds
     }
 }

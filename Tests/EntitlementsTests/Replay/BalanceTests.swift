@@ -43,6 +43,26 @@ struct BalanceTests {
         #expect(try Self.units(next.replay()) == 5)
     }
 
+    @Test("Written off once: not again for a third device, nor after a backup was put back, which forgets no spend")
+    func overspendIsWrittenOffOnce() throws {
+        let start = try Story(Self.shared(), replica: 1).buying(Shop.coins, at: "2026-01-01", transaction: "A")
+        let phone = try start.spending(4, id: "phone", at: "2026-02-01")
+        let tablet = try Story(Self.shared(), replica: 2, knowing: start.ledger).spending(
+            4, id: "tablet", at: "2026-02-02")
+        // The phone is put back to its backup of January, and tries the same spend under the same key once more.
+        let putBack = try Story(Self.shared(), replica: 1, knowing: start.ledger)
+            .spending(4, id: "phone", at: "2026-02-03")
+        for order in orders(of: [phone, tablet, putBack, start]) {
+            let all = order.dropFirst().reduce(order[0]) { $0.synced(with: $1) }
+            #expect(try Self.units(all.replay()) == 0)
+            let steps = all.replay().balanceSteps(of: Shop.coins, at: try Timestamp(Self.now))
+            #expect(steps.map(\.writtenOff).reduce(0, +) == 3)
+            let next = try all.buying(Shop.coins, at: "2026-03-01", transaction: "B")
+            #expect(try Self.units(next.replay()) == 5)
+            #expect(try Self.units(next.synced(with: phone).synced(with: tablet).replay()) == 5)
+        }
+    }
+
     @Test("A running balance is never negative, and never more than what was bought")
     func bounds() throws {
         let catalog = try Self.shared()
