@@ -75,9 +75,9 @@ extension Replay {
             return time(of: group, at: instant)
                 + requests(for: catalog.products.filter { $0.kind.group == group }.map(\.id))
         case .product(let product):
-            let holdings = ownerships[product]?.holdings ?? []
-            return withStatements(facts.purchases.filter { $0.product == product }, at: instant) { purchase in
-                holdings.filter { $0.transaction == purchase.transaction }.map(Explanation.Effect.ownership)
+            let holdings = Dictionary(grouping: ownerships[product]?.holdings ?? [], by: \.origin)
+            return withStatements(facts.purchases(of: product), at: instant) { purchase in
+                holdings[purchase.origin, default: []].map(Explanation.Effect.ownership)
             } + flags(of: product) + requests(for: [product])
         case .units(let product):
             return units(of: product, at: instant) + requests(for: [product])
@@ -85,39 +85,46 @@ extension Replay {
     }
 
     private func time(of group: GroupID, at instant: Timestamp) -> [Explanation.Line] {
-        let periods = timelines[group]?.contributions ?? []
+        let periods = Dictionary(grouping: timelines[group]?.contributions ?? [], by: \.origin)
         let purchases = facts.purchases.filter { purchase in
             (purchase.terms ?? catalog.terms(of: purchase.product))?.kind.group == group
         }
         var lines = withStatements(purchases, at: instant) { purchase in
-            periods.filter { $0.origin == .purchase(purchase.transaction, purchase.product) }.map { period in
+            periods[purchase.origin, default: []].map { period in
                 period.isEmpty && period.revokedAt == nil && period.level == nil
                     ? .setAside(.overruled(rules.expiry.name)) : .period(period)
             }
         }
         for assertion in facts.assertions where assertion.reference.group == group {
-            lines.append(Explanation.Line(fact: .assertion(assertion), effect: effect(of: assertion, periods)))
+            let period = periods[.assertion(assertion.reference)]?.first { !$0.isEmpty }
+            lines.append(Explanation.Line(fact: .assertion(assertion), effect: effect(of: assertion, period)))
         }
-        for line in Set(purchases.map(\.line)).sorted() {
-            guard let state = facts.renewalStates[line] else { continue }
-            let grace = periods.first { period in
-                guard case .grace(let transaction, _) = period.origin else { return false }
-                return facts[transaction]?.line == line
-            }
-            let effect = grace.map(Explanation.Effect.period) ?? .informs
-            lines.append(Explanation.Line(fact: .renewalState(state), effect: effect))
-        }
-        return lines
+        return lines + renewals(of: purchases, periods)
     }
 
-    private func effect(of assertion: Assertion, _ periods: [Period]) -> Explanation.Effect {
-        guard assertion.reference.environment == environment else {
-            return .setAside(.otherEnvironment(assertion.reference.environment))
+    private func effect(of assertion: Assertion, _ period: Period?) -> Explanation.Effect {
+        if let reason = objection(to: assertion.logicalTime, in: assertion.reference.environment) {
+            return .setAside(reason)
         }
-        if facts.isBehindReset(assertion.logicalTime, in: environment) { return .setAside(.behindReset) }
-        guard let period = periods.first(where: { $0.origin == .assertion(assertion.reference) }), !period.isEmpty
-        else { return .setAside(facts.isConfirmed(.assertion(assertion)) ? .covered : .overruled(rules.expiry.name)) }
-        return .period(period)
+        if let period { return .period(period) }
+        return .setAside(facts.isConfirmed(.assertion(assertion)) ? .covered : .overruled(rules.expiry.name))
+    }
+
+    /// What is said about the subscriptions that `purchases` belong to, by their first transaction.
+    private func renewals(of purchases: [Purchase], _ periods: [Period.Origin: [Period]]) -> [Explanation.Line] {
+        let members = Dictionary(grouping: purchases, by: \.line)
+        return members.keys.sorted().compactMap { line -> Explanation.Line? in
+            guard let state = facts.renewalStates[line], let members = members[line] else { return nil }
+            let fact = Fact.renewalState(state)
+            if let reason = objection(to: state.stamp.logicalTime, in: line.environment) {
+                return Explanation.Line(fact: fact, effect: .setAside(reason))
+            }
+            if members.allSatisfy({ facts.renewalState(of: $0) == nil }) {
+                return Explanation.Line(fact: fact, effect: .setAside(.unsigned))
+            }
+            let grace = members.lazy.compactMap { periods[.grace($0.transaction, $0.product)]?.first }.first
+            return Explanation.Line(fact: fact, effect: grace.map(Explanation.Effect.period) ?? .informs)
+        }
     }
 
     /// Each purchase with its effects, and what stores and the account's server stated about it.
@@ -125,26 +132,51 @@ extension Replay {
         _ purchases: [Purchase], at instant: Timestamp, _ effects: (Purchase) -> [Explanation.Effect]
     ) -> [Explanation.Line] {
         purchases.flatMap { purchase -> [Explanation.Line] in
-            var lines: [Explanation.Line] = []
-            if case .setAside(let reason) = verdicts[purchase.transaction] {
-                lines.append(Explanation.Line(fact: .purchase(purchase), effect: .setAside(reason)))
-            } else {
-                lines += effects(purchase).map { Explanation.Line(fact: .purchase(purchase), effect: $0) }
+            var effects = effects(purchase)
+            switch verdicts[purchase.transaction] {
+            case .setAside(let reason): effects = [.setAside(reason)]
+            // No source of this kind counts it, or the rule gave no period.
+            case .counts(let kind) where effects.isEmpty:
+                effects = [.setAside(kind.group == nil ? .otherKind(kind.name) : .overruled(rules.expiry.name))]
+            case .counts, nil: break
             }
-            if let acceptance = facts.acceptances[purchase.transaction] {
-                lines.append(Explanation.Line(fact: .acceptance(acceptance), effect: acceptance.effect))
-            }
-            if let revocation = facts.revocations[purchase.transaction] {
-                lines.append(Explanation.Line(fact: .revocation(revocation), effect: effect(of: revocation, instant)))
-            }
-            return lines
+            return effects.map { Explanation.Line(fact: .purchase(purchase), effect: $0) }
+                + statements(about: purchase, at: instant)
         }
     }
 
+    private func statements(about purchase: Purchase, at instant: Timestamp) -> [Explanation.Line] {
+        var lines: [Explanation.Line] = []
+        let environment = purchase.transaction.environment
+        if let acceptance = facts.acceptances[purchase.transaction] {
+            let objection = objection(to: nil, in: environment)
+            lines.append(
+                Explanation.Line(
+                    fact: .acceptance(acceptance),
+                    effect: objection.map(Explanation.Effect.setAside) ?? acceptance.effect))
+        }
+        if let misplaced = facts.misplacedAcceptances[purchase.transaction] {
+            lines.append(Explanation.Line(fact: .acceptance(misplaced), effect: .setAside(.notFromServer)))
+        }
+        if let revocation = facts.revocations[purchase.transaction] {
+            lines.append(Explanation.Line(fact: .revocation(revocation), effect: effect(of: revocation, instant)))
+        }
+        return lines
+    }
+
     private func effect(of revocation: Revocation, _ instant: Timestamp) -> Explanation.Effect {
+        if let reason = objection(to: revocation.stamp.logicalTime, in: revocation.transaction.environment) {
+            return .setAside(reason)
+        }
         if facts.isOverruled(revocation) { return .setAside(.unsigned) }
         guard let revokedAt = revocation.revokedAt else { return .reinstates }
         return revokedAt <= instant ? .revokes : .notYet
+    }
+
+    /// Why a fact of another environment, or one from before a reset, counts nothing.
+    private func objection(to time: LogicalTime?, in other: EnvironmentID) -> SetAside? {
+        guard other == environment else { return .otherEnvironment(other) }
+        return time.map { facts.isBehindReset($0, in: other) } ?? false ? .behindReset : nil
     }
 
     private func flags(of product: ProductID) -> [Explanation.Line] {
@@ -157,9 +189,10 @@ extension Replay {
     }
 
     private func effect(of flag: Flag, _ isFlagged: Bool) -> Explanation.Effect {
-        guard flag.environment == environment else { return .setAside(.otherEnvironment(flag.environment)) }
-        if facts.isBehindReset(flag.logicalTime, in: environment) { return .setAside(.behindReset) }
-        return flag.isSet == isFlagged && isFlagged ? .flagCounts : .setAside(.overruled(rules.flags.name))
+        if let reason = objection(to: flag.logicalTime, in: flag.environment) { return .setAside(reason) }
+        if flag.isSet { return isFlagged ? .flagCounts : .setAside(.overruled(rules.flags.name)) }
+        let isSetToo = facts.flags[FlagMarks.Reference(flag.product, flag.environment)]?.set != nil
+        return isFlagged || !isSetToo ? .setAside(.overruled(rules.flags.name)) : .revokes
     }
 
     private func requests(for products: [ProductID]) -> [Explanation.Line] {
@@ -169,29 +202,40 @@ extension Replay {
     }
 
     private func units(of product: ProductID, at instant: Timestamp) -> [Explanation.Line] {
-        let steps = balanceSteps(of: product, at: instant).map { step in
+        var granting: Set<TransactionReference> = []
+        var counted: Set<SpendID> = []
+        let steps = balanceSteps(of: product, at: instant).flatMap { step -> [Explanation.Line] in
             switch step.cause {
             case .grant(let purchase):
-                Explanation.Line(fact: .purchase(purchase), effect: .units(step.units, balance: step.balance))
+                granting.insert(purchase.transaction)
+                let effect = Explanation.Effect.units(step.units, balance: step.balance)
+                return [Explanation.Line(fact: .purchase(purchase), effect: effect)]
+                    + statements(about: purchase, at: instant)
             case .spend(let spend):
-                Explanation.Line(
-                    fact: .spend(spend),
-                    effect: .spent(step.units, writtenOff: step.writtenOff, balance: step.balance))
+                counted.insert(spend.id)
+                let effect = Explanation.Effect.spent(
+                    step.units, writtenOff: step.writtenOff, balance: step.balance)
+                return [Explanation.Line(fact: .spend(spend), effect: effect)]
             }
         }
-        let counted = Set(steps.map(\.fact))
-        let others = facts.purchases.filter { $0.product == product && !counted.contains(.purchase($0)) }
-        let strays = facts.spends.filter { $0.product == product && !counted.contains(.spend($0)) }
+        let others = facts.purchases(of: product).filter { !granting.contains($0.transaction) }
+        let strays = facts.spends(of: product).filter { !counted.contains($0.id) }
         return steps
             + withStatements(others, at: instant) { purchase in
-                facts.revocation(of: purchase) == nil ? [.notYet] : []
+                guard case .counts(.consumable) = verdicts[purchase.transaction] else { return [] }
+                guard purchase.date <= instant else { return [.notYet] }
+                return facts.revocationDate(of: purchase).map { [.setAside(.revoked($0))] } ?? []
             } + strays.map { Explanation.Line(fact: .spend($0), effect: .setAside(reason(against: $0))) }
     }
 
     private func reason(against spend: Spend) -> SetAside {
-        guard spend.environment == environment else { return .otherEnvironment(spend.environment) }
-        return facts.isBehindReset(spend.logicalTime, in: environment) ? .behindReset : .otherDevice
+        objection(to: spend.logicalTime, in: spend.environment) ?? .otherDevice
     }
+}
+
+extension Purchase {
+    /// What the periods and holdings that it gives name as their origin.
+    fileprivate var origin: Period.Origin { .purchase(transaction, product) }
 }
 
 extension Acceptance {

@@ -60,8 +60,12 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
     case unsigned
     /// Only the account's server may write such a record, and it stands elsewhere; or there is no such thing.
     case notFromServer
-    /// It adds nothing to what is known: the time up to its date is covered.
+    /// It adds nothing to what is known: the time up to its date is covered, or was over when it was said.
     case covered
+    /// It was taken back at this date.
+    case revoked(Timestamp)
+    /// It was sold as something else than this source counts: a consumable, for instance.
+    case otherKind(String)
     /// This version cannot read the record.
     case unreadable(String)
     /// A rule prefers another fact.
@@ -79,7 +83,9 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
         case .transferred(let account): "the purchase belongs to \"\(account.singleLine)\" now"
         case .unsigned: "a store signed the purchase, and nobody signed this"
         case .notFromServer: "only the account's server may state this"
-        case .covered: "the time up to its date is covered without it"
+        case .covered: "the time up to its date is covered without it, or was over already"
+        case .revoked(let date): "it was taken back at \(date)"
+        case .otherKind(let kind): "it was sold as \(kind)"
         case .unreadable(let reason): "it cannot be read: \(reason)"
         case .overruled(let rule): "overruled by \(rule)"
         }
