@@ -119,7 +119,8 @@ struct ReadByOthersTests {
             return try .spend(
                 Spend(
                     id: SpendID(id), product: ProductID(wire.product), units: Int64(wire.units),
-                    environment: EnvironmentID(wire.environment), date: Timestamp(wire: wire.date), replica: #require(ReplicaID(bytes: Array(wire.replica))),
+                    environment: EnvironmentID(wire.environment), date: Timestamp(wire: wire.date),
+                    replica: #require(ReplicaID(bytes: Array(wire.replica))),
                     logicalTime: time))
         case .pending(let product):
             let wire = try Wire.Pending(serializedBytes: payload)
