@@ -17,7 +17,7 @@ struct ReadByOthersTests {
         #expect(
             kinds == [
                 "purchase", "recording", "revocation", "renewalState", "assertion", "flag", "spend", "acceptance",
-                "pending", "reset",
+                "pending", "reset", "contradiction",
             ])
     }
 
@@ -39,14 +39,7 @@ struct ReadByOthersTests {
         switch (key.kind, ours) {
         case (.purchase(let transaction), .purchase(let fact)):
             let wire = try Wire.Purchase(serializedBytes: payload)
-            return .purchase(
-                Purchase(
-                    transaction: TransactionReference(transaction), product: ProductID(wire.product),
-                    terms: wire.hasTerms ? Terms(wire.terms) : nil, date: Timestamp(wire: wire.date),
-                    quantity: Int64(wire.quantity),
-                    originalID: wire.hasOriginalID ? TransactionID(wire.originalID) : nil,
-                    storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil,
-                    isIntroductory: wire.introductory, stamp: fact.stamp))
+            return .purchase(Purchase(wire, transaction, stamp: fact.stamp))
         case (.recording(let recording), .recording):
             let wire = try Wire.Recording(serializedBytes: payload)
             return try .recording(
@@ -94,6 +87,16 @@ struct ReadByOthersTests {
                 Acceptance(
                     transaction: TransactionReference(transaction), decision: Acceptance.Decision(wire),
                     date: Timestamp(wire: wire.date), logicalTime: fact.logicalTime))
+        case (.contradiction(let named), .contradiction(let fact)):
+            let wire = try Wire.Contradiction(serializedBytes: payload)
+            // Each statement carries the order that its purchase's record has.
+            try #require(Array(wire.kept.order) == Fact.purchase(fact.kept).record.order)
+            try #require(Array(wire.dropped.order) == Fact.purchase(fact.dropped).record.order)
+            return .contradiction(
+                Contradiction(
+                    kept: Purchase(wire.kept.purchase, named.transaction, stamp: fact.kept.stamp),
+                    dropped: Purchase(wire.dropped.purchase, named.transaction, stamp: fact.dropped.stamp),
+                    noticedAt: Timestamp(wire: wire.noticedAt), logicalTime: fact.logicalTime))
         case (.reset(let environment), .reset(let fact)):
             let wire = try Wire.Reset(serializedBytes: payload)
             return .reset(
@@ -142,6 +145,7 @@ struct ReadByOthersTests {
         case .assertion: try Wire.Assertion(serializedBytes: payload).serializedBytes()
         case .flagSet, .flagCleared: try Wire.Flag(serializedBytes: payload).serializedBytes()
         case .spend: try Wire.Spend(serializedBytes: payload).serializedBytes()
+        case .contradiction: try Wire.Contradiction(serializedBytes: payload).serializedBytes()
         case .acceptance: try Wire.Acceptance(serializedBytes: payload).serializedBytes()
         case .reset: try Wire.Reset(serializedBytes: payload).serializedBytes()
         case .pending: try Wire.Pending(serializedBytes: payload).serializedBytes()

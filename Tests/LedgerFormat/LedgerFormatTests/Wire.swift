@@ -6,6 +6,7 @@ enum Wire {
     typealias Transaction = Entitlementsync_Ledger_V1_Transaction
     typealias RecordingKey = Entitlementsync_Ledger_V1_RecordingKey
     typealias AssertionKey = Entitlementsync_Ledger_V1_AssertionKey
+    typealias ContradictionKey = Entitlementsync_Ledger_V1_ContradictionKey
     typealias FlagKey = Entitlementsync_Ledger_V1_FlagKey
     typealias Purchase = Entitlementsync_Ledger_V1_Purchase
     typealias Terms = Entitlementsync_Ledger_V1_Terms
@@ -18,6 +19,8 @@ enum Wire {
     typealias Flag = Entitlementsync_Ledger_V1_Flag
     typealias Spend = Entitlementsync_Ledger_V1_Spend
     typealias Acceptance = Entitlementsync_Ledger_V1_Acceptance
+    typealias Contradiction = Entitlementsync_Ledger_V1_Contradiction
+    typealias Statement = Entitlementsync_Ledger_V1_Statement
     typealias Reset = Entitlementsync_Ledger_V1_Reset
     typealias Pending = Entitlementsync_Ledger_V1_Pending
 }
@@ -36,6 +39,18 @@ extension Assertion.Reference {
         self.init(
             group: GroupID(wire.group), source: SourceID(wire.source), until: Timestamp(wire: wire.until),
             environment: EnvironmentID(wire.environment))
+    }
+}
+
+extension Purchase {
+    /// The order of a statement is not protobuf, so the stamp is given.
+    init(_ wire: Wire.Purchase, _ transaction: Wire.Transaction, stamp: Stamp) {
+        self.init(
+            transaction: TransactionReference(transaction), product: ProductID(wire.product),
+            terms: wire.hasTerms ? Terms(wire.terms) : nil, date: Timestamp(wire: wire.date),
+            quantity: Int64(wire.quantity), originalID: wire.hasOriginalID ? TransactionID(wire.originalID) : nil,
+            storeExpiry: wire.hasStoreExpiry ? Timestamp(wire: wire.storeExpiry) : nil,
+            isIntroductory: wire.introductory, stamp: stamp)
     }
 }
 
