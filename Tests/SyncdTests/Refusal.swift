@@ -25,7 +25,7 @@ extension Refusal {
         Refusal(
             2, "record",
             "record what? purchase, refund, reinstatement, renewal, grant, flag or pending (see syncd --help)"),
-        Refusal(2, "catalog", "what about the catalogue? check (see syncd --help)"),
+        Refusal(2, "catalog", "what about the catalogue? check or convert (see syncd --help)"),
         Refusal(2, "record purchase", "Missing expected argument '<product>' (see syncd --help)"),
         Refusal(2, "record refund", "Missing expected argument '<transaction>' (see syncd --help)"),
         Refusal(2, "check", "Missing expected argument '<entitlement>' (see syncd --help)"),

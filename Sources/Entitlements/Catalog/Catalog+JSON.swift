@@ -11,13 +11,11 @@ extension Catalog {
     /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what is no catalogue. A member that
     ///   is not known is an error too: it is most often a misspelt one.
     public init(json: some Collection<UInt8>) throws(InputError) {
-        let root: JSONValue
-        do {
-            root = try JSONValue(parsing: json)
-        } catch {
-            throw InputError(path: "line \(error.line), column \(error.column)", reason: error.reason)
-        }
-        let members = try JSONReader(root).object()
+        try self.init(try Self.root(of: json))
+    }
+
+    init(_ root: JSONReader) throws(InputError) {
+        let members = try root.object()
         try members.allow("products", "entitlements", "policy")
         var products: [Product] = []
         for reader in try members.required("products").array() { products.append(try Product(reader)) }

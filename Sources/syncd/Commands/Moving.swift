@@ -2,52 +2,6 @@ import ArgumentParser
 import EntitlementSync
 import Entitlements
 
-struct Import: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Record a history of purchases that another system kept. Importing it again adds nothing.")
-
-    enum Format: String, ExpressibleByArgument, CaseIterable {
-        case history
-    }
-
-    @Argument(help: "The file.")
-    var file: String
-
-    @Option(help: "What the file is: history, a JSON array of purchases.")
-    var format: Format
-
-    @OptionGroup var options: StoreOptions
-
-    func run() async throws {
-        let store = try await options.openStore()
-        let history = try readDocument(file) { try History(json: $0, catalog: store.catalog) }
-        let environment = options.catalog.environmentID
-        let receipt = try await store.record(
-            history.entries.map { entry in
-                Evidence.reported(
-                    entry.product, transaction: entry.transaction, date: entry.purchaseDate,
-                    quantity: entry.quantity, expires: entry.expiresDate, store: entry.store,
-                    environment: environment)
-            })
-        let refunds = try await store.record(
-            history.entries.compactMap { entry in
-                guard let revokedAt = entry.revokedAt else { return nil }
-                return .refunded(
-                    TransactionReference(store: entry.store, environment: environment, id: entry.transaction),
-                    at: revokedAt)
-            }
-        ).newFacts.count
-        let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
-        try options.output.show(
-            .object([
-                ("account", .string("\(store.account)")), ("entries", .number(Int64(history.entries.count))),
-                ("newPurchases", .number(Int64(purchases))), ("newRefunds", .number(Int64(refunds))),
-            ]),
-            or: "imported for \(store.account): \(plural(purchases, "new purchase")) and "
-                + "\(plural(refunds, "new refund")) of \(plural(history.entries.count, "entry", "entries"))")
-    }
-}
-
 struct Export: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Write what the ledger holds: a history that can be imported, or the ledger document itself.")
@@ -124,57 +78,5 @@ struct Evaluate: AsyncParsableCommand {
         let facts = Facts(account: ledger, device: ledger)
         let snapshot = Replay(facts, catalog: catalog, environment: environment).snapshot(at: now)
         try output.show(snapshot.json(account: nil), or: snapshot.text(account: nil))
-    }
-}
-
-struct CatalogCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "catalog", abstract: "Work with catalogues.", subcommands: [CatalogCheck.self])
-
-    func run() async throws {
-        throw ValidationError("what about the catalogue? check")
-    }
-}
-
-struct CatalogCheck: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Check a catalogue, and show what it sells.")
-
-    @Argument(help: "The catalogue, a JSON file; --catalog or SYNCD_CATALOG when not given.")
-    var file: String?
-
-    @OptionGroup var options: CatalogOptions
-    @OptionGroup var output: OutputOptions
-
-    func run() async throws {
-        var options = options
-        options.file = file ?? options.file
-        let catalog = try options.load()
-        let rows = catalog.products.map { [$0.id.rawValue, $0.kind.summary, $0.name()] }
-        let entitlements = catalog.entitlements.map { entitlement in
-            [entitlement.id.rawValue, entitlement.grantedBy.map(\.description).joined(separator: " or ")]
-        }
-        let head =
-            "sound: \(plural(catalog.products.count, "product")), "
-            + plural(catalog.entitlements.count, "entitlement")
-        try output.show(
-            .object([
-                ("products", .array(catalog.products.map { .string($0.id.rawValue) })),
-                ("groups", .array(catalog.groups.map { .string($0.rawValue) })),
-                ("entitlements", .array(catalog.entitlements.map { .string($0.id.rawValue) })),
-            ]),
-            or: ([head] + aligned(rows) + (entitlements.isEmpty ? [] : [""]) + aligned(entitlements))
-                .joined(separator: "\n"))
-    }
-}
-
-extension ProductKind {
-    fileprivate var summary: String {
-        switch self {
-        case .consumable(let units): plural(Int(units), "unit")
-        case .nonConsumable: "for good"
-        case .nonRenewing(let group, let duration): "\(duration) in \(group)"
-        case .autoRenewable(let group, let level, let duration, _): "\(duration) in \(group), level \(level), renews"
-        }
     }
 }

@@ -78,8 +78,10 @@ struct StoreOptions: ParsableArguments {
 
 /// Which catalogue, and how its rules are read.
 struct CatalogOptions: ParsableArguments {
-    @Option(name: .customLong("catalog"), help: "The catalogue, a JSON file (SYNCD_CATALOG).")
+    @Option(name: .customLong("catalog"), help: "The catalogue: JSON, or a .storekit file of Xcode (SYNCD_CATALOG).")
     var file: String?
+
+    @OptionGroup var supplement: SupplementOptions
 
     @Option(
         help: "Read facts by this expiry rule instead of the catalogue's: stackPurchases, latestExpiryWins, remoteWins."
@@ -100,7 +102,12 @@ struct CatalogOptions: ParsableArguments {
             throw Failure(.usage, "--catalog is needed: what is sold, a JSON file (or set SYNCD_CATALOG)")
         }
         do { try environmentID.validate() } catch { throw Failure(.usage, "--environment: \(error)") }
-        let catalog = try readDocument(path) { try Catalog(json: $0) }
+        let supplement = try supplement.supplement()
+        let catalog = try readDocument(path) { bytes in
+            path.hasSuffix(".storekit")
+                ? try Catalog(storeKitConfiguration: bytes, supplement: supplement)
+                : try Catalog(anyJSON: bytes, supplement: supplement)
+        }
         var policy = catalog.policy
         if let rule = try Self.rule(expiry, among: ConflictRules.expiryRules, \.name, option: "--expiry") {
             policy.rules.expiry = rule

@@ -1,0 +1,75 @@
+import ArgumentParser
+import Entitlements
+
+struct CatalogCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "catalog", abstract: "Work with catalogues.", subcommands: [CatalogCheck.self, CatalogConvert.self])
+
+    func run() async throws {
+        throw ValidationError("what about the catalogue? check or convert")
+    }
+}
+
+struct CatalogCheck: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check", abstract: "Check a catalogue, and show what it sells.")
+
+    @Argument(help: "The catalogue, JSON or .storekit; --catalog or SYNCD_CATALOG when not given.")
+    var file: String?
+
+    @OptionGroup var options: CatalogOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        var options = options
+        options.file = file ?? options.file
+        let catalog = try options.load()
+        let rows = catalog.products.map { [$0.id.rawValue, $0.kind.summary, $0.name()] }
+        let entitlements = catalog.entitlements.map { entitlement in
+            [entitlement.id.rawValue, entitlement.grantedBy.map(\.description).joined(separator: " or ")]
+        }
+        let head =
+            "sound: \(plural(catalog.products.count, "product")), "
+            + plural(catalog.entitlements.count, "entitlement")
+        try output.show(
+            .object([
+                ("products", .array(catalog.products.map { .string($0.id.rawValue) })),
+                ("groups", .array(catalog.groups.map { .string($0.rawValue) })),
+                ("entitlements", .array(catalog.entitlements.map { .string($0.id.rawValue) })),
+            ]),
+            or: ([head] + aligned(rows) + (entitlements.isEmpty ? [] : [""]) + aligned(entitlements))
+                .joined(separator: "\n"))
+    }
+}
+
+struct CatalogConvert: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "convert", abstract: "Write a catalogue as JSON, for editing: a .storekit file, most often.")
+
+    @Argument(help: "The catalogue, JSON or .storekit; --catalog or SYNCD_CATALOG when not given.")
+    var file: String?
+
+    @Option(help: "The file to write; standard output when not given.")
+    var output: String?
+
+    @OptionGroup var options: CatalogOptions
+
+    func run() async throws {
+        var options = options
+        options.file = file ?? options.file
+        let bytes = Array((try options.load().json.text() + "\n").utf8)
+        guard let output else { return try writeOutput(bytes) }
+        try writeFile(bytes, to: output)
+    }
+}
+
+extension ProductKind {
+    fileprivate var summary: String {
+        switch self {
+        case .consumable(let units): plural(Int(units), "unit")
+        case .nonConsumable: "for good"
+        case .nonRenewing(let group, let duration): "\(duration) in \(group)"
+        case .autoRenewable(let group, let level, let duration, _): "\(duration) in \(group), level \(level), renews"
+        }
+    }
+}

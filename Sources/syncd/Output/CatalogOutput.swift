@@ -1,0 +1,58 @@
+import Entitlements
+
+extension Catalog {
+    /// The catalogue as a document that reads back as the same catalogue.
+    var json: JSON {
+        .object([
+            ("products", .array(products.map(\.json))),
+            ("entitlements", .array(entitlements.map(\.json))),
+            ("policy", policy.json),
+        ])
+    }
+}
+
+extension Product {
+    fileprivate var json: JSON {
+        var members: [(String, JSON)] = [("id", .string(id.rawValue)), ("type", .string(kind.name))]
+        switch kind {
+        case .consumable(let units): members.append(("units", .number(units)))
+        case .nonConsumable: break
+        case .nonRenewing(let group, let duration):
+            members += [("group", .string(group.rawValue)), ("duration", .string("\(duration)"))]
+        case .autoRenewable(let group, let level, let duration, let introductory):
+            members += [
+                ("group", .string(group.rawValue)), ("level", .number(level)), ("duration", .string("\(duration)")),
+            ]
+            if let introductory { members.append(("introductory", introductory.json)) }
+        }
+        if !names.isEmpty {
+            members.append(("names", .object(names.sorted { $0.key < $1.key }.map { ($0, .string($1)) })))
+        }
+        if !isForSale { members.append(("forSale", .bool(false))) }
+        if requiresAccount { members.append(("requiresAccount", .bool(true))) }
+        return .object(members)
+    }
+}
+
+extension IntroductoryOffer {
+    fileprivate var json: JSON {
+        .object([("mode", .string(mode.rawValue)), ("duration", .string("\(duration)"))])
+    }
+}
+
+extension Entitlement {
+    fileprivate var json: JSON {
+        .object([
+            ("id", .string(id.rawValue)), ("grantedBy", .array(grantedBy.map { .string($0.description) })),
+        ])
+    }
+}
+
+extension Policy {
+    fileprivate var json: JSON {
+        .object([
+            ("bonus", .string("\(bonus)")), ("expiry", .string(rules.expiry.name)),
+            ("flags", .string(rules.flags.name)), ("consumables", .string(rules.consumables.rawValue)),
+        ])
+    }
+}
