@@ -4,22 +4,70 @@ import Entitlements
 
 struct Import: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Record a history of purchases that another system kept. Importing it again adds nothing.")
+        abstract: "Take over what another system kept. Importing it again adds nothing.",
+        discussion: """
+            history: a JSON array of purchases, as export writes it. \
+            facts: another ledger, as export --format ledger writes it. \
+            userdefaults: a property list with ExpirationDate and a Bool for each product. \
+            parse: an export of Parse's _User with ExpirationDate, one date or an array of dates. \
+            Everything is checked before anything is written.
+            """)
 
     enum Format: String, ExpressibleByArgument, CaseIterable {
         case history
+        case facts
+        case userdefaults
+        case parse
     }
 
     @Argument(help: "The file.")
     var file: String
 
-    @Option(help: "What the file is: history, a JSON array of purchases.")
+    @Option(help: "What the file is: history, facts, userdefaults or parse.")
     var format: Format
+
+    @Option(help: "userdefaults, parse: the group that the expiry is for; the only non-renewing one when not given.")
+    var group: String?
+
+    @Option(help: "parse: the username or objectId of the user, when the export holds several.")
+    var user: String?
+
+    @Option(help: "userdefaults, parse: as of when the source says so; now, or Parse's updatedAt, when not given.")
+    var assertedAt: String?
 
     @OptionGroup var options: StoreOptions
 
+    func validate() throws {
+        let isMigration = format == .userdefaults || format == .parse
+        let strays = [
+            ("--group", group != nil && !isMigration), ("--user", user != nil && format != .parse),
+            ("--asserted-at", assertedAt != nil && !isMigration),
+        ]
+        if let stray = strays.first(where: \.1) {
+            throw ValidationError("\(stray.0) says nothing about the format \(format.rawValue)")
+        }
+    }
+
     func run() async throws {
+        let assertedAt = try date(assertedAt, option: "--asserted-at")
         let store = try await options.openStore()
+        switch format {
+        case .history: try await importHistory(into: store)
+        case .facts: try await importFacts(into: store)
+        case .userdefaults:
+            var migration = try readDocument(file) {
+                try Migration.userDefaults(propertyList: $0, catalog: store.catalog)
+            }
+            migration.statedAt = assertedAt
+            try await migrate(migration, into: store)
+        case .parse:
+            var migration = try readDocument(file) { try Migration.parse(json: $0, user: user) }
+            migration.statedAt = assertedAt ?? migration.statedAt
+            try await migrate(migration, into: store)
+        }
+    }
+
+    private func importHistory(into store: EntitlementStore) async throws {
         let history = try readDocument(file) { try History(json: $0, catalog: store.catalog) }
         let environment = options.catalog.environmentID
         let receipt = try await store.record(
@@ -45,5 +93,58 @@ struct Import: AsyncParsableCommand {
             ]),
             or: "imported for \(store.account): \(plural(purchases, "new purchase")) and "
                 + "\(plural(refunds, "new refund")) of \(plural(history.entries.count, "entry", "entries"))")
+    }
+
+    private func importFacts(into store: EntitlementStore) async throws {
+        let ledger = try readDocument(file) { bytes in
+            do { return try LedgerDocument(decoding: bytes).ledger } catch let error as LedgerFormatError {
+                throw Failure(error.kind == .newerFormat ? .refused : .failed, "\(file): \(error)")
+            }
+        }
+        let leftOut = ledger.count - ledger.transferable.count
+        let newFacts = try await store.join(ledger).count
+        let note = leftOut == 0 ? "" : "; \(leftOut) left out, which only their own place can say"
+        try options.output.show(
+            .object([
+                ("account", .string("\(store.account)")), ("facts", .number(Int64(ledger.count))),
+                ("newFacts", .number(Int64(newFacts))), ("leftOut", .number(Int64(leftOut))),
+            ]),
+            or: "imported for \(store.account): \(plural(newFacts, "new fact")) of \(ledger.count)\(note)")
+    }
+
+    private func migrate(_ migration: Migration, into store: EntitlementStore) async throws {
+        let report = try await store.migrate(migration, group: group.map { GroupID($0) })
+        let ends = try await store.snapshot().subscriptions.compactMap { subscription in
+            subscription.expires.map { (subscription.group.rawValue, $0) }
+        }
+        try options.output.show(
+            .object([
+                ("account", .string("\(store.account)")), ("source", .string(migration.source.rawValue)),
+                ("newExpiries", .array(report.newExpiries.map { .string("\($0)") })),
+                ("newFlags", .array(report.newlyOwned.map { .string($0.rawValue) })),
+                ("known", .number(Int64(report.knownCount))),
+                ("lapsed", .array(report.lapsed.map { .string("\($0)") })),
+                (
+                    "ignored",
+                    .array(
+                        report.ignored.map { .object([("key", .string($0.key)), ("reason", .string($0.reason))]) })
+                ),
+                ("others", .number(Int64(migration.otherCount))),
+                ("expires", .object(ends.map { ($0.0, .string("\($0.1)")) })),
+            ]),
+            or: text(of: report, others: migration.otherCount, ends: ends, account: store.account))
+    }
+
+    private func text(
+        of report: MigrationReport, others: Int, ends: [(group: String, end: Timestamp)], account: Account
+    ) -> String {
+        let expiries = plural(report.newExpiries.count, "new expiry", "new expiries")
+        let flags = plural(report.newlyOwned.count, "new flag")
+        var lines = ["imported for \(account): \(expiries) and \(flags), \(report.knownCount) known already"]
+        lines += ends.map { "  \($0.group) ends at \($0.end)" }
+        lines += report.lapsed.map { "  nothing is left of the expiry \($0)" }
+        lines += report.ignored.map { "  left out: \($0.key): \($0.reason)" }
+        if others > 0 { lines.append("  left out: \(plural(others, "key")) that tell of no purchase") }
+        return lines.joined(separator: "\n")
     }
 }
