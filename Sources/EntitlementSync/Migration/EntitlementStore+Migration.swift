@@ -11,14 +11,15 @@ public struct MigrationReport: Hashable, Sendable {
     /// What looks like a purchase and was left out.
     public var ignored: [Migration.Ignored]
 
-    /// The expiries that were added.
+    /// The expiries that were added, ascending.
     public var newExpiries: [Timestamp] {
         newFacts.compactMap { if case .assertion(let assertion) = $0 { assertion.reference.until } else { nil } }
+            .sorted()
     }
 
-    /// The products whose unlocking was added.
+    /// The products whose unlocking was added, ascending.
     public var newlyOwned: [ProductID] {
-        newFacts.compactMap { if case .flag(let flag) = $0 { flag.product } else { nil } }
+        newFacts.compactMap { if case .flag(let flag) = $0 { flag.product } else { nil } }.sorted()
     }
 }
 

@@ -32,7 +32,8 @@ struct PropertyList {
     init(_ bytes: [UInt8]) throws(InputError) {
         guard bytes.count <= Self.maximumByteCount else {
             throw InputError(
-                path: "", reason: "user defaults of \(bytes.count) bytes are not read, at most \(Self.maximumByteCount)")
+                path: "", reason: "user defaults of \(bytes.count) bytes are not read, at most \(Self.maximumByteCount)"
+            )
         }
         if bytes.starts(with: BinaryPropertyList.magic) {
             var reader = try BinaryPropertyList(bytes)

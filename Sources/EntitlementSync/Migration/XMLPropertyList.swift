@@ -39,7 +39,8 @@ struct XMLPropertyList {
         }
         let dictionary = try tag()
         guard dictionary.name == "dict", !dictionary.isClosing else {
-            throw failure("user defaults are a dictionary, this is <\(dictionary.name.singleLine)>", at: dictionary.start)
+            throw failure(
+                "user defaults are a dictionary, this is <\(dictionary.name.singleLine)>", at: dictionary.start)
         }
         let values = dictionary.isEmpty ? [:] : try entries()
         let end = try tag()

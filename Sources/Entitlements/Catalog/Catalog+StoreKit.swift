@@ -17,7 +17,9 @@ extension Catalog {
     ///
     /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what cannot be read. One that lacks
     ///   durations names all products that need one.
-    public init(storeKitConfiguration json: some Collection<UInt8>, supplement: StoreKitSupplement = StoreKitSupplement())
+    public init(
+        storeKitConfiguration json: some Collection<UInt8>, supplement: StoreKitSupplement = StoreKitSupplement()
+    )
         throws(InputError)
     {
         try self.init(storeKitConfiguration: try Self.root(of: json), supplement: supplement)
@@ -39,7 +41,8 @@ extension Catalog {
         guard supplement.isEmpty else {
             throw InputError(
                 path: "",
-                reason: "durations, groups and units are given for .storekit files only; this catalogue says them itself")
+                reason:
+                    "durations, groups and units are given for .storekit files only; this catalogue says them itself")
         }
     }
 

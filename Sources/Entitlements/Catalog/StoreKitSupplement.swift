@@ -28,7 +28,7 @@ public struct StoreKitSupplement: Hashable, Sendable {
     func check(against kinds: [ProductID: ProductKind]) throws(InputError) {
         try check(durations.keys, "a duration", of: "nonRenewing", kinds)
         try check(groups.keys, "a group", of: "nonRenewing", kinds)
-        try check(units.keys, "units", of: "consumable", kinds)
+        try check(units.keys, "a number of units", of: "consumable", kinds)
     }
 
     private func check(
@@ -37,7 +37,8 @@ public struct StoreKitSupplement: Hashable, Sendable {
         for id in ids.sorted() {
             guard let kind = kinds[id] else {
                 throw InputError(
-                    path: "", reason: "\(what) is given for \"\(id.rawValue.singleLine)\", which the file does not sell")
+                    path: "", reason: "\(what) is given for \"\(id.rawValue.singleLine)\", which the file does not sell"
+                )
             }
             guard kind.name == needed else {
                 throw InputError(path: "", reason: "\(what) is given for \"\(id)\", which is \(kind.name)")

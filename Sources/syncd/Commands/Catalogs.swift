@@ -3,7 +3,8 @@ import Entitlements
 
 struct CatalogCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "catalog", abstract: "Work with catalogues.", subcommands: [CatalogCheck.self, CatalogConvert.self])
+        commandName: "catalog", abstract: "Work with catalogues.",
+        subcommands: [CatalogCheck.self, CatalogConvert.self])
 
     func run() async throws {
         throw ValidationError("what about the catalogue? check or convert")

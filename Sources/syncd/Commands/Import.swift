@@ -113,7 +113,7 @@ struct Import: AsyncParsableCommand {
     }
 
     private func migrate(_ migration: Migration, into store: EntitlementStore) async throws {
-        let report = try await store.migrate(migration, group: group.map { GroupID($0) })
+        let report = try await report(of: migration, into: store)
         let ends = try await store.snapshot().subscriptions.compactMap { subscription in
             subscription.expires.map { (subscription.group.rawValue, $0) }
         }
@@ -133,6 +133,14 @@ struct Import: AsyncParsableCommand {
                 ("expires", .object(ends.map { ($0.0, .string("\($0.1)")) })),
             ]),
             or: text(of: report, others: migration.otherCount, ends: ends, account: store.account))
+    }
+
+    private func report(of migration: Migration, into store: EntitlementStore) async throws -> MigrationReport {
+        do {
+            return try await store.migrate(migration, group: group.map { GroupID($0) })
+        } catch {
+            throw error.kind == .invalid && group == nil ? Failure(.usage, "\(error) (with --group)") : Failure(error)
+        }
     }
 
     private func text(

@@ -1,0 +1,103 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import Testing
+
+@Suite("Taking over the facts of another ledger")
+struct JoiningTests {
+    private static let decision = Fact.acceptance(
+        Acceptance(
+            transaction: TransactionReference(id: "t1"), decision: .refused("no"), date: Timestamp(milliseconds: 0),
+            logicalTime: LogicalTime(rawValue: 1)))
+    private static let request = Fact.pending(
+        PendingPurchase(
+            product: Owls.couchOwl, requestedAt: Timestamp(milliseconds: 0), logicalTime: LogicalTime(rawValue: 1)))
+    /// Field 9 of `Key`, a claim.
+    private static let claim = Record(key: [9 << 3 | 2, 1, 65], order: [1], payload: [])
+    /// A kind of fact that nobody knows yet.
+    private static let unknown = Record(key: [14 << 3 | 2, 1, 65], order: [1], payload: [7])
+    private static let unknownLong = Record(key: [0x82, 0x01, 1, 65], order: [1], payload: [])
+
+    private func someLedger() async throws -> Ledger {
+        let store = try await Household().offlineDevice()
+        try await store.record([
+            .reported(Owls.threeMonths, transaction: "t1"), .reported(Owls.nightOwl, transaction: "t2"),
+            .refunded(TransactionReference(id: "t2"), at: date("2026-01-09")),
+        ])
+        return try await store.localLedgers().account
+    }
+
+    @Test("All records come over as they are, once, and count")
+    func joined() async throws {
+        let other = try await someLedger().joined(with: Ledger([Self.unknown, Self.unknownLong]))
+        let store = try await Household().offlineDevice()
+        try await store.record(.reported(Owls.couchOwl, transaction: "t3"))
+        let own = try await store.localLedgers().account
+        let facts = try await store.join(other)
+        #expect(facts.count == other.count)
+        #expect(try await store.localLedgers().account == own.joined(with: other))
+        #expect(try await store.end() == date("2026-04-10T12:00:00Z"))
+        #expect(try await store.join(other).isEmpty)
+        #expect(try await store.localLedgers().account == own.joined(with: other))
+    }
+
+    @Test("A statement that is stronger here stays; a stronger one comes over, with fields that nobody knows yet")
+    func stronger() async throws {
+        let reference = TransactionReference(id: "t1")
+        func purchase(_ product: ProductID, _ time: UInt64) -> Record {
+            Fact.purchase(
+                Purchase(
+                    transaction: reference, product: product, terms: nil, date: Timestamp(milliseconds: 0),
+                    stamp: Stamp(logicalTime: LogicalTime(rawValue: time)))
+            ).record
+        }
+        let store = try await Household().offlineDevice()
+        let weak = purchase(Owls.nightOwl, 5)
+        #expect(try await store.join(Ledger([weak])).map(\.record) == [weak])
+        #expect(try await store.join(Ledger([purchase(Owls.couchOwl, 4)])).isEmpty)
+        var strong = purchase(Owls.couchOwl, 6)
+        strong.payload += [14 << 3, 1]
+        #expect(try await store.join(Ledger([strong])).map(\.record) == [strong])
+        #expect(try await store.localLedgers().account == Ledger([strong]))
+    }
+
+    @Test("Claims, decisions of a server, pending requests and notes of a device stay where they are")
+    func staying() async throws {
+        let notes = [Self.decision.record, Self.request.record, Self.claim]
+        let contradiction = try #require(
+            Contradiction.between(
+                Ledger([purchase(of: Owls.nightOwl)]), Ledger([purchase(of: Owls.couchOwl)]),
+                noticedAt: Timestamp(milliseconds: 0), after: .zero
+            ).first)
+        let other = Ledger(notes + [Fact.contradiction(contradiction).record, Self.unknown])
+        #expect(other.transferable == Ledger([Self.unknown]))
+        let home = try Household()
+        let local = MemoryBackend(host: home.machine.host)
+        let store = try await home.offlineDevice(local)
+        #expect(try await store.join(Ledger(notes)).isEmpty)
+        #expect(try await contents(of: local).isEmpty)
+        #expect(try await store.join(other).map(\.record) == [Self.unknown])
+        #expect(try await store.localLedgers().account == Ledger([Self.unknown]))
+    }
+
+    private func purchase(of product: ProductID) -> Record {
+        Fact.purchase(
+            Purchase(
+                transaction: TransactionReference(id: "t1"), product: product, terms: nil,
+                date: Timestamp(milliseconds: 0), stamp: Stamp(logicalTime: .zero))
+        ).record
+    }
+
+    @Test("What does not fit into a ledger any more is refused as a whole")
+    func full() async throws {
+        let home = try Household()
+        let local = MemoryBackend(host: home.machine.host)
+        let store = try await home.offlineDevice(local)
+        let records = (0..<5).map { number in
+            Record(key: [14 << 3 | 2, 1, number], order: [1], payload: [UInt8](repeating: 0, count: 1_000_000))
+        }
+        let error = await #expect(throws: EntitlementError.self) { try await store.join(Ledger(records)) }
+        #expect(error?.kind == .ledgerFull)
+        #expect(try await contents(of: local).isEmpty)
+    }
+}

@@ -1,0 +1,107 @@
+import EntitlementSync
+import Entitlements
+import Testing
+
+@Suite("Reading an export of Parse")
+struct ParseTests {
+    private func read(_ text: String, user: String? = nil) throws -> Migration {
+        try Migration.parse(json: Array(text.utf8), user: user)
+    }
+
+    private func refusal(of text: String, user: String? = nil) -> String? {
+        do {
+            _ = try Migration.parse(json: Array(text.utf8), user: user)
+            return nil
+        } catch { return "\(error)" }
+    }
+
+    private static func user(_ name: String, _ more: String = "") -> String {
+        #"{"objectId":"id-\#(name)","username":"\#(name)","sessionToken":"r:5EC4E7","_hashed_password":"$2y$5EC4E7"\#(more)}"#
+    }
+
+    private static func parseDate(_ text: String) -> String { #"{"__type":"Date","iso":"\#(text)"}"# }
+
+    private static let ann = user(
+        "ann", #","updatedAt":"2026-01-05T08:00:00.000Z","ExpirationDate":\#(parseDate("2026-03-01T00:00:00.000Z"))"#)
+    private static let bob = user("bob", #","ExpirationDate":["2026-03-01T00:00:00Z",\#(parseDate("2026-05-01"))]"#)
+
+    @Test(
+        "Results, an array, one object and an object a line are the same",
+        arguments: [
+            #"{"results":[\#(ann)]}"#, "[\(ann)]", ann, "\(ann)\n\(bob)", " \n\(bob)\r\n\n\(ann)\n",
+            #"{"results":[\#(bob),\#n\#(ann)]}"#, ann.replacing(",", with: ",\n"),
+        ])
+    func forms(text: String) throws {
+        let only = text.contains("bob") ? "ann" : nil
+        let migration = try read(text, user: only)
+        #expect(migration.source == "parse")
+        #expect(migration.expiries == [try date("2026-03-01")])
+        #expect(migration.statedAt == (try date("2026-01-05T08:00:00Z")))
+        #expect(try read(text, user: "id-ann") == migration)
+    }
+
+    @Test("An array of dates gives each of them, no date gives nothing")
+    func dates() throws {
+        #expect(try read(Self.bob).expiries == [try date("2026-03-01"), try date("2026-05-01")])
+        #expect(try read(Self.bob).statedAt == nil)
+        for more in ["", #","ExpirationDate":null"#, #","ExpirationDate":[]"#] {
+            #expect(try read(Self.user("carol", more)).expiries.isEmpty)
+        }
+    }
+
+    @Test("Somebody must be named when there are several, and be one of them")
+    func whose() {
+        let both = "[\(Self.ann),\(Self.bob)]"
+        #expect(refusal(of: both) == "the export holds 2 users: name one with --user")
+        #expect(refusal(of: both, user: "carol") == #"none of the 2 users of the export is "carol""#)
+        #expect(refusal(of: "[]") == "the export holds no user")
+        #expect(
+            refusal(of: "[\(Self.ann),\(Self.ann)]", user: "ann")
+                == #"2 users of the export are "ann": name one by objectId"#)
+    }
+
+    @Test(
+        "What is wrong is refused with its place, and shows no secret",
+        arguments: [
+            ("", "line 1, column 1: the text ends where a value is expected"),
+            ("7", "an array is expected, not a number"),
+            ("[7]", "[0]: an object is expected, not a number"),
+            (#"[{"name":"x"}]"#, "[0]: a user of Parse has a username and an objectId, this has neither"),
+            ("[\(ann)", "line 1, column \(ann.utf8.count + 2): \",\" or \"]\" is expected"),
+            ("\(ann)\n\(bob.dropLast())", "line 2, column \(bob.utf8.count): \",\" or \"}\" is expected"),
+            ("\(ann)\n7", "line 2: an object is expected, not a number"),
+            (user("x", #","ExpirationDate":1400000000"#), "ExpirationDate: a date is expected, not a number"),
+            (user("x", #","ExpirationDate":[null]"#), "ExpirationDate[0]: a date is expected, not null"),
+            (
+                user("x", #","ExpirationDate":{"__type":"File","iso":"2026-01-01"}"#),
+                "ExpirationDate.__type: a date of Parse has the type Date"
+            ),
+            (user("x", #","ExpirationDate":{"iso":"2026-01-01"}"#), "ExpirationDate.__type: this is missing"),
+            (
+                user("x", #","ExpirationDate":"10000-01-01T00:00:00Z""#),
+                #"ExpirationDate: "10000-01-01T00:00:00Z" is not a date: "-" is missing (write 2026-01-31T12:00:00Z or "#
+                    + "2026-01-31)"
+            ),
+            (user("x", #","updatedAt":true"#), "updatedAt: a date is expected, not true or false"),
+            (
+                user("x", #","sessionToken":"5EC4E7""#),
+                "line 1, column 93: \"sessionToken\" stands here twice"
+            ),
+            (String(repeating: "[", count: 100_000), "line 1, column 65: nested deeper than 64 levels"),
+        ])
+    func refused(text: String, reason: String) throws {
+        let told = try #require(refusal(of: text))
+        #expect(told == reason)
+        #expect(!told.contains("5EC4E7"))
+    }
+
+    @Test("An export beyond the limit is refused before it is read")
+    func tooLarge() {
+        let told: String?
+        do {
+            _ = try Migration.parse(json: repeatElement(0x20, count: (64 << 20) + 1))
+            told = nil
+        } catch { told = "\(error)" }
+        #expect(told == "an export of 67108865 bytes is not read, at most 67108864: cut the user out of it")
+    }
+}

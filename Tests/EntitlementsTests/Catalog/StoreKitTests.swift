@@ -1,0 +1,221 @@
+import Entitlements
+import Foundation
+import Testing
+
+@Suite("StoreKit configurations of Xcode as catalogues")
+struct StoreKitTests {
+    /// One product of each kind, as Xcode 15 lays a file out, cut to what matters and what is ignored.
+    private static func file(
+        version: String = #"{"major":4,"minor":0}"#, products: String = coins + "," + owl,
+        nonRenewing: String = quarter,
+        subscriptions: String = weekly + "," + yearly
+    ) -> [UInt8] {
+        Array(
+            """
+            {"identifier":"1A2B","settings":{"_timeRate":0},"version":\(version),
+             "products":[\(products)],"nonRenewingSubscriptions":[\(nonRenewing)],
+             "subscriptionGroups":[{"id":"20999999","localizations":[],"name":"Selfies","subscriptions":[\(subscriptions)]},
+                                   {"id":"EMPTY","name":"Nothing yet","subscriptions":[]}]}
+            """.utf8)
+    }
+
+    private static let coins = #"{"productID":"coins","type":"Consumable","displayPrice":"0.99","localizations":[]}"#
+    private static let owl = """
+        {"productID":"owl","type":"NonConsumable","familyShareable":true,"localizations":[
+          {"locale":"en_US","displayName":"Owl","description":""},{"locale":"en_GB","displayName":"Hibou"},
+          {"locale":"pt_BR","displayName":"Coruja"},{"locale":"de","displayName":""}]}
+        """
+    private static let quarter = #"{"productID":"quarter","type":"NonRenewingSubscription","referenceName":"3 months"}"#
+    private static let weekly = """
+        {"productID":"weekly","type":"RecurringSubscription","groupNumber":2,"recurringSubscriptionPeriod":"P1W",
+         "introductoryOffer":{"paymentMode":"payAsYouGo","numberOfPeriods":3,"subscriptionPeriod":"P1M"},
+         "winbackOffers":[{"anything":[1.5e3]}]}
+        """
+    private static let yearly = """
+        {"productID":"yearly","type":"RecurringSubscription","groupNumber":1,"recurringSubscriptionPeriod":"P1Y",
+         "introductoryOffers":[{"paymentMode":"free","subscriptionPeriod":"P2W"}]}
+        """
+    private static let quarterLasts = StoreKitSupplement(durations: ["quarter": CalendarDuration(months: 3)])
+
+    private static func refusal(of json: [UInt8], _ supplement: StoreKitSupplement = quarterLasts) -> String? {
+        do {
+            _ = try Catalog(anyJSON: json, supplement: supplement)
+            return nil
+        } catch { return "\(error)" }
+    }
+
+    @Test("Each kind of product is read, with group, level, offer, names, and an entitlement for each thing sold")
+    func kinds() throws {
+        let catalog = try Catalog(anyJSON: Self.file(), supplement: Self.quarterLasts)
+        let (month, week) = (CalendarDuration(months: 1), CalendarDuration(days: 7))
+        #expect(
+            catalog.products == [
+                Product(id: "coins", kind: .consumable(units: 1)),
+                Product(id: "owl", kind: .nonConsumable, names: ["en": "Owl", "en-GB": "Hibou", "pt": "Coruja"]),
+                Product(id: "quarter", kind: .nonRenewing(group: "quarter", duration: CalendarDuration(months: 3))),
+                Product(
+                    id: "weekly",
+                    kind: .autoRenewable(
+                        group: "20999999", level: 2, duration: week,
+                        introductory: IntroductoryOffer(mode: .payAsYouGo, duration: month.multiplied(by: 3)))),
+                Product(
+                    id: "yearly",
+                    kind: .autoRenewable(
+                        group: "20999999", level: 1, duration: CalendarDuration(months: 12),
+                        introductory: IntroductoryOffer(mode: .free, duration: CalendarDuration(days: 14)))),
+            ])
+        #expect(
+            catalog.entitlements == [
+                Entitlement(id: "Selfies", grantedBy: [.group("20999999")]),
+                Entitlement(id: "coins", grantedBy: [.units("coins")]),
+                Entitlement(id: "owl", grantedBy: [.product("owl")]),
+                Entitlement(id: "quarter", grantedBy: [.group("quarter")]),
+            ])
+        #expect(catalog.policy.bonus == .zero)
+    }
+
+    @Test("A supplement gives durations, a common group and units")
+    func supplement() throws {
+        let half = Self.quarter.replacing("quarter", with: "half")
+        let catalog = try Catalog(
+            anyJSON: Self.file(nonRenewing: Self.quarter + "," + half),
+            supplement: StoreKitSupplement(
+                durations: ["quarter": CalendarDuration(months: 3), "half": CalendarDuration(months: 6)],
+                groups: ["quarter": "random", "half": "random"], units: ["coins": 5]))
+        #expect(
+            catalog[product: "half"]?.kind == .nonRenewing(group: "random", duration: CalendarDuration(months: 6)))
+        #expect(
+            catalog[product: "quarter"]?.kind == .nonRenewing(group: "random", duration: CalendarDuration(months: 3)))
+        #expect(catalog[product: "coins"]?.kind == .consumable(units: 5))
+        #expect(catalog[entitlement: "random"]?.grantedBy == [.group("random")])
+        #expect(catalog[entitlement: "quarter"] == nil)
+    }
+
+    @Test("A group whose name is taken is asked for by its id")
+    func takenName() throws {
+        let catalog = try Catalog(
+            anyJSON: Self.file(products: Self.owl.replacing("owl", with: "Selfies"), nonRenewing: ""))
+        #expect(catalog[entitlement: "Selfies"]?.grantedBy == [.product("Selfies")])
+        #expect(catalog[entitlement: "20999999"]?.grantedBy == [.group("20999999")])
+    }
+
+    @Test("A later major version is read as long as what is needed is there; one before 4 is not")
+    func versions() {
+        #expect(Self.refusal(of: Self.file(version: #"{"major":9,"minor":1}"#)) == nil)
+        #expect(
+            Self.refusal(of: Self.file(version: #"{"major":3,"minor":0}"#))
+                == "version.major: version 3 of a StoreKit configuration is too old, 4 and later are read: open it in "
+                + "Xcode 15 or later and save it there")
+        #expect(Self.refusal(of: Self.file(version: "{}")) == "version.major: this is missing")
+        #expect(Self.refusal(of: Self.file(version: "4")) == "version: an object is expected, not a number")
+        #expect(
+            Self.refusal(of: Array(#"{"version":{"major":4}}"#.utf8))
+                == "a StoreKit configuration has one of products, nonRenewingSubscriptions, subscriptionGroups, this "
+                + "has none")
+    }
+
+    @Test("Missing durations are named all at once")
+    func missingDurations() {
+        let more = ["half", "year"].map { Self.quarter.replacing("quarter", with: $0) }
+        #expect(
+            Self.refusal(
+                of: Self.file(nonRenewing: ([Self.quarter] + more).joined(separator: ",")),
+                StoreKitSupplement(durations: ["half": CalendarDuration(months: 6)]))
+                == "nonRenewingSubscriptions: the file does not say how long a non-renewing subscription lasts: give "
+                + #"--duration ID=P3M for each of "quarter", "year""#)
+    }
+
+    @Test("A supplement for something else is refused, and so is one for our own catalogues")
+    func strayedSupplement() {
+        var supplement = Self.quarterLasts
+        supplement.durations["nothing"] = CalendarDuration(months: 1)
+        #expect(
+            Self.refusal(of: Self.file(), supplement)
+                == #"a duration is given for "nothing", which the file does not sell"#)
+        supplement.durations = ["quarter": CalendarDuration(months: 3), "owl": CalendarDuration(months: 1)]
+        #expect(Self.refusal(of: Self.file(), supplement) == #"a duration is given for "owl", which is nonConsumable"#)
+        supplement = Self.quarterLasts
+        supplement.groups["weekly"] = "g"
+        #expect(Self.refusal(of: Self.file(), supplement) == #"a group is given for "weekly", which is autoRenewable"#)
+        supplement = Self.quarterLasts
+        supplement.units["owl"] = 2
+        #expect(
+            Self.refusal(of: Self.file(), supplement)
+                == #"a number of units is given for "owl", which is nonConsumable"#)
+        #expect(
+            Self.refusal(of: Array(#"{"products":[]}"#.utf8), Self.quarterLasts)
+                == "durations, groups and units are given for .storekit files only; this catalogue says them itself")
+    }
+
+    @Test(
+        "What is wrong is told with its place in the file",
+        arguments: [
+            (file(products: #"{"productID":"a","type":"Lease"}"#), "products[0].type"),
+            (file(products: #"{"type":"Consumable"}"#), "products[0].productID"),
+            (file(products: #"{"productID":"","type":"Consumable"}"#), "products[0].productID"),
+            (file(products: owl + "," + owl), "products[1].productID"),
+            (
+                file(products: #"{"productID":"weekly","type":"Consumable"}"#),
+                "subscriptionGroups[0].subscriptions[0].productID"
+            ),
+            (
+                file(subscriptions: weekly.replacing("P1W", with: "weekly")),
+                "subscriptionGroups[0].subscriptions[0].recurringSubscriptionPeriod"
+            ),
+            (
+                file(subscriptions: weekly.replacing("P1W", with: "P0D")),
+                "subscriptionGroups[0].subscriptions[0].recurringSubscriptionPeriod"
+            ),
+            (
+                file(subscriptions: weekly.replacing("\"groupNumber\":2", with: "\"groupNumber\":0")),
+                "subscriptionGroups[0].subscriptions[0].groupNumber"
+            ),
+            (
+                file(subscriptions: weekly.replacing("payAsYouGo", with: "credit")),
+                "subscriptionGroups[0].subscriptions[0].introductoryOffer.paymentMode"
+            ),
+            (
+                file(subscriptions: weekly.replacing("\"numberOfPeriods\":3", with: "\"numberOfPeriods\":-1")),
+                "subscriptionGroups[0].subscriptions[0].introductoryOffer.numberOfPeriods"
+            ),
+            (
+                file(subscriptions: weekly.replacing("Recurring", with: "Lifetime")),
+                "subscriptionGroups[0].subscriptions[0].type"
+            ),
+        ])
+    func places(json: [UInt8], path: String) {
+        var place: String?
+        do { _ = try Catalog(storeKitConfiguration: json, supplement: Self.quarterLasts) } catch { place = error.path }
+        #expect(place == path)
+    }
+
+    private static let shared = "/work/shared/vectors/storekit/UnitTestsConfiguration.storekit"
+
+    @Test(
+        "A file of a shipping app, version 5, published by RevenueCat",
+        .enabled(if: FileManager.default.fileExists(atPath: shared), "needs the shared test vectors"))
+    func shippingApp() throws {
+        let json = try Data(contentsOf: URL(filePath: Self.shared))
+        #expect(
+            Self.refusal(of: Array(json), StoreKitSupplement())?.hasSuffix(#"each of "com.revenuecat.non_renewable""#)
+                == true)
+        let catalog = try Catalog(
+            anyJSON: json,
+            supplement: StoreKitSupplement(durations: ["com.revenuecat.non_renewable": CalendarDuration(months: 1)]))
+        #expect(catalog.products.count == 7)
+        #expect(catalog.groups == ["4BB746BD", "7096FF06", "com.revenuecat.non_renewable"])
+        #expect(
+            catalog[product: "com.revenuecat.monthly_4.99.1_week_intro"]
+                == Product(
+                    id: "com.revenuecat.monthly_4.99.1_week_intro",
+                    kind: .autoRenewable(
+                        group: "7096FF06", level: 1, duration: CalendarDuration(months: 1),
+                        introductory: IntroductoryOffer(mode: .free, duration: CalendarDuration(months: 3))),
+                    names: ["en": "Monthly Free Trial"]))
+        #expect(
+            catalog.entitlements.map(\.id) == [
+                "com.revenuecat.consumable", "com.revenuecat.non_renewable", "lifetime", "subscription_group_1",
+                "subscription_group_2",
+            ])
+    }
+}

@@ -1,0 +1,122 @@
+import Foundation
+import Testing
+
+@Suite("Catalogues from .storekit files on the command line")
+struct StoreKitCommandTests {
+    private static let file = """
+        {"identifier":"1A2B","version":{"major":4,"minor":0},
+         "products":[{"productID":"coins","type":"Consumable","localizations":[{"locale":"en_US","displayName":"Coins"}]},
+                     {"productID":"owl","type":"NonConsumable"}],
+         "nonRenewingSubscriptions":[{"productID":"quarter","type":"NonRenewingSubscription"},
+                                     {"productID":"half","type":"NonRenewingSubscription"}],
+         "subscriptionGroups":[{"id":"20999999","name":"selfies","subscriptions":[
+           {"productID":"weekly","type":"RecurringSubscription","groupNumber":1,"recurringSubscriptionPeriod":"P1W",
+            "introductoryOffer":{"paymentMode":"free","numberOfPeriods":1,"subscriptionPeriod":"P3D"}}]}]}
+        """
+    private static let supplement =
+        "--duration quarter=P3M --duration half=P6M --group-of quarter=random --group-of half=random --units coins=5"
+
+    private let sandbox: Sandbox
+
+    init() throws {
+        sandbox = try Sandbox()
+        for name in ["app.storekit", "app.json"] { try sandbox.write(Self.file, to: name) }
+    }
+
+    @Test("catalog check shows what was read, told by the file's content too", arguments: ["app.storekit", "app.json"])
+    func check(name: String) throws {
+        #expect(
+            try sandbox.run("catalog check \(name) \(Self.supplement)")
+                == .done(
+                    """
+                    sound: 5 products, 4 entitlements
+                      coins    5 units                           Coins
+                      half     P6M in random                     half
+                      owl      for good                          owl
+                      quarter  P3M in random                     quarter
+                      weekly   P7D in 20999999, level 1, renews  weekly
+
+                      coins    units:coins
+                      owl      product:owl
+                      random   group:random
+                      selfies  group:20999999
+                    """))
+    }
+
+    @Test("catalog convert writes JSON that reads back as the same catalogue")
+    func convert() throws {
+        #expect(
+            try sandbox.run("catalog convert app.storekit \(Self.supplement) --output own.json")
+                == Sandbox.Outcome(exitCode: 0, output: "", error: ""))
+        for command in ["catalog check", "catalog check --json"] {
+            #expect(
+                try sandbox.run("\(command) own.json")
+                    == sandbox.run("\(command) app.storekit \(Self.supplement)"))
+        }
+        let converted = try sandbox.run("catalog convert own.json")
+        #expect(converted.output == String(decoding: try sandbox.bytes(of: "own.json"), as: UTF8.self))
+        #expect(
+            converted.output.contains(
+                """
+                      "introductory": {
+                        "mode": "free",
+                        "duration": "P3D"
+                      }
+                """))
+        for name in ["insomniowl.json", "rage.json"] {
+            let example = URL(filePath: Sandbox.example).deletingLastPathComponent().appending(path: name)
+                .path(percentEncoded: false)
+            try sandbox.run("catalog convert \(example) --output again.json")
+            #expect(try sandbox.run("catalog check again.json") == sandbox.run("catalog check \(example)"))
+        }
+    }
+
+    @Test("A store uses it as any catalogue, and purchases keep the terms")
+    func use() throws {
+        let options = "--catalog app.storekit \(Self.supplement) --at 2026-01-01"
+        for (product, id) in [("quarter", "t1"), ("half", "t2")] {
+            #expect(try sandbox.run("record purchase \(product) --transaction \(id) \(options)").exitCode == 0)
+        }
+        #expect(
+            try sandbox.run("check random \(options)")
+                == .done("granted until 2026-10-01T00:00:00.000Z by group:random"))
+    }
+
+    @Test(
+        "What is missing, misspelt or given in vain is told in one line",
+        arguments: [
+            Refusal(
+                1, "catalog check app.storekit",
+                "app.storekit: nonRenewingSubscriptions: the file does not say how long a non-renewing subscription "
+                    + #"lasts: give --duration ID=P3M for each of "half", "quarter""#),
+            Refusal(
+                1, "status --catalog app.storekit --duration half=P6M",
+                "app.storekit: nonRenewingSubscriptions: the file does not say how long a non-renewing subscription "
+                    + #"lasts: give --duration ID=P3M for each of "quarter""#),
+            Refusal(
+                1, "catalog check app.storekit \(supplement) --duration year=P1Y",
+                #"app.storekit: a duration is given for "year", which the file does not sell"#),
+            Refusal(
+                1, "catalog check app.storekit \(supplement) --duration owl=P1Y",
+                #"app.storekit: a duration is given for "owl", which is nonConsumable"#),
+            Refusal(
+                2, "catalog check app.storekit --duration half=long",
+                #"--duration: "long" is not a duration: it begins with P (write P3M, P1W or P1D)"#),
+            Refusal(2, "catalog check app.storekit --duration half", #"--duration: "half" is not ID=VALUE"#),
+            Refusal(
+                2, "catalog check app.storekit --duration half=P1M --duration half=P2M",
+                #"--duration: "half" is given twice"#),
+            Refusal(
+                2, "catalog check app.storekit --units coins=0",
+                #"--units: units are a number from 1 to 1000000, not "0""#),
+            Refusal(2, "catalog check app.storekit --group-of half=", "--group-of: an id is not empty"),
+            Refusal(3, "catalog convert none.storekit", "none.storekit: no such file"),
+            Refusal(1, "catalog check own.storekit", "own.storekit: version: this is missing"),
+        ])
+    func refused(refusal: Refusal) throws {
+        try sandbox.write(#"{"products":[]}"#, to: "own.storekit")
+        let before = try sandbox.tree()
+        #expect(try sandbox.run(refusal.arguments) == .refused(refusal.exitCode, refusal.reason))
+        #expect(try sandbox.tree() == before)
+    }
+}
