@@ -37,41 +37,47 @@ extension EntitlementStore {
     ///   - group: what its expiries are for; when not given, the only non-renewing group of the catalogue.
     /// - Throws: ``EntitlementError`` of kind `unknownProduct` (a product or a group that the catalogue does not have),
     ///   `invalid` (no group is given and there is not just one, or a product is no non-consumable), `ledgerFull`,
-    ///   `storage` or `damaged`.
+    ///   `accountErased`, `storage` or `damaged`.
     @discardableResult
     public func migrate(_ migration: Migration, group: GroupID? = nil) async throws(EntitlementError)
         -> MigrationReport
     {
         let plan = try MigrationPlan(migration, group: group, of: self)
-        let now = now
-        let before = try await ledgers.current()
+        let (session, now) = (session, now)
+        let before = try await session.ledgers.current()
         guard plan.statementCount > 0 else { return plan.report(of: [], in: before, now: now) }
         let trial = try plan.facts(in: before, replica: MigrationPlan.trialReplica, now: now)
-        guard try LocalLedgers.union(of: before.account, and: trial) != nil else {
+        // What adds nothing writes nothing, not even a replica's id. Of a ledger that was adopted nobody can tell yet.
+        guard try LocalLedgers.union(of: before.account, and: trial) != nil || before.claim != nil else {
             return plan.report(of: [], in: before, now: now)
         }
-        let replica = try await ledgers.replica()
-        let facts = try await ledgers.append(to: .account) { state throws(EntitlementError) in
+        let replica = try await session.ledgers.replica()
+        let facts = try await session.ledgers.append(to: .account) { state throws(EntitlementError) in
             try plan.facts(in: state, replica: replica, now: now)
         }.facts
-        await tell(of: facts)
+        await tell(of: facts, in: session)
         return plan.report(of: facts, in: before, now: now)
     }
 
     /// Joins the facts of another ledger into the account's, all at once: durable on return, or not there.
     ///
-    /// Facts keep their identity, so that joining twice adds nothing. What only its own place can say stays out: claims,
-    /// decisions of a server, requests that are pending and notes of a device.
+    /// Facts keep their identity, so that joining twice adds nothing. What only its own place can say stays out:
+    /// claims, decisions of a server, requests that are pending and notes of a device.
     ///
     /// - Returns: the facts that were new.
-    /// - Throws: ``EntitlementError`` of kind `ledgerFull`, `storage` or `damaged`.
+    /// - Throws: ``EntitlementError`` of kind `invalid` (the ledger is the marker of an erased account), `ledgerFull`,
+    ///   `accountErased`, `storage` or `damaged`.
     @discardableResult
     public func join(_ ledger: Ledger) async throws(EntitlementError) -> [Fact] {
+        guard !ledger.isErased else {
+            throw EntitlementError(.invalid, "the account of this ledger was erased: it holds nothing to take over")
+        }
         let records = ledger.transferable.records
-        let facts = try await ledgers.append(to: .account) { state in
-            state.account.document.ledger.missing(of: records).map(Fact.init(verbatim:))
+        let session = session
+        let facts = try await session.ledgers.append(to: .account) { state in
+            state.account.ledger.missing(of: records).map(Fact.init(verbatim:))
         }.facts
-        await tell(of: facts)
+        await tell(of: facts, in: session)
         return facts
     }
 }
@@ -84,8 +90,7 @@ private struct MigrationPlan: Sendable {
     private let expiries: [Timestamp]
     private let owned: [ProductID]
 
-    /// Stands for a replica's id while it is found out whether anything is new, so that what adds nothing writes
-    /// nothing.
+    /// Stands for a replica's id while it is found out whether anything is new.
     static let trialReplica: ReplicaID = {
         var generator = ZeroGenerator()
         return .random(using: &generator)
@@ -157,7 +162,7 @@ private struct MigrationPlan: Sendable {
                         product: product, environment: environment, isSet: true, date: now, replica: replica,
                         logicalTime: time)))
         }
-        return state.account.document.ledger.missing(of: facts.map(\.record)).map(Fact.init(verbatim:))
+        return state.account.ledger.missing(of: facts.map(\.record)).map(Fact.init(verbatim:))
     }
 
     func report(of newFacts: [Fact], in before: LocalLedgers.State, now: Timestamp) -> MigrationReport {

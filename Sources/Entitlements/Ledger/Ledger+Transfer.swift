@@ -16,13 +16,10 @@ extension Ledger {
 }
 
 extension FactKey {
-    /// Kept for claims; `Docs/ledger.proto`.
-    private static let claimField = 9
-
     /// Whether these are the bytes of a key whose record means something only where it was written, as far as the
     /// first of them tells: field numbers below 16 take one byte.
     fileprivate static func staysInPlace(_ key: [UInt8]) -> Bool {
-        [claimField, Field.acceptance, Field.pending, Field.contradiction].contains { field in
+        [Field.claim, Field.acceptance, Field.pending, Field.contradiction].contains { field in
             key.first == UInt8(field << 3 | 2)
         }
     }

@@ -12,8 +12,7 @@ struct JoiningTests {
     private static let request = Fact.pending(
         PendingPurchase(
             product: Owls.couchOwl, requestedAt: Timestamp(milliseconds: 0), logicalTime: LogicalTime(rawValue: 1)))
-    /// Field 9 of `Key`, a claim.
-    private static let claim = Record(key: [9 << 3 | 2, 1, 65], order: [1], payload: [])
+    private static let claim = Record(key: Claim.recordKey, order: [1], payload: [])
     /// A kind of fact that nobody knows yet.
     private static let unknown = Record(key: [14 << 3 | 2, 1, 65], order: [1], payload: [7])
     private static let unknownLong = Record(key: [0x82, 0x01, 1, 65], order: [1], payload: [])
@@ -86,6 +85,15 @@ struct JoiningTests {
                 transaction: TransactionReference(id: "t1"), product: product, terms: nil,
                 date: Timestamp(milliseconds: 0), stamp: Stamp(logicalTime: .zero))
         ).record
+    }
+
+    @Test("The marker of an erased account is refused, and erases nothing")
+    func erased() async throws {
+        let store = try await Household().offlineDevice()
+        try await store.record(.reported(Owls.couchOwl, transaction: "t3"))
+        let error = await #expect(throws: EntitlementError.self) { try await store.join(.erased) }
+        #expect(error?.kind == .invalid)
+        #expect(try await store.localLedgers().account.count == 2)
     }
 
     @Test("What does not fit into a ledger any more is refused as a whole")

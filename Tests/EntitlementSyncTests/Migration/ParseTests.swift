@@ -16,7 +16,8 @@ struct ParseTests {
     }
 
     private static func user(_ name: String, _ more: String = "") -> String {
-        #"{"objectId":"id-\#(name)","username":"\#(name)","sessionToken":"r:5EC4E7","_hashed_password":"$2y$5EC4E7"\#(more)}"#
+        #"{"objectId":"id-\#(name)","username":"\#(name)","sessionToken":"r:5EC4E7","#
+            + #""_hashed_password":"$2y$5EC4E7"\#(more)}"#
     }
 
     private static func parseDate(_ text: String) -> String { #"{"__type":"Date","iso":"\#(text)"}"# }
@@ -79,8 +80,8 @@ struct ParseTests {
             (user("x", #","ExpirationDate":{"iso":"2026-01-01"}"#), "ExpirationDate.__type: this is missing"),
             (
                 user("x", #","ExpirationDate":"10000-01-01T00:00:00Z""#),
-                #"ExpirationDate: "10000-01-01T00:00:00Z" is not a date: "-" is missing (write 2026-01-31T12:00:00Z or "#
-                    + "2026-01-31)"
+                #"ExpirationDate: "10000-01-01T00:00:00Z" is not a date: "-" is missing (write "#
+                    + "2026-01-31T12:00:00Z or 2026-01-31)"
             ),
             (user("x", #","updatedAt":true"#), "updatedAt: a date is expected, not true or false"),
             (

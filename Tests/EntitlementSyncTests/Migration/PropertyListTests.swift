@@ -164,13 +164,13 @@ struct PropertyListTests {
             ),
             (
                 "<plist><dict><key>ExpirationDate</key><date>NaN</date></dict></plist>",
-                "ExpirationDate: a date is expected, not a date that cannot be read: \"NaN\" is not a date: the year needs 4 "
-                    + "digits (write 2026-01-31T12:00:00Z or 2026-01-31)"
+                "ExpirationDate: a date is expected, not a date that cannot be read: \"NaN\" is not a date: the year "
+                    + "needs 4 digits (write 2026-01-31T12:00:00Z or 2026-01-31)"
             ),
             (
                 "<plist><dict><key>ExpirationDate</key><date>10000-01-01T00:00:00Z</date></dict></plist>",
-                "ExpirationDate: a date is expected, not a date that cannot be read: \"10000-01-01T00:00:00Z\" is not a "
-                    + "date: \"-\" is missing (write 2026-01-31T12:00:00Z or 2026-01-31)"
+                "ExpirationDate: a date is expected, not a date that cannot be read: \"10000-01-01T00:00:00Z\" is "
+                    + "not a date: \"-\" is missing (write 2026-01-31T12:00:00Z or 2026-01-31)"
             ),
             (
                 "<plist><dict><key>com.back40.InsomniOwl.NightOwl</key><integer>1</integer></dict></plist>",

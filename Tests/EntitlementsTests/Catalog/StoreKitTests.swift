@@ -14,7 +14,8 @@ struct StoreKitTests {
             """
             {"identifier":"1A2B","settings":{"_timeRate":0},"version":\(version),
              "products":[\(products)],"nonRenewingSubscriptions":[\(nonRenewing)],
-             "subscriptionGroups":[{"id":"20999999","localizations":[],"name":"Selfies","subscriptions":[\(subscriptions)]},
+             "subscriptionGroups":[{"id":"20999999","localizations":[],"name":"Selfies",
+                                    "subscriptions":[\(subscriptions)]},
                                    {"id":"EMPTY","name":"Nothing yet","subscriptions":[]}]}
             """.utf8)
     }

@@ -5,7 +5,8 @@ import Testing
 struct StoreKitCommandTests {
     private static let file = """
         {"identifier":"1A2B","version":{"major":4,"minor":0},
-         "products":[{"productID":"coins","type":"Consumable","localizations":[{"locale":"en_US","displayName":"Coins"}]},
+         "products":[{"productID":"coins","type":"Consumable",
+                      "localizations":[{"locale":"en_US","displayName":"Coins"}]},
                      {"productID":"owl","type":"NonConsumable"}],
          "nonRenewingSubscriptions":[{"productID":"quarter","type":"NonRenewingSubscription"},
                                      {"productID":"half","type":"NonRenewingSubscription"}],
