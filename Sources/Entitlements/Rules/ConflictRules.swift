@@ -32,6 +32,20 @@ public enum ConsumableScope: String, Hashable, Sendable, CaseIterable {
     case shared
 }
 
+/// What every rule says of itself.
+public protocol ConflictRule: Sendable {
+    /// The name in a catalogue and in explanations.
+    var name: String { get }
+
+    /// Whether it asks what the remote held, so that the store keeps track of that. `false` unless said otherwise.
+    var asksRemote: Bool { get }
+}
+
+extension ConflictRule {
+    /// `false`: it reads what is known, wherever it came from.
+    public var asksRemote: Bool { false }
+}
+
 /// Turns what is known of one non-renewing group into periods. Pure: the same statements give the same periods.
 ///
 /// An implementer gets purchases that count (known terms, quantity and duration in range) and assertions, in the order
@@ -52,37 +66,15 @@ public enum ConsumableScope: String, Hashable, Sendable, CaseIterable {
 ///     }
 /// }
 /// ```
-public protocol ExpiryRule: Sendable {
-    /// The name in a catalogue and in explanations.
-    var name: String { get }
-
+public protocol ExpiryRule: ConflictRule {
     /// The periods that `statements` give.
     func periods(of statements: [TimeStatement]) -> [Period]
-
-    /// Whether it asks what the remote held, so that the store keeps track of that. `false` unless said otherwise.
-    var asksRemote: Bool { get }
-}
-
-extension ExpiryRule {
-    /// `false`: it reads what is known, wherever it came from.
-    public var asksRemote: Bool { false }
 }
 
 /// Decides which of a product's marks counts. Pure.
-public protocol FlagRule: Sendable {
-    /// The name in a catalogue and in explanations.
-    var name: String { get }
-
+public protocol FlagRule: ConflictRule {
     /// Whether a product with these marks is owned.
     func isOwned(_ marks: FlagMarks) -> Bool
-
-    /// Whether it asks what the remote held, so that the store keeps track of that. `false` unless said otherwise.
-    var asksRemote: Bool { get }
-}
-
-extension FlagRule {
-    /// `false`: it reads what is known, wherever it came from.
-    public var asksRemote: Bool { false }
 }
 
 /// Once set it counts, whatever was cleared. The default: clearing by an old device must not take back what was paid.
