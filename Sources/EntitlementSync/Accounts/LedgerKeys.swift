@@ -12,6 +12,8 @@ struct LedgerKeys: Sendable {
     let meetings: EntryKey
     /// The id under which this store writes facts.
     let replica: EntryKey
+    /// What this device knows about time.
+    static let clock = "device/clock"
     /// Who is logged in on this device.
     static let session = "device/session"
     /// Whether these are the ledgers of nobody.

@@ -8,6 +8,7 @@ extension EntitlementStore {
         let session = session
         let state = try await session.ledgers.current()
         let context = try await context(of: session)
+        try await clock.keep()
         guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
             throw .unknown(entitlement)
         }
@@ -19,6 +20,7 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
         let session = session
+        try await clock.keep()
         return try await snapshot(of: try await session.ledgers.current(), in: session)
     }
 

@@ -50,7 +50,10 @@ extension EntitlementStore {
         var announced: [GroupID: Timestamp] = [:]
         while !Task.isCancelled {
             var failure: EntitlementError?
-            do { try await followDevice() } catch { failure = error }
+            do {
+                try await clock.load()
+                try await followDevice()
+            } catch { failure = error }
             if remote != nil, !account.isAnonymous {
                 do { try await sync() } catch { failure = error }
             }
@@ -108,6 +111,7 @@ extension EntitlementStore {
     /// Tells everybody what changed since they were told last, by this store or by others.
     @discardableResult
     func tell(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
+        try await clock.keep()
         let turn = feed.takeTurn()
         let state = try await session.ledgers.current()
         feed.tell(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)

@@ -33,6 +33,7 @@ public final class EntitlementStore: Sendable {
     let host: HostServices
     let wakeUp = WakeUp()
     let feed: ChangeFeed
+    let clock: TrustedClock
     /// Whether the account is the one that is logged in on this device, also when another process changes that.
     let followsDevice: Bool
     private let currentSession: Mutex<AccountSession>
@@ -52,11 +53,13 @@ public final class EntitlementStore: Sendable {
     ///   - account: whose ledger. When not given, that of the account that is logged in on this device, see
     ///     ``logIn(_:adoptAnonymous:)``, else nobody's.
     ///   - environment: the environment whose transactions count.
+    ///   - clock: by which clock access is decided.
     ///   - host: clock, timer and randomness; a test replaces them.
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
     public init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
-        account: Account? = nil, environment: EnvironmentID = .production, host: HostServices = .system
+        account: Account? = nil, environment: EnvironmentID = .production, clock: ClockSource = .trusted,
+        host: HostServices = .system
     ) async throws(EntitlementError) {
         guard local.capabilities.compareAndSwap else {
             throw EntitlementError(
@@ -64,10 +67,14 @@ public final class EntitlementStore: Sendable {
         }
         self.catalog = catalog
         self.local = local
+        let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
+        let remote = remote.map { TimekeepingBackend(wrapped: $0, clock: clock) }
+        self.clock = clock
         self.remote = remote
         self.environment = environment
         self.host = host
         followsDevice = account == nil
+        try await clock.load()
         let owner: Account
         if let account { owner = account } else { owner = try await DeviceSession(backend: local).account() }
         feed = ChangeFeed(account: owner)
@@ -98,11 +105,12 @@ public final class EntitlementStore: Sendable {
     /// - Throws: as the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, account: Account? = nil,
-        environment: EnvironmentID = .production, host: HostServices = .system
+        environment: EnvironmentID = .production, clock: ClockSource = .trusted,
+        host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
             catalog: catalog, local: local as any KeyValueBackend, remote: nil, account: account,
-            environment: environment, host: host)
+            environment: environment, clock: clock, host: host)
     }
 
     /// A store over `local`, synced with `remote`, for backends written as `.file("…")`.
@@ -110,12 +118,14 @@ public final class EntitlementStore: Sendable {
     /// - Throws: as the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, remote: some KeyValueBackend, account: Account? = nil,
-        environment: EnvironmentID = .production, host: HostServices = .system
+        environment: EnvironmentID = .production, clock: ClockSource = .trusted,
+        host: HostServices = .system
     ) async throws(EntitlementError) {
         try await self.init(
             catalog: catalog, local: local as any KeyValueBackend, remote: remote as any KeyValueBackend,
-            account: account, environment: environment, host: host)
+            account: account, environment: environment, clock: clock, host: host)
     }
 
-    var now: Timestamp { Timestamp(milliseconds: host.now()) }
+    /// The time by which access is decided, see ``ClockSource/trusted``.
+    var now: Timestamp { clock.now }
 }

@@ -10,6 +10,15 @@ extension RecordingPlan {
         }
         let content: Content
         var target = LocalLedgers.Target.account
+
+        /// When a store signed it.
+        var signedAt: Timestamp? {
+            switch content {
+            case .revocation(let revocation, _): revocation.stamp.signedDate
+            case .renewalState(let state): state.stamp.signedDate
+            default: nil
+            }
+        }
     }
 
     mutating func add(statement content: Evidence.Content) throws(EntitlementError) {

@@ -80,6 +80,11 @@ struct RecordingPlan: Sendable {
             Sale(transaction: transaction, report: report, terms: terms, target: staysHere ? .device : .account))
     }
 
+    /// The latest date at which a store signed any of it.
+    var latestSignature: Timestamp? {
+        (sales.compactMap(\.report.signedAt) + statements.compactMap(\.signedAt)).max()
+    }
+
     /// Where a purchase of this plan goes.
     func target(ofSale transaction: TransactionReference) -> LocalLedgers.Target? {
         positions[transaction].map { sales[$0].target }

@@ -1,0 +1,201 @@
+import Entitlements
+import SyncCore
+import Synchronization
+
+/// The time by which access is decided: the wall clock, corrected by what servers and stores said.
+///
+/// The marks are this device's own, in its local store, never in a ledger. They are written when a server corrects
+/// them, and otherwise when they have moved on by ten minutes, so that asking for access costs no write: after a kill
+/// and a set-back at most so much comes back. A copy of the local store that is put back brings its old marks back.
+final class TrustedClock: Sendable {
+    private struct State {
+        var marks = ClockMarks()
+        /// The marks that the local store holds, as far as is known.
+        var kept = ClockMarks()
+        /// Requests are numbered as they begin; the answer to an earlier one does not replace that to a later one.
+        var lastRequest: UInt64 = 0
+        var answeredRequest: UInt64 = 0
+    }
+
+    private let backend: any KeyValueBackend
+    private let host: HostServices
+    private let isTrusted: Bool
+    private let state = Mutex(State())
+
+    /// By how many milliseconds the marks may be ahead of those that are kept.
+    static let granularity: Int64 = 600_000
+
+    /// A clock that keeps its marks in `backend`, or one that is the host's alone.
+    init(backend: any KeyValueBackend, host: HostServices, isTrusted: Bool) {
+        self.backend = backend
+        self.host = host
+        self.isTrusted = isTrusted
+    }
+
+    private var wall: Timestamp { Timestamp(milliseconds: host.now()) }
+
+    /// The time now.
+    var now: Timestamp {
+        let wall = wall
+        guard isTrusted else { return wall }
+        return state.withLock { state in
+            let now = state.marks.now(at: wall)
+            state.marks.see(now)
+            return now
+        }
+    }
+
+    /// What is known, for showing.
+    var marks: ClockMarks { state.withLock { $0.marks } }
+
+    /// Notes a date that a store has signed.
+    func vouch(for date: Timestamp) {
+        guard isTrusted else { return }
+        state.withLock { $0.marks.vouch(for: date) }
+    }
+
+    /// A request to the remote begins. Its number and when.
+    func begin() -> (number: UInt64, at: Timestamp) {
+        let wall = wall
+        return state.withLock { state in
+            state.lastRequest += 1
+            return (state.lastRequest, wall)
+        }
+    }
+
+    /// The remote answered a request with its time.
+    func end(_ request: (number: UInt64, at: Timestamp), serverTime: Int64?, of remote: String) {
+        guard isTrusted, let serverTime else { return }
+        let wall = wall
+        state.withLock { state in
+            guard request.number > state.answeredRequest else { return }
+            let time = Timestamp(milliseconds: serverTime)
+            if state.marks.meet(time, of: remote, sent: request.at, received: wall) {
+                state.answeredRequest = request.number
+            }
+        }
+    }
+
+    /// Reads the marks that another process may have left, or this one before it ended.
+    ///
+    /// What cannot be understood counts as no marks: whoever can damage the entry can remove it as well, and nobody
+    /// shall be locked out by a damaged hint. A store that cannot be read is an error.
+    func load() async throws(EntitlementError) {
+        guard isTrusted else { return }
+        let (kept, _) = try await read()
+        state.withLock { state in
+            let mine = state.marks
+            state.kept = kept
+            // The later contact knows better, whoever had it; of one contact the later mark counts.
+            if state.marks.contact == kept.contact || state.answeredRequest == 0 {
+                state.marks = kept
+                if mine.contact == kept.contact { state.marks.vouch(for: mine.softMark) }
+            }
+        }
+    }
+
+    /// Writes the marks if they are worth it: after a correction, or when they moved on.
+    func keep() async throws(EntitlementError) {
+        guard isTrusted else { return }
+        for _ in 0..<LedgerEntries.maximumAttempts {
+            let (marks, kept) = state.withLock { ($0.marks, $0.kept) }
+            guard marks.isWorthKeeping(instead: kept) else { return }
+            let (stored, precondition) = try await read()
+            if stored != kept {
+                // Another process was here: with the same contact the later mark counts, else ours is the newer.
+                state.withLock { state in
+                    state.kept = stored
+                    if state.marks.contact == stored.contact { state.marks.vouch(for: stored.softMark) }
+                }
+                continue
+            }
+            do {
+                let key = try EntryKey(LedgerKeys.clock)
+                if case .written = try await backend.write(marks.bytes, to: key, if: precondition).outcome {
+                    state.withLock { $0.kept = marks }
+                    return
+                }
+            } catch let error where error.disposition == .outcomeUnknown {
+                continue  // The next round looks.
+            } catch {
+                throw EntitlementError(error)
+            }
+        }
+    }
+
+    private func read() async throws(EntitlementError) -> (ClockMarks, Precondition) {
+        do {
+            let outcome = try await backend.read(try EntryKey(LedgerKeys.clock)).outcome
+            guard case .found(let entry) = outcome else { return (ClockMarks(), .absent) }
+            return (ClockMarks(entry.value) ?? ClockMarks(), .matches(entry.version))
+        } catch {
+            throw EntitlementError(error)
+        }
+    }
+}
+
+extension ClockMarks {
+    /// Whether a restart with `kept` would be wrong by more than the granularity, in either direction.
+    fileprivate func isWorthKeeping(instead kept: ClockMarks) -> Bool {
+        if self == kept { return false }
+        guard (contact == nil) == (kept.contact == nil) else { return true }
+        let (correction, overflow) = offset.subtractingReportingOverflow(kept.offset)
+        if overflow || abs(correction) > 5_000 { return true }
+        // A mark that went back must be kept, or it would lock somebody out after a restart.
+        return softMark < kept.softMark
+            || softMark.milliseconds - kept.softMark.milliseconds >= TrustedClock.granularity
+    }
+}
+
+/// Passes everything on to the remote, and tells the clock what time its answers say it is.
+struct TimekeepingBackend: KeyValueBackend {
+    let wrapped: any KeyValueBackend
+    let clock: TrustedClock
+
+    var capabilities: Capabilities { wrapped.capabilities }
+    var label: String { wrapped.label }
+    var asRemote: any KeyValueBackend { TimekeepingBackend(wrapped: wrapped.asRemote, clock: clock) }
+
+    private func timed<Outcome: Sendable>(_ request: () async throws(BackendError) -> Answer<Outcome>)
+        async throws(BackendError) -> Answer<Outcome>
+    {
+        let begun = clock.begin()
+        let answer = try await request()
+        clock.end(begun, serverTime: answer.serverTime, of: label)
+        return answer
+    }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await timed { () throws(BackendError) in try await wrapped.read(key, unless: knownVersion) }
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await timed { () throws(BackendError) in try await wrapped.write(value, to: key, if: precondition) }
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await timed { () throws(BackendError) in try await wrapped.delete(key, if: precondition) }
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await timed { () throws(BackendError) in
+            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        }
+    }
+
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+        try await timed { () throws(BackendError) in try await wrapped.read(requests) }
+    }
+
+    func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
+        try await timed { () throws(BackendError) in try await wrapped.write(requests) }
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await timed { () throws(BackendError) in try await wrapped.changes(since: cursor, limit: limit) }
+    }
+
+    func signals() -> AsyncStream<Void> { wrapped.signals() }
+}
