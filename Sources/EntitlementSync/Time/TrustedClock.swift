@@ -97,6 +97,7 @@ final class TrustedClock: Sendable {
     /// Writes the marks if they are worth it: after a correction, or when they moved on.
     func keep() async throws(EntitlementError) {
         guard isTrusted else { return }
+        _ = now  // What is seen now is what is kept.
         for _ in 0..<LedgerEntries.maximumAttempts {
             let (marks, kept) = state.withLock { ($0.marks, $0.kept) }
             guard marks.isWorthKeeping(instead: kept) else { return }

@@ -67,7 +67,7 @@ struct Explain: AsyncParsableCommand {
         let id = EntitlementID(entitlement)
         let access = try await store.access(to: id)
         let replay = try await store.replay()
-        guard var explanation = replay.explanation(of: id, at: try options.clock.now()) else {
+        guard var explanation = replay.explanation(of: id, at: store.clockStatus.now) else {
             throw Failure(.notFound, "the catalogue has no entitlement \"\(entitlement)\"")
         }
         explanation.access = access
@@ -84,7 +84,10 @@ struct Status: AsyncParsableCommand {
         let store = try await options.openStore()
         let snapshot = try await store.snapshot()
         let account = "\(store.account)"
-        try options.output.show(snapshot.json(account: account), or: snapshot.text(account: account))
+        let clock = store.clockStatus
+        try options.output.show(
+            snapshot.json(account: account, clock: clock),
+            or: ([snapshot.text(account: account)] + clock.warnings).joined(separator: "\n"))
     }
 }
 

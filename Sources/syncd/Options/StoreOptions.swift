@@ -58,7 +58,7 @@ struct StoreOptions: ParsableArguments {
         }
         return try await EntitlementStore(
             catalog: try catalog.load(), local: local, remote: remoteStore, account: account,
-            environment: catalog.environmentID, host: host)
+            environment: catalog.environmentID, clock: clock.source, host: host)
     }
 
     private func account(in store: any KeyValueBackend) async throws -> Account? {
@@ -145,6 +145,9 @@ struct ClockOptions: ParsableArguments {
             throw Failure(.usage, "--at: \(error)")
         }
     }
+
+    /// An explicit time is taken as it is; else remotes may correct the clock.
+    var source: ClockSource { at == nil ? .trusted : .host }
 
     func now() throws -> Timestamp { Timestamp(milliseconds: try host().now()) }
 }

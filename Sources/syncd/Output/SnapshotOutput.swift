@@ -1,8 +1,9 @@
+import EntitlementSync
 import Entitlements
 
 extension Snapshot {
     /// The object that `status --json` and `evaluate --json` print.
-    func json(account: String?) -> JSON {
+    func json(account: String?, clock: ClockStatus? = nil) -> JSON {
         let head: [(String, JSON)] = account.map { [("account", .string($0))] } ?? []
         return .object(
             head + [
@@ -12,7 +13,7 @@ extension Snapshot {
                 ("balances", .object(balances.map { ($0.product.rawValue, .number($0.units)) })),
                 ("access", .object(access.map { ($0.entitlement.rawValue, $0.access.json) })),
                 ("pending", .array(pending.map { .string($0.rawValue) })),
-            ])
+            ] + (clock?.members ?? []))
     }
 
     /// The same for a person.
@@ -29,6 +30,32 @@ extension Snapshot {
             lines += ["", "access"] + aligned(access.map { [$0.entitlement.rawValue, $0.access.summary] })
         }
         return lines.joined(separator: "\n")
+    }
+}
+
+extension ClockStatus {
+    /// Said only when something is wrong.
+    fileprivate var members: [(String, JSON)] {
+        guard isDeviceClockWrong, let offset else { return [] }
+        return [
+            (
+                "clock",
+                .object([
+                    ("offsetSeconds", .number(offset.components.seconds)), ("remote", JSON(remote)),
+                    ("lastContact", JSON(lastContact?.description)),
+                ])
+            )
+        ]
+    }
+
+    /// A line for a person when the device's clock is known to be wrong.
+    var warnings: [String] {
+        guard isDeviceClockWrong, let offset, let remote else { return [] }
+        let seconds = offset.components.seconds
+        let distance = abs(seconds) < 7_200 ? "\(abs(seconds) / 60) min" : "\(abs(seconds) / 3_600) h"
+        return [
+            "", "this device's clock is \(distance) \(seconds > 0 ? "behind" : "ahead"); the time is that of \(remote)",
+        ]
     }
 }
 

@@ -1,0 +1,50 @@
+import SyncCore
+import Synchronization
+
+/// A remote with a clock of its own, which a test sets: a server.
+final class TimedRemote: KeyValueBackend {
+    private let wrapped = MemoryBackend()
+    private let clock: Mutex<Int64?>
+    /// Runs after the server looked at its clock and before its answer arrives.
+    private let delay: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
+
+    init(at time: Int64?) {
+        clock = Mutex(time)
+    }
+
+    var time: Int64? {
+        get { clock.withLock { $0 } }
+        set { clock.withLock { $0 = newValue } }
+    }
+
+    func onTheWay(_ work: (@Sendable () -> Void)?) {
+        delay.withLock { $0 = work }
+    }
+
+    var capabilities: Capabilities { wrapped.capabilities }
+    var label: String { "server" }
+
+    private func stamped<Outcome: Sendable>(_ answer: Answer<Outcome>) -> Answer<Outcome> {
+        let time = time
+        delay.withLock { $0 }?()
+        return Answer(answer.outcome, serverTime: time)
+    }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        stamped(try await wrapped.read(key, unless: knownVersion))
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        stamped(try await wrapped.write(value, to: key, if: precondition))
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        stamped(try await wrapped.delete(key, if: precondition))
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        stamped(try await wrapped.list(prefix: prefix, after: cursor, limit: limit))
+    }
+}
