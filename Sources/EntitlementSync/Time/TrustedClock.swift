@@ -48,10 +48,13 @@ final class TrustedClock: Sendable {
     /// What is known, for showing.
     var marks: ClockMarks { state.withLock { $0.marks } }
 
-    /// Notes a date that a store has signed.
+    /// Notes a date that a store has signed, where it is news: where it is later than what the clock shows.
     func vouch(for date: Timestamp) {
+        let wall = wall
         guard isTrusted else { return }
-        state.withLock { $0.marks.vouch(for: date) }
+        state.withLock { state in
+            if date > state.marks.now(at: wall) { state.marks.vouch(for: date) }
+        }
     }
 
     /// A request to the remote begins. Its number and when.

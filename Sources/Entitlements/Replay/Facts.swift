@@ -173,8 +173,8 @@ public struct Facts: Sendable {
         return isOverruled(revocation) ? nil : revocation
     }
 
-    /// What counts of what is said about the subscription that `purchase` belongs to; `nil` when nothing is, when it was
-    /// said before a reset, or when nobody signed it while a store signed the purchase.
+    /// What counts of what is said about the subscription that `purchase` belongs to; `nil` when nothing is, when it
+    /// was said before a reset, or when nobody signed it while a store signed the purchase.
     func renewalState(of purchase: Purchase) -> RenewalState? {
         guard let state = renewalStates[purchase.line],
             !isBehindReset(state.stamp.logicalTime, in: state.line.environment),

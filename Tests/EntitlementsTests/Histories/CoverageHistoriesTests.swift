@@ -5,16 +5,16 @@ import Testing
 
 @Suite("Over random histories of all kinds of facts, what takes nothing back uncovers nothing")
 struct CoverageHistoriesTests {
-    /// What was covered or owned stays so, under stackPurchases and purchasedWins, when there become known: purchases of
-    /// every kind (with known, unknown and unfit terms, of other environments, signed and unsigned, renewals of one
-    /// product in a line among them), recordings, assertions (also earlier ones of the same date), reinstatements,
-    /// acceptances that accept (also after a refusal), marks of either sort, spends, and resets of production, which
-    /// there are none of. Refunds and refusals are known from the start or never.
+    /// What was covered or owned stays so, under stackPurchases and purchasedWins, when there become known: purchases
+    /// of every kind (with known, unknown and unfit terms, of other environments, signed and unsigned, renewals of
+    /// one product in a line among them), recordings, assertions (also earlier ones of the same date),
+    /// reinstatements, acceptances that accept (also after a refusal), marks of either sort, spends, and resets of
+    /// production, which there are none of. Refunds and refusals are known from the start or never.
     ///
     /// Not among them, because with them a store or the server takes back or restates: refunds, refusals, transfers,
     /// acceptances that re-date, resets of a test environment, an upgrade in a line, renewal states.
     @Test(
-        "Purchases, recordings, assertions, reinstatements, acceptances, marks and spends, one after the other: 200,000",
+        "Purchases, recordings, assertions, reinstatements, acceptances, marks and spends, one by one: 200,000",
         arguments: 1...4)
     func lateFacts(quarter: Int) throws {
         let catalog = try RandomHistory.catalog()

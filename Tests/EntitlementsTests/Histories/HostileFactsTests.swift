@@ -84,8 +84,8 @@ struct HostileFactsTests {
             try Story().refunding(forged, at: "2020-01-01").replay().end(afterBuying: Shop.threeMonths, at: now) == end)
     }
 
-    /// Facts a second apart: a line of renewals, lines of one, purchases of time and their refunds, assertions, units of
-    /// one product and of as many as there are, their spends, and requests.
+    /// Facts a second apart: a line of renewals, lines of one, purchases of time and their refunds, assertions, units
+    /// of one product and of as many as there are, their spends, and requests.
     private static func flood(_ count: Int) -> Facts {
         let replica = ReplicaID(bytes: [UInt8](repeating: 1, count: 16))
         let facts = (1...count).flatMap { number -> [Fact] in

@@ -26,7 +26,8 @@ struct RandomHistory {
         records = (early + late).map(\.record)
     }
 
-    /// The facts known when `count` of the late ones have arrived, as a device reads them that keeps no ledger to itself.
+    /// The facts known when `count` of the late ones have arrived, as a device reads them that keeps no ledger to
+    /// itself.
     func facts(late count: Int, remote: Ledger? = nil) -> Facts {
         let known = early + late.prefix(count)
         return Facts(

@@ -25,8 +25,8 @@ enum Cinema {
 
 @Suite("The life of a subscription that its store renews, told in any order, is one timeline")
 struct RenewalLifeTests {
-    /// Trial, two renewals, an upgrade, a failed payment with grace and retries, recovery, a downgrade that waits and is
-    /// taken, a refund and its reversal, cancellation: as far as told by `date`.
+    /// Trial, two renewals, an upgrade, a failed payment with grace and retries, recovery, a downgrade that waits and
+    /// is taken, a refund and its reversal, cancellation: as far as told by `date`.
     private static func life(until date: String = "2027-01-01") throws -> Story {
         let chapters: [(String, (Story) throws -> Story)] = [
             ("2026-01-01", { try $0.film(Cinema.basic, "T1", at: "2026-01-01", expires: "2026-01-08", isTrial: true) }),

@@ -17,7 +17,7 @@ struct ReadByOthersTests {
         #expect(
             kinds == [
                 "purchase", "recording", "revocation", "renewalState", "assertion", "flag", "spend", "acceptance",
-                "pending", "reset", "contradiction",
+                "pending", "reset", "contradiction", "claim",
             ])
     }
 
@@ -87,6 +87,12 @@ struct ReadByOthersTests {
                 Acceptance(
                     transaction: TransactionReference(transaction), decision: Acceptance.Decision(wire),
                     date: Timestamp(wire: wire.date), logicalTime: fact.logicalTime))
+        case (.claim, .claim):
+            let wire = try Wire.Claim(serializedBytes: payload)
+            return .claim(
+                Claim(
+                    account: wire.account, incarnation: wire.incarnation, date: Timestamp(wire: wire.date),
+                    logicalTime: ours.logicalTime))
         case (.contradiction(let named), .contradiction(let fact)):
             let wire = try Wire.Contradiction(serializedBytes: payload)
             // Each statement carries the order that its purchase's record has.
@@ -145,6 +151,7 @@ struct ReadByOthersTests {
         case .assertion: try Wire.Assertion(serializedBytes: payload).serializedBytes()
         case .flagSet, .flagCleared: try Wire.Flag(serializedBytes: payload).serializedBytes()
         case .spend: try Wire.Spend(serializedBytes: payload).serializedBytes()
+        case .claim: try Wire.Claim(serializedBytes: payload).serializedBytes()
         case .contradiction: try Wire.Contradiction(serializedBytes: payload).serializedBytes()
         case .acceptance: try Wire.Acceptance(serializedBytes: payload).serializedBytes()
         case .reset: try Wire.Reset(serializedBytes: payload).serializedBytes()

@@ -19,6 +19,7 @@ enum Wire {
     typealias Flag = Entitlementsync_Ledger_V1_Flag
     typealias Spend = Entitlementsync_Ledger_V1_Spend
     typealias Acceptance = Entitlementsync_Ledger_V1_Acceptance
+    typealias Claim = Entitlementsync_Ledger_V1_Claim
     typealias Contradiction = Entitlementsync_Ledger_V1_Contradiction
     typealias Statement = Entitlementsync_Ledger_V1_Statement
     typealias Reset = Entitlementsync_Ledger_V1_Reset

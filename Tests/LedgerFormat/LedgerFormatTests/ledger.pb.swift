@@ -26,8 +26,8 @@
 /// Orders:
 ///   purchase, revocation,  signed by a store? (1 byte, 0 or 1), date of the signature (8 bytes: milliseconds since 1970,
 ///   renewal_state          sign bit flipped; unsigned: 80 00 00 00 00 00 00 00), logical time (8)
-///   recording,             complement of the logical time (8): the first recording by a replica counts
-///   contradiction
+///   recording, claim,      complement of the logical time (8): the first recording by a replica counts, and the
+///   contradiction          first claim
 ///   assertion              complement of the date of the statement (8: milliseconds since 1970, sign bit flipped before):
 ///                          of several statements of one expiry the earliest counts
 ///   flag_set, flag_cleared logical time (8), replica (16)
@@ -133,6 +133,15 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     set {kind = .spend(newValue)}
   }
 
+  /// payload: Claim; only in the ledger of nobody, which is never synced
+  var claim: Entitlementsync_Ledger_V1_ClaimKey {
+    get {
+      if case .claim(let v)? = kind {return v}
+      return Entitlementsync_Ledger_V1_ClaimKey()
+    }
+    set {kind = .claim(newValue)}
+  }
+
   /// payload: Acceptance; only in the ledger that the account's server writes
   var acceptance: Entitlementsync_Ledger_V1_Transaction {
     get {
@@ -188,6 +197,8 @@ nonisolated struct Entitlementsync_Ledger_V1_Key: Sendable {
     case flagCleared(Entitlementsync_Ledger_V1_FlagKey)
     /// a UUID or idempotency key; payload: Spend
     case spend(String)
+    /// payload: Claim; only in the ledger of nobody, which is never synced
+    case claim(Entitlementsync_Ledger_V1_ClaimKey)
     /// payload: Acceptance; only in the ledger that the account's server writes
     case acceptance(Entitlementsync_Ledger_V1_Transaction)
     /// the product; payload: Pending; only in ledgers that stay on their device
@@ -256,6 +267,16 @@ nonisolated struct Entitlementsync_Ledger_V1_AssertionKey: Sendable {
   var until: Int64 = 0
 
   var environment: String = String()
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+}
+
+nonisolated struct Entitlementsync_Ledger_V1_ClaimKey: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
 
   var unknownFields = SwiftProtobuf.UnknownStorage()
 
@@ -720,6 +741,22 @@ nonisolated struct Entitlementsync_Ledger_V1_Spend: Sendable {
   init() {}
 }
 
+nonisolated struct Entitlementsync_Ledger_V1_Claim: Sendable {
+  // SwiftProtobuf.Message conformance is added in an extension below. See the
+  // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
+  // methods supported on all messages.
+
+  var account: String = String()
+
+  var incarnation: String = String()
+
+  var date: Int64 = 0
+
+  var unknownFields = SwiftProtobuf.UnknownStorage()
+
+  init() {}
+}
+
 nonisolated struct Entitlementsync_Ledger_V1_Acceptance: Sendable {
   // SwiftProtobuf.Message conformance is added in an extension below. See the
   // `Message` and `Message+*Additions` files in the SwiftProtobuf library for
@@ -861,7 +898,7 @@ fileprivate nonisolated let _protobuf_package = "entitlementsync.ledger.v1"
 
 nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
   static let protoMessageName: String = _protobuf_package + ".Key"
-  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{3}renewal_state\0\u{1}assertion\0\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{2}\u{2}acceptance\0\u{1}pending\0\u{1}reset\0\u{1}contradiction\0\u{c}\u{9}\u{1}")
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}purchase\0\u{1}recording\0\u{1}revocation\0\u{3}renewal_state\0\u{1}assertion\0\u{3}flag_set\0\u{3}flag_cleared\0\u{1}spend\0\u{1}claim\0\u{1}acceptance\0\u{1}pending\0\u{1}reset\0\u{1}contradiction\0")
 
   mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
     while let fieldNumber = try decoder.nextFieldNumber() {
@@ -968,6 +1005,19 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
           self.kind = .spend(v)
         }
       }()
+      case 9: try {
+        var v: Entitlementsync_Ledger_V1_ClaimKey?
+        var hadOneofValue = false
+        if let current = self.kind {
+          hadOneofValue = true
+          if case .claim(let m) = current {v = m}
+        }
+        try decoder.decodeSingularMessageField(value: &v)
+        if let v = v {
+          if hadOneofValue {try decoder.handleConflictingOneOf()}
+          self.kind = .claim(v)
+        }
+      }()
       case 10: try {
         var v: Entitlementsync_Ledger_V1_Transaction?
         var hadOneofValue = false
@@ -1052,6 +1102,10 @@ nonisolated extension Entitlementsync_Ledger_V1_Key: SwiftProtobuf.Message, Swif
     case .spend?: try {
       guard case .spend(let v)? = self.kind else { preconditionFailure() }
       try visitor.visitSingularStringField(value: v, fieldNumber: 8)
+    }()
+    case .claim?: try {
+      guard case .claim(let v)? = self.kind else { preconditionFailure() }
+      try visitor.visitSingularMessageField(value: v, fieldNumber: 9)
     }()
     case .acceptance?: try {
       guard case .acceptance(let v)? = self.kind else { preconditionFailure() }
@@ -1200,6 +1254,25 @@ nonisolated extension Entitlementsync_Ledger_V1_AssertionKey: SwiftProtobuf.Mess
     if lhs.source != rhs.source {return false}
     if lhs.until != rhs.until {return false}
     if lhs.environment != rhs.environment {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_ClaimKey: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".ClaimKey"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap()
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    // Load everything into unknown fields
+    while try decoder.nextFieldNumber() != nil {}
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_ClaimKey, rhs: Entitlementsync_Ledger_V1_ClaimKey) -> Bool {
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
@@ -1969,6 +2042,46 @@ nonisolated extension Entitlementsync_Ledger_V1_Spend: SwiftProtobuf.Message, Sw
     if lhs.replica != rhs.replica {return false}
     if lhs.date != rhs.date {return false}
     if lhs.environment != rhs.environment {return false}
+    if lhs.unknownFields != rhs.unknownFields {return false}
+    return true
+  }
+}
+
+nonisolated extension Entitlementsync_Ledger_V1_Claim: SwiftProtobuf.Message, SwiftProtobuf._MessageImplementationBase, SwiftProtobuf._ProtoNameProviding {
+  static let protoMessageName: String = _protobuf_package + ".Claim"
+  static let _protobuf_nameMap = SwiftProtobuf._NameMap(bytecode: "\0\u{1}account\0\u{1}incarnation\0\u{1}date\0")
+
+  mutating func decodeMessage<D: SwiftProtobuf.Decoder>(decoder: inout D) throws {
+    while let fieldNumber = try decoder.nextFieldNumber() {
+      // The use of inline closures is to circumvent an issue where the compiler
+      // allocates stack space for every case branch when no optimizations are
+      // enabled. https://github.com/apple/swift-protobuf/issues/1034
+      switch fieldNumber {
+      case 1: try { try decoder.decodeSingularStringField(value: &self.account) }()
+      case 2: try { try decoder.decodeSingularStringField(value: &self.incarnation) }()
+      case 3: try { try decoder.decodeSingularSInt64Field(value: &self.date) }()
+      default: break
+      }
+    }
+  }
+
+  func traverse<V: SwiftProtobuf.Visitor>(visitor: inout V) throws {
+    if !self.account.isEmpty {
+      try visitor.visitSingularStringField(value: self.account, fieldNumber: 1)
+    }
+    if !self.incarnation.isEmpty {
+      try visitor.visitSingularStringField(value: self.incarnation, fieldNumber: 2)
+    }
+    if self.date != 0 {
+      try visitor.visitSingularSInt64Field(value: self.date, fieldNumber: 3)
+    }
+    try unknownFields.traverse(visitor: &visitor)
+  }
+
+  static func ==(lhs: Entitlementsync_Ledger_V1_Claim, rhs: Entitlementsync_Ledger_V1_Claim) -> Bool {
+    if lhs.account != rhs.account {return false}
+    if lhs.incarnation != rhs.incarnation {return false}
+    if lhs.date != rhs.date {return false}
     if lhs.unknownFields != rhs.unknownFields {return false}
     return true
   }
