@@ -87,12 +87,12 @@ struct ReadByOthersTests {
                 Acceptance(
                     transaction: TransactionReference(transaction), decision: Acceptance.Decision(wire),
                     date: Timestamp(wire: wire.date), logicalTime: fact.logicalTime))
-        case (.claim, .claim):
+        case (.claim, .claim(let fact)):
             let wire = try Wire.Claim(serializedBytes: payload)
             return .claim(
                 Claim(
                     account: wire.account, incarnation: wire.incarnation, date: Timestamp(wire: wire.date),
-                    logicalTime: ours.logicalTime))
+                    logicalTime: fact.logicalTime))
         case (.contradiction(let named), .contradiction(let fact)):
             let wire = try Wire.Contradiction(serializedBytes: payload)
             // Each statement carries the order that its purchase's record has.
