@@ -68,7 +68,7 @@ public final class EntitlementStore: Sendable {
         self.catalog = catalog
         self.local = local
         let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
-        let remote = remote.map { TimekeepingBackend(wrapped: $0, clock: clock) }
+        let remote = remote.map { TimekeepingBackend(wrapped: $0.asRemote, clock: clock) }
         self.clock = clock
         self.remote = remote
         self.environment = environment
