@@ -138,7 +138,7 @@ struct AccountDirectory: Sendable {
         } catch let error where error.disposition == .outcomeUnknown {}
     }
 
-    private static func account(_ name: String, _ incarnation: String) throws(BackendError) -> Account {
+    static func account(_ name: String, _ incarnation: String) throws(BackendError) -> Account {
         do { return try Account(name, incarnation: incarnation) } catch {
             throw BackendError(.damaged, operation: .read, message: "the account's entry: \(error)")
         }

@@ -48,12 +48,15 @@ struct Adoption: Sendable {
             let held = try await entries.read(keys.ledger)
             guard let claim = held.ledger.claim else { return }
             let owner = try Self.keys(of: Account(claim.account, incarnation: claim.incarnation))
+            // What the device's part holds is the claimant's if it was read while the claim stood. Else it may be what
+            // nobody recorded after somebody else had completed the adoption.
+            let device = try await entries.read(keys.device)
+            guard try await entries.read(keys.ledger, cached: held).version == held.version else { continue }
             // The device's part first: as long as the claim stands, nobody can take it for anybody else's. It is
             // emptied even where it is empty, so that whoever looked at it before the claim notices.
-            try await entries.replace(keys.device) { (ledger) async throws(EntitlementError) in
-                if !ledger.isEmpty { try await join(ledger, into: owner.device) }
-                return Ledger()
-            }
+            if !device.ledger.isEmpty { try await join(device.ledger, into: owner.device) }
+            guard case .happened = try await entries.write(LedgerDocument(), to: keys.device, if: device.precondition)
+            else { continue }
             try await join(held.ledger.withoutClaim, into: owner.ledger)
             try await ReplicaKey(backend: entries.backend, key: keys.replica, host: host).renew()
             // Whoever recorded something behind the claim has changed the version: then it is moved as well.

@@ -18,23 +18,46 @@ struct DeviceSession: Sendable {
         return precondition == .absent ? nil : account
     }
 
-    /// Notes who is logged in from now on.
+    /// Notes who is logged in from now on, also in the place of an entry that cannot be read.
     func set(_ account: Account) async throws(EntitlementError) {
+        try await change { () throws(EntitlementError) in account }
+    }
+
+    /// Notes that `account` is logged in no more, unless another one is by now.
+    func end(_ account: Account) async throws(EntitlementError) {
+        try await change { () async throws(EntitlementError) in
+            try await read().account == account ? .anonymous : nil
+        }
+    }
+
+    /// Notes the account that `next` gives, `nil` for no change.
+    private func change(_ next: () async throws(EntitlementError) -> Account?) async throws(EntitlementError) {
         for _ in 0..<LedgerEntries.maximumAttempts {
-            let (known, precondition) = try await read()
-            if known == account, precondition != .absent { return }
-            let lines = [Self.head] + (account.name.map { [$0, account.incarnation] } ?? []) + ["end", ""]
             do {
-                let bytes = Array(lines.joined(separator: "\n").utf8)
+                var (entry, precondition): (Entry?, Precondition) = (nil, .absent)
+                if case .found(let found) = try await backend.read(key()).outcome {
+                    (entry, precondition) = (found, .matches(found.version))
+                }
+                guard let account = try await next() else { return }
+                let bytes = Self.bytes(naming: account)
+                if entry?.value == bytes { return }
                 if case .written = try await backend.write(bytes, to: try key(), if: precondition).outcome { return }
-            } catch let error where error.disposition == .outcomeUnknown {
-                continue  // It is simply written again.
+            } catch let error as EntitlementError {
+                throw error
+            } catch let error as BackendError {
+                // When nobody knows the outcome it is simply written again.
+                guard error.disposition == .outcomeUnknown else { throw EntitlementError(error) }
             } catch {
-                throw EntitlementError(error)
+                throw EntitlementError(.storage, "local store: \(error)")
             }
         }
         throw EntitlementError(
             BackendError(.busy, operation: .write, message: "who is logged in keeps changing, try again"))
+    }
+
+    private static func bytes(naming account: Account) -> [UInt8] {
+        let lines = [head] + (account.name.map { [$0, account.incarnation] } ?? []) + ["end", ""]
+        return Array(lines.joined(separator: "\n").utf8)
     }
 
     private func key() throws(BackendError) -> EntryKey { try EntryKey(LedgerKeys.session) }

@@ -28,13 +28,16 @@ extension EntitlementStore {
         guard let remote else { return try await createHere(name) }
         do {
             guard remote.capabilities.compareAndSwap else {
-                guard try await !isErasedHere(fallback) else {
+                guard try await !isErasedHere(fallback), try await content(of: fallback, on: remote)?.isErased != true
+                else {
                     throw EntitlementError(
                         .unsuitableStore,
                         "\"\(fallback)\" was erased, and \(remote.label) cannot write conditionally: take another name")
                 }
+                try await remember(fallback)
                 return fallback
             }
+            if let known = try await current(name, on: remote) { return known }
             let account = try await AccountDirectory(backend: remote).create(name, incarnation: randomIncarnation())
             try await remember(account)
             return account
@@ -54,7 +57,8 @@ extension EntitlementStore {
     }
 
     /// Logs an account in on this device. From now on this store, and every other one that was opened without naming an
-    /// account, shows and records what is that account's. Calls that are under way end as they began.
+    /// account, shows and records what is that account's: this one at once, another one that runs as soon as it notices,
+    /// see ``run(pollingEvery:noticeBeforeExpiry:)``. Calls that are under way end as they began.
     ///
     /// Needs the remote once; afterwards the account is known on this device and logs in offline too. What the account
     /// recorded here and could not send before goes out with the next sync.
@@ -62,12 +66,13 @@ extension EntitlementStore {
     /// - Parameters:
     ///   - name: an account that exists, see ``createAccount(_:)``.
     ///   - adoptAnonymous: whether what nobody bought on this device becomes this account's, for good. Interrupted at
-    ///     any moment, it is completed by whoever uses the store next.
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `sync` (the account is not known here yet,
-    ///   and the remote is out of reach), `storage` or `damaged`.
+    ///     any moment, it is completed by whoever logs in or records as nobody next.
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `accountErased`, `sync` (the account is not
+    ///   known here yet, and the remote is out of reach), `storage` or `damaged`.
     @discardableResult
     public func logIn(_ name: String, adoptAnonymous: Bool = false) async throws(EntitlementError) -> Account {
         let account = try await find(name)
+        try await completeErasure()
         let adoption = Adoption(backend: local, host: host)
         // What an interrupted adoption left is somebody's: it goes to its owner before anybody else comes.
         try await adoption.settle()
@@ -94,7 +99,8 @@ extension EntitlementStore {
             do { try await sync() } catch { failure = error }
         }
         let hasUnsent = try await hasUnsentFacts(session.account)
-        try await DeviceSession(backend: local).set(.anonymous)
+        // Another process may have logged somebody else in: that is not this session's to end.
+        try await DeviceSession(backend: local).end(session.account)
         try await switchSession(to: .anonymous)
         return LogOutReport(account: session.account, hasUnsentFacts: hasUnsent, failure: failure)
     }
@@ -103,90 +109,14 @@ extension EntitlementStore {
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func hasUnsentFacts(_ account: Account) async throws(EntitlementError) -> Bool {
-        guard let engine, !account.isAnonymous else { return false }
+        // Of an erased account there is nothing to send.
+        guard let engine, !account.isAnonymous, try await !isErasedHere(account) else { return false }
         do {
             return try await engine.hasUnsent(try LedgerKeys(account).ledger)
         } catch let error as SyncError {
             throw EntitlementError(error)
         } catch {
             throw Self.localError(error)
-        }
-    }
-
-    /// Erases an account: its ledger on the remote is replaced by a marker that nothing can be joined to, then what
-    /// this device holds of it. Other devices that sync with the remote erase theirs. This cannot be undone.
-    ///
-    /// Whoever can write to the remote can do so: a server asks for the password, a shared folder cannot.
-    ///
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `sync` (the remote is out of reach; nothing
-    ///   was erased, or erasing it again completes it) or `storage`.
-    public func eraseAccount(_ name: String) async throws(EntitlementError) {
-        let account = try await lifeToErase(of: name)
-        let doomed = try AccountSession(
-            account, local: local, hasRemote: remote != nil, host: host, catalog: catalog, environment: environment)
-        if let remote { try await erase(account, doomed, from: remote) }
-        try await bury(doomed)
-    }
-
-    /// The marker goes out like any other ledger, from a store of its own, and takes the place of everything: until
-    /// the remote has it, this device keeps what it has.
-    private func erase(_ account: Account, _ doomed: AccountSession, from remote: any KeyValueBackend)
-        async throws(EntitlementError)
-    {
-        let key = doomed.keys.ledger
-        let desk = MemoryBackend(host: host)
-        do {
-            _ = try await desk.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .absent)
-            var engine = SyncEngine(local: desk, remote: remote, merge: LedgerMerge(), host: host)
-            if !remote.capabilities.compareAndSwap {
-                engine = engine.writing(as: "\(try await doomed.ledgers.replica())")
-            }
-            _ = try await engine.sync(key)
-            if remote.capabilities.compareAndSwap { try await AccountDirectory(backend: remote).erase(account) }
-        } catch let error as EntitlementError {
-            throw error
-        } catch let error as SyncError {
-            throw EntitlementError(error)
-        } catch {
-            throw Self.remoteError(error)
-        }
-    }
-
-    /// The life of `name` that is to be erased, also one whose erasure was interrupted.
-    private func lifeToErase(of name: String) async throws(EntitlementError) -> Account {
-        let initial = try Account(name)
-        var stores: [any KeyValueBackend] = [local]
-        if let remote, remote.capabilities.compareAndSwap { stores.insert(remote, at: 0) }
-        do {
-            for store in stores {
-                let directory = AccountDirectory(backend: store)
-                if let incarnation = try await directory.entry(of: name)?.entry.incarnation {
-                    return try Account(name, incarnation: incarnation)
-                }
-                if try await directory.isLedgerErased(of: initial) == false { return initial }
-            }
-        } catch let error as EntitlementError {
-            throw error
-        } catch {
-            throw Self.remoteError(error)
-        }
-        throw .unknownAccount(initial)
-    }
-
-    /// Replaces what this device holds of an erased account by markers, and ends its session.
-    func bury(_ session: AccountSession) async throws(EntitlementError) {
-        let entries = LedgerEntries(backend: local)
-        for key in [session.keys.ledger, session.keys.device, session.keys.remote] {
-            try await entries.replace(key) { _ in .erased }
-        }
-        do { try await AccountDirectory(backend: local).erase(session.account) } catch {
-            throw EntitlementError(error)
-        }
-        let device = DeviceSession(backend: local)
-        if try await device.account() == session.account { try await device.set(.anonymous) }
-        if self.session.account == session.account {
-            feed.tell(.accountErased(session.account))
-            try await switchSession(to: .anonymous)
         }
     }
 
@@ -203,22 +133,73 @@ extension EntitlementStore {
             guard let account = try await findHere(name) else { throw .unknownAccount(initial) }
             return account
         }
-        guard remote.capabilities.compareAndSwap else {
-            guard try await !isErasedHere(initial) else { throw .erased(initial) }
-            return initial
-        }
         do {
-            guard let account = try await AccountDirectory(backend: remote).current(name) else {
-                throw EntitlementError.unknownAccount(initial)
+            if remote.capabilities.compareAndSwap {
+                guard let account = try await current(name, on: remote) else {
+                    throw EntitlementError.unknownAccount(initial)
+                }
+                return account
             }
-            try await remember(account)
-            return account
+            guard try await !isErasedHere(initial) else { throw EntitlementError.erased(initial) }
+            if try await content(of: initial, on: remote)?.isErased == true {
+                try await bury(initial)
+                throw EntitlementError.erased(initial)
+            }
+            try await remember(initial)
+            return initial
+        } catch let error where error.isUnreachable {
+            // Who was here before is known here.
+            if let account = try await findHere(name) { return account }
+            throw Self.remoteError(error)
         } catch let error as EntitlementError {
             throw error
         } catch {
-            // Out of reach: who was here before is known here.
-            if let account = try await findHere(name) { return account }
             throw Self.remoteError(error)
+        }
+    }
+
+    /// The current life of `name` on a remote that has a directory; `nil` when there is none.
+    ///
+    /// What either side knows of erased lives reaches the other: a remote that was put back from a backup has forgotten
+    /// some, and this device may not have synced since. A remote that forgot the account itself is told of it again,
+    /// because another life of it would not have what is still here.
+    private func current(_ name: String, on remote: any KeyValueBackend) async throws -> Account? {
+        let directory = AccountDirectory(backend: remote)
+        let known = try await entryHere(of: name)
+        let told = try await directory.entry(of: name)?.entry
+        for life in try Self.lives(of: name, known?.erased, except: told?.erased) { try await erase(life, from: remote) }
+        for life in try Self.lives(of: name, told?.erased, except: known?.erased) { try await bury(life) }
+        if let account = try await directory.current(name) {
+            if try await isErasedHere(account) {
+                try await erase(account, from: remote)
+                return nil
+            }
+            try await remember(account)
+            return account
+        }
+        let lives = try await directory.entry(of: name)?.entry
+        guard lives?.incarnation == nil, let account = try await findHere(name),
+            lives?.erased.contains(account.incarnation) != true,
+            try await directory.isLedgerErased(of: account) != true
+        else { return nil }
+        try await directory.adopt(account)
+        return try await directory.current(name)
+    }
+
+    private static func lives(of name: String, _ incarnations: [String]?, except others: [String]?)
+        throws(EntitlementError) -> [Account]
+    {
+        let others = Set(others ?? [])
+        var lives: [Account] = []
+        for incarnation in incarnations ?? [] where !others.contains(incarnation) {
+            lives.append(try Account(name, incarnation: incarnation))
+        }
+        return lives
+    }
+
+    private func entryHere(of name: String) async throws(EntitlementError) -> DirectoryEntry? {
+        do { return try await AccountDirectory(backend: local).entry(of: name)?.entry } catch {
+            throw EntitlementError(error)
         }
     }
 
@@ -226,7 +207,7 @@ extension EntitlementStore {
         do { return try await AccountDirectory(backend: local).current(name) } catch { throw EntitlementError(error) }
     }
 
-    private func isErasedHere(_ account: Account) async throws(EntitlementError) -> Bool {
+    func isErasedHere(_ account: Account) async throws(EntitlementError) -> Bool {
         do { return try await AccountDirectory(backend: local).isLedgerErased(of: account) == true } catch {
             throw EntitlementError(error)
         }
@@ -257,8 +238,9 @@ extension EntitlementStore {
 
     private func randomIncarnation() -> String { host.randomUUID() }
 
-    private static func remoteError(_ error: any Error) -> EntitlementError {
+    static func remoteError(_ error: any Error) -> EntitlementError {
         switch error {
+        case let error as EntitlementError: error
         case let error as BackendError: EntitlementError(remote: error)
         default: EntitlementError(.sync, "remote store: \(error)")
         }
@@ -279,5 +261,16 @@ extension EntitlementError {
 
     static func erased(_ account: Account) -> EntitlementError {
         EntitlementError(.accountErased, "the account \"\(account.description.singleLine)\" was erased")
+    }
+}
+
+extension Error {
+    /// Whether the remote is out of reach, and not the answer the trouble.
+    fileprivate var isUnreachable: Bool {
+        switch self {
+        case let error as BackendError: error.disposition != .permanent
+        case let error as EntitlementError: error.kind == .sync && error.isTransient
+        default: false
+        }
     }
 }

@@ -100,12 +100,36 @@ final class LocalLedgers: Sendable {
     func append(
         to target: Target, _ decide: (State) throws(EntitlementError) -> [Fact]
     ) async throws(EntitlementError) -> Addition {
+        try await append(to: target, named: { () throws(EntitlementError) in false }) {
+            (state, _) throws(EntitlementError) in try decide(state)
+        }
+    }
+
+    /// Adds facts that name the replica which writes them. It is asked for with each state: an account that adopts the
+    /// ledger of nobody in between leaves a new one.
+    func append(
+        to target: Target, _ decide: (State, ReplicaID) throws(EntitlementError) -> [Fact]
+    ) async throws(EntitlementError) -> Addition {
+        try await append(to: target, named: { () async throws(EntitlementError) in try await replica() }, decide)
+    }
+
+    private func append<Name: Equatable>(
+        to target: Target, named name: () async throws(EntitlementError) -> Name,
+        _ decide: (State, Name) throws(EntitlementError) -> [Fact]
+    ) async throws(EntitlementError) -> Addition {
         var unsettled: [Fact]?
+        var unsettledName: Name?
         for _ in 0..<LedgerEntries.maximumAttempts {
             let state = try await current()
             if state.claim != nil {
                 try await Adoption(backend: entries.backend, host: host).settle()
                 continue
+            }
+            guard !state.account.ledger.isErased else { throw Self.erased }
+            let name = try await name()
+            if let unsettledName, unsettledName != name {
+                // Whether the account that adopted this ledger got them, nobody can tell any more.
+                throw entries.busy(keys.ledger, isUnknown: true)
             }
             let held = state[target]
             let facts: [Fact]
@@ -115,7 +139,7 @@ final class LocalLedgers: Sendable {
                 facts = unsettled
                 document = held.document
             } else {
-                facts = try decide(state)
+                facts = try decide(state, name)
                 guard let ledger = try Self.union(of: held, and: facts) else {
                     return Addition(facts: [], state: state)
                 }
@@ -132,7 +156,9 @@ final class LocalLedgers: Sendable {
                     }
                 return Addition(facts: facts, state: after)
             case .conflicted: break
-            case .unknown: unsettled = facts
+            case .unknown:
+                unsettled = facts
+                unsettledName = name
             }
         }
         throw entries.busy(keys.ledger, isUnknown: unsettled != nil)
@@ -142,9 +168,7 @@ final class LocalLedgers: Sendable {
     ///
     /// - Throws: ``EntitlementError`` of kind `ledgerFull` when it would be too large.
     static func union(of held: HeldLedger, and facts: [Fact]) throws(EntitlementError) -> Ledger? {
-        guard !held.ledger.isErased else {
-            throw EntitlementError(.accountErased, "the account was erased: nothing can be recorded for it any more")
-        }
+        guard !held.ledger.isErased else { throw erased }
         let join = Ledger.join(held.ledger, Ledger(facts.map(\.record)))
         guard join.leftLacks else { return nil }
         let limits = LedgerLimits.standard
@@ -156,10 +180,13 @@ final class LocalLedgers: Sendable {
         return join.ledger
     }
 
+    private static let erased = EntitlementError(
+        .accountErased, "the account was erased: nothing can be recorded for it any more")
+
     /// Notes what the remote was last seen to hold, where a rule asks for it.
     func note(remote ledger: Ledger) async throws(EntitlementError) {
         guard asksRemote, try await current().remote?.ledger != ledger else { return }
-        try await entries.replace(keys.remote) { _ in ledger }
+        try await entries.replace(keys.remote) { $0.isErased ? $0 : ledger }
     }
 
     /// The id under which this store writes; made at the first write. Asked for each time: it changes when an account

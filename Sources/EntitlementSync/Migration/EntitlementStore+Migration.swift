@@ -51,8 +51,7 @@ extension EntitlementStore {
         guard try LocalLedgers.union(of: before.account, and: trial) != nil || before.claim != nil else {
             return plan.report(of: [], in: before, now: now)
         }
-        let replica = try await session.ledgers.replica()
-        let facts = try await session.ledgers.append(to: .account) { state throws(EntitlementError) in
+        let facts = try await session.ledgers.append(to: .account) { (state, replica) throws(EntitlementError) in
             try plan.facts(in: state, replica: replica, now: now)
         }.facts
         await tell(of: facts, in: session)

@@ -84,11 +84,10 @@ extension EntitlementStore {
         guard let product = try before.replay.spends(for: entitlement, id: id, at: now, context: context) else {
             return try outcome(of: entitlement, id: id, in: before.replay, at: now, context: context)
         }
-        let replica = try await session.ledgers.replica()
         var target = before.ledger(ofUnits: product, at: now)
         for _ in 0..<LedgerEntries.maximumAttempts {
             var other: LocalLedgers.Target?
-            let addition = try await session.ledgers.append(to: target) { state throws(EntitlementError) in
+            let addition = try await session.ledgers.append(to: target) { (state, replica) throws(EntitlementError) in
                 guard let product = try state.replay.spends(for: entitlement, id: id, at: now, context: context) else {
                     return []
                 }

@@ -37,7 +37,7 @@ extension EntitlementStore {
         feed.claim(plan.transactions, for: session.account)
         var newFacts: [Fact] = []
         for target in targets {
-            newFacts += try await session.ledgers.append(to: target) { state throws(EntitlementError) in
+            newFacts += try await session.ledgers.append(to: target) { (state, replica) throws(EntitlementError) in
                 try settled.facts(for: target, in: state, replica: replica, now: now)
             }.facts
         }
@@ -102,8 +102,7 @@ extension EntitlementStore {
             throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name), only a nonConsumable has a flag")
         }
         let (session, now, environment) = (session, now, environment)
-        let replica = try await session.ledgers.replica()
-        let facts = try await session.ledgers.append(to: .account) { state in
+        let facts = try await session.ledgers.append(to: .account) { state, replica in
             let time = state.facts.latestTime.next(at: now)
             let marks = state.facts.flags[FlagMarks.Reference(product, environment)]
             if marks?.latest?.isSet ?? false == isSet { return [] }

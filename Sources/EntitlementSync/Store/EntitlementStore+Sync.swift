@@ -72,7 +72,7 @@ extension EntitlementStore {
         let snapshotBefore = try await snapshot(of: before, in: session)
         let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
         if report.content.isErased {
-            if !isDryRun { try await bury(session) }
+            if !isDryRun { try await learnOfErasure(of: session) }
             throw .erased(session.account)
         }
         let contradictions = Contradiction.between(

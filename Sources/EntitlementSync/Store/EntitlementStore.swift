@@ -95,8 +95,11 @@ public final class EntitlementStore: Sendable {
         let turn = feed.takeTurn()
         let state = try await new.ledgers.current()
         let snapshot = try await snapshot(of: state, in: new)
-        currentSession.withLock { $0 = new }
-        feed.switchAccount(to: account, state, snapshot, turn: turn)
+        currentSession.withLock { session in
+            // Both at once: of two log-ins at the same moment one comes last, for calls and for observers.
+            session = new
+            feed.switchAccount(to: account, state, snapshot, turn: turn)
+        }
         wakeUp.signal()
     }
 

@@ -50,7 +50,8 @@ struct AccountLogIn: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openDeviceStore()
+        // Whoever was logged in before, or cannot be read, does not matter.
+        let store = try await options.openDeviceStore(as: .anonymous)
         let account = try await store.logIn(name, adoptAnonymous: adopt)
         let hasUnsent = try await store.hasUnsentFacts(account)
         try options.output.show(
@@ -69,6 +70,7 @@ struct AccountLogOut: AsyncParsableCommand {
 
     func run() async throws {
         let store = try await options.openDeviceStore()
+        guard !store.account.isAnonymous else { throw Failure(.refused, "nobody is logged in") }
         let report = try await store.logOut()
         let note = report.hasUnsentFacts ? "; what the remote lacks stays here until its next log-in" : ""
         let failure = report.failure.map { " (\($0))" } ?? ""
@@ -122,6 +124,7 @@ struct AccountShow: AsyncParsableCommand {
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
+        try options.refuseAccount()
         let account = try await EntitlementStore.accountLoggedIn(in: try options.openLocal()) ?? .anonymous
         try options.output.show(
             .object([

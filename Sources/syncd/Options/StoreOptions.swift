@@ -33,12 +33,17 @@ struct StoreOptions: ParsableArguments {
         return try await open(local, account: try await account(in: local), createRemote: createRemote)
     }
 
-    /// The store as whoever is logged in on this device.
-    func openDeviceStore(createRemote: Bool = false) async throws -> EntitlementStore {
+    /// The store as whoever is logged in on this device, or as `account`.
+    func openDeviceStore(as account: Account? = nil, createRemote: Bool = false) async throws -> EntitlementStore {
+        try refuseAccount()
+        return try await open(try openLocal(), account: account, createRemote: createRemote)
+    }
+
+    /// For commands that are about who is logged in, and not about an account that somebody names.
+    func refuseAccount() throws {
         guard account == nil else {
             throw Failure(.usage, "--account has no meaning here: the account is the argument, or who is logged in")
         }
-        return try await open(try openLocal(), account: nil, createRemote: createRemote)
     }
 
     func openLocal() throws -> any KeyValueBackend {
