@@ -213,27 +213,9 @@ extension EntitlementStore {
         }
     }
 
-    /// Notes on this device which life of the account is the current one, for logging in offline, and lets go of those
-    /// that the remote knows to be erased.
+    /// Notes on this device which life of the account is the current one, for logging in offline.
     private func remember(_ account: Account) async throws(EntitlementError) {
-        let directory = AccountDirectory(backend: local)
-        do { try await directory.adopt(account) } catch { throw EntitlementError(error) }
-        guard let remote, let name = account.name else { return }
-        let erased: [String]
-        do { erased = try await AccountDirectory(backend: remote).entry(of: name)?.entry.erased ?? [] } catch {
-            throw EntitlementError(remote: error)
-        }
-        for incarnation in erased where incarnation != account.incarnation {
-            let life = try Account(name, incarnation: incarnation)
-            let isHeld: Bool
-            do { isHeld = try await directory.isLedgerErased(of: life) == false } catch {
-                throw EntitlementError(error)
-            }
-            guard isHeld else { continue }
-            try await bury(
-                try AccountSession(
-                    life, local: local, hasRemote: true, host: host, catalog: catalog, environment: environment))
-        }
+        do { try await AccountDirectory(backend: local).adopt(account) } catch { throw EntitlementError(error) }
     }
 
     private func randomIncarnation() -> String { host.randomUUID() }
