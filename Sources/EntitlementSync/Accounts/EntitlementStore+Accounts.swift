@@ -167,7 +167,9 @@ extension EntitlementStore {
         let directory = AccountDirectory(backend: remote)
         let known = try await entryHere(of: name)
         let told = try await directory.entry(of: name)?.entry
-        for life in try Self.lives(of: name, known?.erased, except: told?.erased) { try await erase(life, from: remote) }
+        for life in try Self.lives(of: name, known?.erased, except: told?.erased) {
+            try await erase(life, from: remote)
+        }
         for life in try Self.lives(of: name, told?.erased, except: known?.erased) { try await bury(life) }
         if let account = try await directory.current(name) {
             if try await isErasedHere(account) {
