@@ -48,7 +48,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     public let kind: Kind
     /// One line for a person: what is wrong and what to do.
     public let message: String
-    /// The backend's error, for kind ``Kind/storage``.
+    /// The backend's error, when one is behind this.
     public let backendError: BackendError?
     /// The engine's error, for kind ``Kind/sync``.
     public let syncError: SyncError?
@@ -61,7 +61,13 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     }
 
     init(_ error: BackendError) {
-        kind = .storage
+        kind =
+            switch error.kind {
+            case .damaged: .damaged
+            case .newerFormat: .newerFormat
+            case .invalidKey: .invalid
+            default: .storage
+            }
         message = "local store: \(error)"
         backendError = error
         syncError = nil

@@ -1,0 +1,105 @@
+import Foundation
+import Testing
+
+@Suite("Commands for what stores and other systems state")
+struct StatementCommandTests {
+    private let sandbox: Sandbox
+
+    init() throws {
+        sandbox = try Sandbox()
+    }
+
+    private func expect(_ command: String, prints text: String, sourceLocation: SourceLocation = #_sourceLocation)
+        throws
+    {
+        #expect(try sandbox.run(command) == .done(text), sourceLocation: sourceLocation)
+    }
+
+    @Test("A refund is reversed, and what a store signed only its signature can take back")
+    func reinstatement() throws {
+        try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01")
+        try expect(
+            "record reinstatement t1 --at 2026-02-01",
+            prints: "not refunded, nothing to reverse: t1 for anonymous")
+        try sandbox.run("record refund t1 --at 2026-02-01")
+        try expect("record reinstatement t1 --at 2026-02-02", prints: "reinstated: t1 for anonymous")
+        try expect(
+            "check random-owls --at 2026-02-03", prints: "granted until 2026-04-01T00:00:00.000Z by group:random")
+        try sandbox.run(
+            "record purchase \(Owls.night) --transaction 1 --store app-store --signed-at 2026-01-01 --at 2026-01-01")
+        #expect(
+            try sandbox.run("record refund 1 --store app-store --at 2026-02-01")
+                == .refused(
+                    5, #"transaction "1" is signed by its store: only the store's signed word can take it back"#))
+        try expect("check night-owl --at 2026-02-03", prints: "granted for good by product:\(Owls.night)")
+        try expect(
+            "record refund 1 --store app-store --signed-at 2026-01-20 --at 2026-02-01",
+            prints: "refunded: 1 for anonymous")
+        #expect(try sandbox.run("check night-owl --at 2026-02-03").exitCode == 10)
+    }
+
+    @Test("A grant adds what its date is later, once, and an unknown group is named")
+    func grant() throws {
+        let command = "record grant random --until 2026-02-10 --source parse --at 2026-01-01"
+        try expect(
+            command,
+            prints: "recorded: random paid until 2026-02-10T00:00:00.000Z for anonymous, its end is "
+                + "2026-02-10T00:00:00.000Z")
+        try expect(
+            command,
+            prints: "nothing new: random paid until 2026-02-10T00:00:00.000Z for anonymous, its end is "
+                + "2026-02-10T00:00:00.000Z")
+        try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-02")
+        try expect(
+            "check random-owls --at 2026-01-02", prints: "granted until 2026-05-10T00:00:00.000Z by group:random")
+        #expect(
+            try sandbox.run("record grant nothing --until 2026-02-10")
+                == .refused(3, #"the catalogue has no group "nothing""#))
+        #expect(try sandbox.run("record grant random --until soon").exitCode == 2)
+    }
+
+    @Test("A store's word on renewal is shown with the level, and grace prolongs what was paid")
+    func renewal() throws {
+        try sandbox.write(
+            """
+            {"products":[{"id":"all","type":"autoRenewable","group":"g","level":1,"duration":"P1W"},
+                         {"id":"some","type":"autoRenewable","group":"g","level":2,"duration":"P1W"}],
+             "entitlements":[{"id":"content","grantedBy":["group:g"]}]}
+            """, to: "renewals.json")
+        let options = "--catalog renewals.json --store app-store"
+        try sandbox.run("record purchase some --transaction 1 --at 2026-01-01 \(options)")
+        try expect(
+            "record renewal 1 --grace 2026-01-20 --billing-retry --pending all --at 2026-01-08 \(options)",
+            prints: "recorded: how 1 goes on, for anonymous")
+        try expect(
+            "record renewal 1 --grace 2026-01-20 --billing-retry --pending all --at 2026-01-08 \(options)",
+            prints: "unchanged: how 1 goes on, for anonymous")
+        try expect(
+            "check content --catalog renewals.json --at 2026-01-10",
+            prints: "granted until 2026-01-20T00:00:00.000Z by group:g")
+        let status = try sandbox.run("status --catalog renewals.json --at 2026-01-10").output
+        #expect(status.contains("g  active until 2026-01-20T00:00:00.000Z, 10 days left, level 2, payment failed"))
+    }
+
+    @Test("Conflicts are listed where they were noticed, and a rule can be tried for flags")
+    func conflicts() throws {
+        try expect("conflicts", prints: "no conflicts")
+        let remote = "--remote file:remote --account alice"
+        try sandbox.run("record purchase \(Owls.threeMonths) --transaction A --date 2026-01-01 --account alice")
+        try sandbox.run(
+            "record purchase \(Owls.night) --transaction A --date 2026-01-01 --account alice --local file:tablet")
+        try sandbox.run("sync --create-remote \(remote)")
+        let dry = try sandbox.run("sync --dry-run \(remote) --local file:tablet").output
+        #expect(dry.contains("conflict: A  kept "))
+        try sandbox.run("sync \(remote) --local file:tablet")
+        let log = try sandbox.run("conflicts --account alice --local file:tablet").output
+        #expect(log.hasPrefix("  contradiction  A  kept ") && log.split(separator: "\n").count == 1)
+        try sandbox.run("record flag \(Owls.shy)")
+        try sandbox.run("record flag \(Owls.shy) --clear")
+        #expect(try sandbox.run("check shy-owl").exitCode == 0)
+        #expect(try sandbox.run("check shy-owl --flags lastWriterWins").exitCode == 10)
+        #expect(
+            try sandbox.run("check shy-owl --flags best")
+                == .refused(2, #"--flags: "best" is none of purchasedWins, lastWriterWins, remoteWins"#))
+    }
+}
