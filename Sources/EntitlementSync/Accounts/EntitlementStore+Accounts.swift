@@ -179,6 +179,14 @@ extension EntitlementStore {
             try await remember(account)
             return account
         }
+        if let incarnation = told?.incarnation {
+            // Its erasure was interrupted before the directory heard of it.
+            let life = try Account(name, incarnation: incarnation)
+            if try await directory.isLedgerErased(of: life) == true {
+                try await directory.erase(life)
+                try await bury(life)
+            }
+        }
         let lives = try await directory.entry(of: name)?.entry
         guard lives?.incarnation == nil, let account = try await findHere(name),
             lives?.erased.contains(account.incarnation) != true,
