@@ -147,15 +147,24 @@ final class AccountWorld {
     }
 
     /// All faults end; everybody logs in everywhere in turn and syncs; then all is where it belongs.
-    func heal(_ names: [String], _ comment: String) async throws {
+    func heal(_ comment: String) async throws {
+        var names: Set<String> = []
+        for backend in devices.map(\.local) + [remote] {
+            let holdings = try await Holdings(of: backend)
+            for owner in holdings.ids.keys + [holdings.claim].compactMap({ $0 }) where owner != "anonymous" {
+                names.insert(String(owner.prefix { $0 != "/" }))
+            }
+        }
         for round in 0..<2 {
+            // Only of an erasure a device may have to hear after all others have told what they know.
+            if round == 1, try await Holdings(of: remote).erased.isEmpty { break }
             for number in devices.indices {
                 try await open(number)
                 let store = devices[number].stores[0]
-                for name in names { try await logInAndSync(name, with: store) }
+                for name in names.sorted() { try await logInAndSync(name, with: store) }
             }
-            if round == 1 { try await check(comment) }
         }
+        try await check(comment)
         let end = try await Holdings(of: remote)
         for (id, deed) in deeds.sorted(by: { $0.key < $1.key }) {
             let isErased = end.erased.contains(deed.owner)

@@ -16,20 +16,25 @@ struct Holdings {
     private(set) var claim: String?
 
     init(of backend: any KeyValueBackend) async throws {
-        for (key, entry) in try await contents(of: backend) {
+        for item in try await backend.list(prefix: "", after: nil, limit: 1_000).outcome.items {
+            let key = item.key
             var parts = key.text.split(separator: "/").map(String.init)
             let isDevice = parts.first == "device"
             if isDevice { parts.removeFirst() }
             guard parts.contains("ledger") || parts.last == "remote" else { continue }
             let owner = parts[0] == "anonymous" ? "anonymous" : "\(parts[1])/\(parts[2])"
+            guard case .found(let entry) = try await backend.read(key).outcome else { continue }
             let ledger = try LedgerDocument(decoding: entry.value).ledger
-            ids[owner, default: []].formUnion(Self.ids(in: ledger))
+            let idsHere = Self.ids(in: ledger)
+            ids[owner, default: []].formUnion(idsHere)
             if !isDevice {
-                syncedIDs[owner, default: []].formUnion(Self.ids(in: ledger))
+                syncedIDs[owner, default: []].formUnion(idsHere)
                 if ledger.isErased { erased.insert(owner) }
             }
-            for record in ledger.records {
-                if case .claim(let found) = Fact(record) { claim = "\(found.account)/\(found.incarnation)" }
+            if owner == "anonymous", !isDevice {
+                for record in ledger.records {
+                    if case .claim(let found) = Fact(record) { claim = "\(found.account)/\(found.incarnation)" }
+                }
             }
         }
     }

@@ -1,3 +1,4 @@
+import EntitlementSync
 import SyncCore
 import SyncCoreTesting
 import Synchronization
@@ -59,4 +60,11 @@ final class Turns: Sendable {
         }
         next?.resume()
     }
+}
+
+/// Accounts, as several tasks come by them.
+final class Accounts: Sendable {
+    private let accounts = Mutex<Set<Account>>([])
+    var all: Set<Account> { accounts.withLock { $0 } }
+    func insert(_ account: Account) { accounts.withLock { _ = $0.insert(account) } }
 }

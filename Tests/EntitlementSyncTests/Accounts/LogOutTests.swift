@@ -1,0 +1,133 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import Testing
+
+@Suite("Logging in and out on one device")
+struct LogOutTests {
+    private let home: Household
+    private let local = MemoryBackend()
+    private let isAway = Switch()
+
+    init() throws {
+        home = try Household()
+    }
+
+    private func open(_ local: any KeyValueBackend) async throws -> EntitlementStore {
+        try await EntitlementStore(
+            catalog: home.catalog, local: local,
+            remote: FaultyBackend(home.remote) { [isAway] _ in isAway.isSet ? .transient : nil },
+            host: home.machine.host)
+    }
+
+    @Test("What could not be sent waits for its owner while another one uses the device")
+    func someoneInBetween() async throws {
+        let store = try await open(local)
+        let alice = try await store.createAccount("alice")
+        let bob = try await store.createAccount("bob")
+        for account in [alice, bob] { #expect(try await !store.hasUnsentFacts(account)) }
+        try await store.logIn("alice")
+        try await store.record(.reported(Owls.couchOwl, transaction: "sent"))
+        #expect(try await store.hasUnsentFacts(alice))
+        try await store.sync()
+        #expect(try await !store.hasUnsentFacts(alice))
+
+        isAway.set()
+        try await store.record(.reported(Owls.nightOwl, transaction: "unsent"))
+        let report = try await store.logOut()
+        #expect(report.account == alice && report.hasUnsentFacts && report.failure?.kind == .sync)
+        #expect(store.account.isAnonymous)
+        #expect(try await store.snapshot().owned.isEmpty)
+        await #expect(throws: EntitlementError.self) { try await store.logOut() }
+
+        isAway.set(false)
+        try await store.logIn("bob")
+        #expect(try await store.snapshot().owned.isEmpty)
+        try await store.record(.reported(Owls.threeMonths, transaction: "bob's"))
+        try await store.sync()
+        #expect(try await store.hasUnsentFacts(alice))
+        #expect(try await !store.logOut().hasUnsentFacts)
+        #expect(try await Holdings(of: home.remote)[alice] == ["sent"])
+
+        isAway.set()
+        #expect(try await store.logIn("alice") == alice)
+        #expect(try await store.snapshot().owned == [Owls.couchOwl, Owls.nightOwl])
+        #expect(try await store.hasUnsentFacts(alice))
+        isAway.set(false)
+        try await store.sync()
+        #expect(try await !store.hasUnsentFacts(alice))
+        let remote = try await Holdings(of: home.remote)
+        #expect(remote[alice] == ["sent", "unsent"] && remote[bob] == ["bob's"])
+        let here = try await Holdings(of: local)
+        #expect(here[alice] == ["sent", "unsent"] && here[bob] == ["bob's"] && here["anonymous"].isEmpty)
+    }
+
+    @Test("Without a connection nobody logs in who was never here, and nothing changes")
+    func unknownOffline() async throws {
+        try await open(MemoryBackend()).createAccount("alice")
+        isAway.set()
+        let store = try await open(local)
+        let before = try await contents(of: local)
+        let error = await #expect(throws: EntitlementError.self) {
+            try await store.logIn("alice", adoptAnonymous: true)
+        }
+        #expect(error?.kind == .sync && error?.isTransient == true)
+        #expect(try await contents(of: local) == before)
+        isAway.set(false)
+        let unknown = await #expect(throws: EntitlementError.self) { try await store.logIn("nobody here") }
+        #expect(unknown?.kind == .unknownAccount)
+    }
+
+    @Test("A remote that answers with damage is no remote that is away: an account known here does not log in past it")
+    func damagedDirectory() async throws {
+        let store = try await open(local)
+        try await store.createAccount("alice")
+        let key = try EntryKey("accounts/alice/account")
+        guard case .found(let entry) = try await home.remote.read(key).outcome else { return }
+        _ = try await home.remote.write(Array(entry.value.dropLast(3)), to: key, if: .any)
+        let error = await #expect(throws: EntitlementError.self) { try await store.logIn("alice") }
+        #expect(error?.message.contains("the account's entry cannot be read") == true)
+        #expect(store.account.isAnonymous)
+    }
+
+    @Test("Logging out ends the session of the one who logs out, not of somebody who has logged in since")
+    func notSomebodyElses() async throws {
+        let first = try await open(local)
+        for name in ["alice", "bob"] { try await first.createAccount(name) }
+        try await first.logIn("alice")
+        let second = try await open(local)
+        try await second.logIn("bob")
+        #expect(try await first.logOut().account.name == "alice")
+        #expect(try await EntitlementStore.accountLoggedIn(in: local)?.name == "bob")
+        try await second.logOut()
+        #expect(try await EntitlementStore.accountLoggedIn(in: local) == .anonymous)
+    }
+
+    @Test("When it cannot be read who is logged in, logging in says so anew")
+    func damagedSession() async throws {
+        try await open(local).createAccount("alice")
+        _ = try await local.write([1, 2, 3], to: EntryKey("device/session"), if: .any)
+        let error = await #expect(throws: EntitlementError.self) { try await open(local) }
+        #expect(error?.kind == .damaged)
+        let store = try await EntitlementStore(
+            catalog: home.catalog, local: local, remote: home.remote, account: .anonymous, host: home.machine.host)
+        try await store.logIn("alice")
+        #expect(try await open(local).account.name == "alice")
+    }
+
+    @Test("A remote that was wiped is told of the account again, and everything is there")
+    func wipedRemote() async throws {
+        let store = try await open(local)
+        let alice = try await store.createAccount("alice")
+        try await store.logIn("alice")
+        try await store.record(.reported(Owls.nightOwl, transaction: "kept"))
+        try await store.sync()
+        for key in try await contents(of: home.remote).keys { _ = try await home.remote.delete(key, if: .any) }
+        #expect(try await store.createAccount("alice") == alice)
+        try await store.sync()
+        let other = try await open(MemoryBackend())
+        try await other.logIn("alice")
+        #expect(try await other.restore().purchases.map(\.transaction.id) == ["kept"])
+    }
+}
