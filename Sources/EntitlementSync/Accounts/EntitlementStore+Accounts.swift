@@ -57,8 +57,8 @@ extension EntitlementStore {
     }
 
     /// Logs an account in on this device. From now on this store, and every other one that was opened without naming an
-    /// account, shows and records what is that account's: this one at once, another one that runs as soon as it notices,
-    /// see ``run(pollingEvery:noticeBeforeExpiry:)``. Calls that are under way end as they began.
+    /// account, shows and records what is that account's: this one at once, another one that runs as soon as it
+    /// notices, see ``run(pollingEvery:noticeBeforeExpiry:)``. Calls that are under way end as they began.
     ///
     /// Needs the remote once; afterwards the account is known on this device and logs in offline too. What the account
     /// recorded here and could not send before goes out with the next sync.
