@@ -83,18 +83,22 @@ struct AccountDirectory: Sendable {
     /// Makes the account `name`, unless it is there. Two devices that do so at once make one.
     func create(_ name: String, incarnation: String) async throws(BackendError) -> Account {
         for _ in 0..<LedgerEntries.maximumAttempts {
-            if let current = try await current(name) {
-                guard try await entry(of: name) == nil else { return current }
-                try await write(DirectoryEntry(incarnation: current.incarnation), of: name, if: .absent)
-                continue
-            }
+            // One look at the entry decides, and is what the write is conditional on: a life that another device makes
+            // in between is none that was erased.
             let known = try await entry(of: name)
             var erased = Set(known?.entry.erased ?? [])
-            // Also a life whose erasure was interrupted before the directory heard of it.
-            if let old = known?.entry.incarnation { erased.insert(old) }
-            if try await isLedgerErased(of: Self.account(name, Account.initialIncarnation)) == true {
-                erased.insert(Account.initialIncarnation)
+            if let current = known?.entry.incarnation {
+                let account = try Self.account(name, current)
+                guard try await isLedgerErased(of: account) == true else { return account }
+                // Its erasure was interrupted before the directory heard of it.
+                erased.insert(current)
             }
+            let isInitialErased = try await isLedgerErased(of: Self.account(name, Account.initialIncarnation))
+            if known == nil, isInitialErased == false {
+                try await write(DirectoryEntry(incarnation: Account.initialIncarnation), of: name, if: .absent)
+                continue
+            }
+            if isInitialErased == true { erased.insert(Account.initialIncarnation) }
             try await write(
                 DirectoryEntry(incarnation: incarnation, erased: erased.sorted()), of: name,
                 if: known.map { .matches($0.version) } ?? .absent)

@@ -70,7 +70,8 @@ public final class EntitlementStore: Sendable {
         let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
         let remote = remote.map { TimekeepingBackend(wrapped: $0.asRemote, clock: clock) }
         self.clock = clock
-        self.remote = remote
+        // Also what is asked outside of a sync makes no remote that is missing.
+        self.remote = remote?.asRemote
         self.environment = environment
         self.host = host
         followsDevice = account == nil

@@ -1,0 +1,90 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+import Testing
+
+@Suite("A running store follows who is logged in on its device", .timeLimit(.minutes(2)))
+struct FollowTests {
+    private let home: Household
+    private let local = MemoryBackend()
+
+    init() throws {
+        home = try Household(pauses: .endWhenAdvanced)
+    }
+
+    private func open(_ account: Account? = nil) async throws -> EntitlementStore {
+        try await EntitlementStore(
+            catalog: home.catalog, local: local, remote: home.remote, account: account, host: home.machine.host)
+    }
+
+    @Test("A log-in, a log-out and an erasure by another store object: events, snapshots, and whose what comes next is")
+    func follows() async throws {
+        let other = try await open()
+        try await other.createAccount("alice")
+        try await other.logIn("alice")
+        try await other.record(.reported(Owls.nightOwl, transaction: "alice's"))
+        try await other.sync()
+        try await other.logOut()
+
+        let store = try await open()
+        let events = store.events
+        let snapshots = try await store.snapshots()
+        try await whileRunning(store) {
+            try await other.logIn("alice")
+            for await snapshot in snapshots where snapshot.owned == [Owls.nightOwl] { break }
+            #expect(store.account.name == "alice")
+            try await store.record(.reported(Owls.couchOwl, transaction: "hers, too"))
+            #expect(try await Holdings(of: local)[store.account] == ["alice's", "hers, too"])
+
+            try await other.logOut()
+            for await snapshot in snapshots where snapshot.owned.isEmpty { break }
+            #expect(store.account.isAnonymous)
+        }
+        var told: [String] = []
+        for await event in events {
+            told.append(line(event))
+            if told.last == "account alice > anonymous" { break }
+        }
+        #expect(told.first == "account anonymous > alice")
+        #expect(told.contains("purchased hers, too"))
+        #expect(!told.contains { $0.hasPrefix("restored") || $0.hasPrefix("failed") }, "\(told)")
+    }
+
+    @Test("A store that was opened for an account stays with it")
+    func named() async throws {
+        let other = try await open()
+        try await other.createAccount("alice")
+        let store = try await open(.anonymous)
+        try await whileRunning(store) {
+            var pauses = home.machine.pauses.makeAsyncIterator()
+            _ = await pauses.next()
+            try await other.logIn("alice")
+            home.machine.advance(by: .seconds(60))
+            _ = await pauses.next()
+            #expect(store.account.isAnonymous)
+        }
+    }
+
+    @MainActor
+    @Test("The rows of a shop page are the account's as soon as another store object logs it in")
+    func model() async throws {
+        let other = try await open()
+        try await other.createAccount("alice")
+        try await other.logIn("alice")
+        try await other.record(.reported(Owls.nightOwl))
+        try await other.logOut()
+        let store = try await open()
+        let model = EntitlementModel(store)
+        let snapshots = try await store.snapshots()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await store.run() }
+            group.addTask { await model.run() }
+            try await other.logIn("alice")
+            for await snapshot in snapshots where snapshot.owned == [Owls.nightOwl] { break }
+            while model.rows.first(where: { $0.id == Owls.nightOwl })?.offer != .owned { await Task.yield() }
+            #expect(model.snapshot?.context.isSignedIn == true)
+            group.cancelAll()
+        }
+    }
+}

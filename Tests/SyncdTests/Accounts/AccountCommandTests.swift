@@ -1,0 +1,123 @@
+import EntitlementSync
+import FileStorage
+import Foundation
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("syncd account")
+struct AccountCommandTests {
+    private let sandbox: Sandbox
+
+    init() throws {
+        sandbox = try Sandbox()
+    }
+
+    private func run(_ command: String, on device: String = "phone") throws -> Sandbox.Outcome {
+        try sandbox.run("\(command) --local file:\(device) --remote file:remote")
+    }
+
+    @Test("A walk through all commands: create, log in and adopt, list, log out, erase, make again")
+    func walk() throws {
+        #expect(try run("account create alice --create-remote") == .done("account: alice"))
+        #expect(try run("account create alice") == .done("account: alice"))
+        #expect(try run("account create bob") == .done("account: bob"))
+        #expect(try run("account show") == .done("nobody is logged in"))
+        #expect(
+            try run("record purchase \(Owls.night) --transaction t1")
+                == .done("recorded: \(Owls.night) as t1 for anonymous"))
+        #expect(
+            try run("account login alice --adopt")
+                == .done("logged in: alice, with facts that the remote lacks (syncd sync)"))
+        #expect(try run("account show") == .done("alice"))
+        #expect(try run("account logout") == .done("logged out: alice"))
+        #expect(try run("account login bob") == .done("logged in: bob"))
+        #expect(try run("check night-owl").exitCode == 10)
+        #expect(try run("account list").output.split(separator: "\n").count == 3)
+        #expect(try run("account login alice") == .done("logged in: alice"))
+        #expect(try run("check night-owl").exitCode == 0)
+        #expect(
+            try run("account reset --environment sandbox --account alice").output == "put back: sandbox of alice\n")
+        #expect(try run("account erase alice --yes") == .done("erased: alice"))
+        #expect(try run("account show") == .done("nobody is logged in"))
+        #expect(try run("check night-owl").exitCode == 10)
+        #expect(try run("account create alice") == .done("account: alice"))
+        #expect(try run("account login alice") == .done("logged in: alice"))
+        #expect(try run("check night-owl").exitCode == 10)
+    }
+
+    @Test("What is wrong ends with its own code and one line, and changes nothing")
+    func refusals() throws {
+        _ = try run("account create alice --create-remote")
+        let before = try sandbox.tree()
+        let unknown = #"there is no account "zoe"; create it first"#
+        let named = "--account has no meaning here: the account is the argument, or who is logged in"
+        #expect(try run("account login zoe") == .refused(3, unknown))
+        #expect(try run("account erase zoe --yes") == .refused(3, unknown))
+        #expect(
+            try run("account erase alice")
+                == .refused(2, #"this cannot be undone: say --yes to erase "alice" and all that it bought"#))
+        #expect(try run("account logout") == .refused(4, "nobody is logged in"))
+        for command in ["create alice", "login alice", "logout", "list", "show", "erase alice --yes"] {
+            #expect(try run("account \(command) --account bob") == .refused(2, named), "\(command)")
+        }
+        #expect(
+            try run("account reset")
+                == .refused(4, "production is never put back; name a test environment, --environment sandbox"))
+        #expect(try run("account create anonymous").exitCode == 2)
+        for command in ["create carol", "login carol", "erase alice --yes"] {
+            let outcome = try sandbox.run("account \(command) --local file:phone --remote file:away")
+            #expect(outcome.exitCode == 75 && outcome.output.isEmpty, "\(command): \(outcome)")
+        }
+        #expect(try sandbox.tree() == before)
+    }
+
+    @Test("Over a session that cannot be read only a log-in goes on")
+    func damagedSession() async throws {
+        _ = try run("account create alice --create-remote")
+        let local = FileBackend(folder: sandbox.path("phone"))
+        _ = try await local.write([7], to: EntryKey("device/session"), if: .any)
+        #expect(try run("account show").exitCode == 1)
+        #expect(try run("account login alice") == .done("logged in: alice"))
+        #expect(try run("account show") == .done("alice"))
+    }
+
+    @Test("kill -9 of a log-in that adopts, in 40 rounds: nothing is lost, and all of it is the account's")
+    func killed() async throws {
+        let seed = printedSeed("kill -9 of account login --adopt")
+        var generator = SeededGenerator(seed: seed)
+        _ = try run("account create alice --create-remote")
+        _ = try run("account login alice")
+        var usual = Duration.milliseconds(60)
+        var (killed, all) = (0, Set<String>())
+        let alice = try await EntitlementStore.account(
+            "alice", in: FileBackend(folder: sandbox.path("phone")))
+        for round in 0..<40 {
+            _ = try run("account logout")
+            let id = "k\(round)"
+            #expect(try run("record purchase \(Owls.night) --transaction \(id) --date 2026-01-01").exitCode == 0)
+            all.insert(id)
+            let process = try sandbox.start(
+                "account login alice --adopt --local file:phone --remote file:remote".split(separator: " ")
+                    .map(String.init))
+            let end = ContinuousClock.now + usual * Double.random(in: 0.4...1.2, using: &generator)
+            while ContinuousClock.now < end {}
+            process.kill()
+            let wasKilled = process.outcome().exitCode == -SIGKILL
+            killed += wasKilled ? 1 : 0
+            usual = usual * (wasKilled ? 1.06 : 0.94)
+            if !wasKilled {
+                #expect(
+                    try await sandbox.purchases(in: "phone", of: alice).contains(id), "round \(round), seed \(seed)")
+            }
+        }
+        #expect(try run("account login alice --adopt").exitCode == 0)
+        #expect(try await sandbox.purchases(in: "phone", of: alice) == all, "seed \(seed)")
+        #expect(try await sandbox.purchases(in: "phone").isEmpty)
+        #expect(try run("sync").exitCode == 0)
+        #expect(try await sandbox.purchases(in: "remote", of: alice) == all)
+        print("kill -9 of account login --adopt, 40 rounds: \(killed) killed")
+        #expect(killed >= 5)
+    }
+}
