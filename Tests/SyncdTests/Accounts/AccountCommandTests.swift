@@ -106,7 +106,7 @@ struct AccountCommandTests {
             process.kill()
             let wasKilled = process.outcome().exitCode == -SIGKILL
             killed += wasKilled ? 1 : 0
-            usual = usual * (wasKilled ? 1.06 : 0.94)
+            usual = usual * (wasKilled ? 1.15 : 0.88)
             if !wasKilled {
                 #expect(
                     try await sandbox.purchases(in: "phone", of: alice).contains(id), "round \(round), seed \(seed)")
@@ -118,6 +118,6 @@ struct AccountCommandTests {
         #expect(try run("sync").exitCode == 0)
         #expect(try await sandbox.purchases(in: "remote", of: alice) == all)
         print("kill -9 of account login --adopt, 40 rounds: \(killed) killed")
-        #expect(killed >= 5)
+        #expect(killed >= 5 && killed <= 35)
     }
 }
