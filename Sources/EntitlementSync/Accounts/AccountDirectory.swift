@@ -80,7 +80,8 @@ struct AccountDirectory: Sendable {
         return try await isLedgerErased(of: initial) == false ? initial : nil
     }
 
-    /// Makes the account `name`, unless it is there. Two devices that do so at once make one.
+    /// Makes the account `name`, unless it is there. Two devices that do so at once make one. After an erasure the new
+    /// life is `incarnation`.
     func create(_ name: String, incarnation: String) async throws(BackendError) -> Account {
         for _ in 0..<LedgerEntries.maximumAttempts {
             // One look at the entry decides, and is what the write is conditional on: a life that another device makes
@@ -99,8 +100,12 @@ struct AccountDirectory: Sendable {
                 continue
             }
             if isInitialErased == true { erased.insert(Account.initialIncarnation) }
+            // The first life has the incarnation that a store takes which is opened for the name alone.
+            let isFirst = known?.entry.incarnation == nil && erased.isEmpty
             try await write(
-                DirectoryEntry(incarnation: incarnation, erased: erased.sorted()), of: name,
+                DirectoryEntry(
+                    incarnation: isFirst ? Account.initialIncarnation : incarnation, erased: erased.sorted()),
+                of: name,
                 if: known.map { .matches($0.version) } ?? .absent)
         }
         throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing, try again")

@@ -48,6 +48,12 @@ struct Adoption: Sendable {
             let held = try await entries.read(keys.ledger)
             guard let claim = held.ledger.claim else { return }
             let owner = try Self.keys(of: Account(claim.account, incarnation: claim.incarnation))
+            if try await entries.read(owner.ledger).ledger.isErased {
+                // There is nobody to adopt it any more: it is nobody's again.
+                _ = try await entries.write(
+                    LedgerDocument(ledger: held.ledger.withoutClaim), to: keys.ledger, if: held.precondition)
+                continue
+            }
             // What the device's part holds is the claimant's if it was read while the claim stood. Else it may be what
             // nobody recorded after somebody else had completed the adoption.
             let device = try await entries.read(keys.device)

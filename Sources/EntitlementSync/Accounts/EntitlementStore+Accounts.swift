@@ -65,13 +65,21 @@ extension EntitlementStore {
     ///
     /// - Parameters:
     ///   - name: an account that exists, see ``createAccount(_:)``.
-    ///   - adoptAnonymous: whether what nobody bought on this device becomes this account's, for good. Interrupted at
-    ///     any moment, it is completed by whoever logs in or records as nobody next.
+    ///   - adoptAnonymous: whether what nobody bought on this device becomes this account's, for good. Needs the
+    ///     remote, where there is one. Interrupted at any moment, it is completed by whoever logs in or records as
+    ///     nobody next.
     /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `accountErased`, `sync` (the account is not
     ///   known here yet, and the remote is out of reach), `storage` or `damaged`.
     @discardableResult
     public func logIn(_ name: String, adoptAnonymous: Bool = false) async throws(EntitlementError) -> Account {
-        let account = try await find(name)
+        let (account, isConfirmed) = try await find(name)
+        guard isConfirmed || !adoptAnonymous else {
+            // What is adopted by an account that was erased meanwhile would be lost with it.
+            throw EntitlementError(
+                remote: BackendError(
+                    .unavailable,
+                    message: "the remote is out of reach: log in without adopting, or adopt when it can be asked"))
+        }
         try await completeErasure()
         let adoption = Adoption(backend: local, host: host)
         // What an interrupted adoption left is somebody's: it goes to its owner before anybody else comes.
@@ -123,33 +131,38 @@ extension EntitlementStore {
     /// Takes up what another process of this device changed about who is logged in.
     func followDevice() async throws(EntitlementError) {
         guard followsDevice else { return }
-        try await switchSession(to: try await DeviceSession(backend: local).account())
+        // A log-in or log-out of this store that comes in between has the last word.
+        let old = session
+        try await switchSession(to: try await DeviceSession(backend: local).account(), from: old)
     }
 
     /// The current life of `name`: by the remote's word where it can be asked, else by what this device knows.
-    private func find(_ name: String) async throws(EntitlementError) -> Account {
+    /// Tells also whether the remote, where there is one, has confirmed it.
+    private func find(_ name: String) async throws(EntitlementError) -> (account: Account, isConfirmed: Bool) {
         let initial = try Account(name)
         guard let remote else {
             guard let account = try await findHere(name) else { throw .unknownAccount(initial) }
-            return account
+            return (account, true)
         }
         do {
             if remote.capabilities.compareAndSwap {
                 guard let account = try await current(name, on: remote) else {
                     throw EntitlementError.unknownAccount(initial)
                 }
-                return account
+                return (account, true)
             }
             guard try await !isErasedHere(initial) else { throw EntitlementError.erased(initial) }
-            if try await content(of: initial, on: remote)?.isErased == true {
+            let content = try await content(of: initial, on: remote)
+            if content?.isErased == true {
                 try await bury(initial)
                 throw EntitlementError.erased(initial)
             }
+            if content == nil, try await findHere(name) == nil { throw EntitlementError.unknownAccount(initial) }
             try await remember(initial)
-            return initial
+            return (initial, true)
         } catch let error where error.isUnreachable {
             // Who was here before is known here.
-            if let account = try await findHere(name) { return account }
+            if let account = try await findHere(name) { return (account, false) }
             throw Self.remoteError(error)
         } catch let error as EntitlementError {
             throw error

@@ -46,8 +46,15 @@ extension EntitlementStore {
         repeat {
             let page = try await remote.list(prefix: key.text + "/", after: after, limit: 1_000).outcome
             for item in page.items {
-                if case .found(let entry) = try await remote.read(item.key).outcome, entry.value != marker {
+                do throws(BackendError) {
+                    if case .found(let entry) = try await remote.read(item.key).outcome, entry.value == marker {
+                        continue
+                    }
                     _ = try await remote.write(marker, to: item.key, if: .any)
+                } catch {
+                    // A tool's conflict copy is only read, and what cannot be read may be half of a marker: neither
+                    // keeps the others from being cleared, and the marker stands against both.
+                    guard error.disposition == .permanent, error.kind != .cancelled else { throw error }
                 }
             }
             after = page.next
@@ -115,10 +122,10 @@ extension EntitlementStore {
 
     /// A sync has found the marker: nothing stays here, and where other devices' entries may lie around, none there.
     func learnOfErasure(of session: AccountSession) async throws(EntitlementError) {
+        try await bury(session.account)
         if let remote, !remote.capabilities.compareAndSwap {
             do { try await clear(session.keys.ledger, on: remote) } catch { throw EntitlementError(remote: error) }
         }
-        try await bury(session.account)
     }
 
     /// Replaces what this device holds of an erased account by markers, and ends its session. What the account is found

@@ -43,7 +43,7 @@ extension EntitlementStore {
 
     /// The current life of the account `name`, as far as `backend` knows; the initial one when it knows nothing.
     ///
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `storage` or `damaged`.
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `accountErased`, `storage` or `damaged`.
     public static func account(_ name: String, in backend: any KeyValueBackend) async throws(EntitlementError)
         -> Account
     {
@@ -52,6 +52,7 @@ extension EntitlementStore {
         do { known = try await AccountDirectory(backend: backend).entry(of: name)?.entry } catch {
             throw EntitlementError(error)
         }
+        if let known, known.incarnation == nil { throw .erased(initial) }
         return try known?.incarnation.map { (incarnation) throws(EntitlementError) in
             try Account(name, incarnation: incarnation)
         } ?? initial

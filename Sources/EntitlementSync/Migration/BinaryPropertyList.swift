@@ -58,8 +58,11 @@ struct BinaryPropertyList {
 
     /// The object's kind and the rest of its marker, where its content begins, and how long it is.
     private func object(_ index: Int) throws(InputError) -> (kind: UInt8, low: UInt8, position: Int, count: Int) {
+        guard (0..<objectCount).contains(index) else {
+            throw Self.damaged(at: table, "an object lies outside of the file")
+        }
         let entry = table + index * offsetWidth
-        guard index < objectCount, let offset = number(at: entry, width: offsetWidth), offset >= 8, offset < table
+        guard let offset = number(at: entry, width: offsetWidth), offset >= 8, offset < table
         else { throw Self.damaged(at: entry, "an object lies outside of the file") }
         let (kind, low) = (bytes[offset] >> 4, bytes[offset] & 0xF)
         guard low == 0xF, kind >= 0x4 else { return (kind, low, offset + 1, Int(low)) }

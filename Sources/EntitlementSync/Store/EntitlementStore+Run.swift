@@ -54,8 +54,9 @@ extension EntitlementStore {
                 try await clock.load()
                 try await followDevice()
             } catch { failure = error }
-            if remote != nil, !account.isAnonymous {
-                do { try await sync() } catch { failure = error }
+            let session = session
+            if remote != nil, !session.account.isAnonymous {
+                do { _ = try await sync(session, isDryRun: false) } catch { failure = error }
             }
             // Also without a connection time passes, and other processes write.
             do {

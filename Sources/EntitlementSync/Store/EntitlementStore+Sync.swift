@@ -38,14 +38,14 @@ extension EntitlementStore {
     ///   device), `storage` or `damaged`.
     @discardableResult
     public func sync() async throws(EntitlementError) -> SyncReport {
-        try await sync(isDryRun: false)
+        try await sync(session, isDryRun: false)
     }
 
     /// What ``sync()`` would do, without writing anything on either side.
     ///
     /// - Throws: as ``sync()``.
     public func syncDryRun() async throws(EntitlementError) -> SyncReport {
-        try await sync(isDryRun: true)
+        try await sync(session, isDryRun: true)
     }
 
     /// Brings back what the account bought: syncs, and tells what is new.
@@ -55,19 +55,21 @@ extension EntitlementStore {
     /// - Throws: as ``sync()``.
     @discardableResult
     public func restore() async throws(EntitlementError) -> RestoreReport {
-        let report = try await sync()
+        let session = session
+        let report = try await sync(session, isDryRun: false)
         let purchases = report.received.compactMap { if case .purchase(let purchase) = $0 { purchase } else { nil } }
         return RestoreReport(
             purchases: purchases.sorted { ($0.date, $0.transaction) < ($1.date, $1.transaction) },
-            snapshot: try await snapshot(), sync: report)
+            snapshot: try await snapshot(of: try await session.ledgers.current(), in: session), sync: report)
     }
 
-    private func sync(isDryRun: Bool) async throws(EntitlementError) -> SyncReport {
+    func sync(_ session: AccountSession, isDryRun: Bool) async throws(EntitlementError) -> SyncReport {
         guard let engine else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
-        let session = session
         guard !session.account.isAnonymous else {
             throw EntitlementError(.signInNeeded, "only an account is synced, and nobody is signed in")
         }
+        // So that a contact of another process is not taken for older than ours.
+        try await clock.load()
         let before = try await session.ledgers.current()
         let snapshotBefore = try await snapshot(of: before, in: session)
         let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
@@ -79,13 +81,18 @@ extension EntitlementStore {
             report.localContent, report.arrivedContent ?? Ledger(), noticedAt: now, after: before.facts.latestTime)
         let after: Snapshot
         if isDryRun {
-            let facts = Facts(account: report.content, device: before.device.ledger, remote: before.remote?.ledger)
+            let facts = Facts(
+                account: report.content, device: before.device.ledger, remote: before.remote.map { _ in report.content }
+            )
             let replay = Replay(facts, catalog: catalog, environment: environment)
             after = replay.snapshot(at: snapshotBefore.at, context: AccessContext())
         } else {
             try await log(contradictions, in: session)
             // Nothing was written there where the remote answered "unchanged": it holds what this device holds.
-            try await session.ledgers.note(remote: report.remoteContent ?? report.content)
+            var held = report.remoteContent ?? report.content
+            // What cannot be read now was read before, and is still there as far as anyone knows.
+            if !report.unreadable.isEmpty, let known = before.remote?.ledger { held = held.joined(with: known) }
+            try await session.ledgers.note(remote: held)
             // What could not be read may be what this device misses.
             if report.unreadable.isEmpty { try await noteMeeting(for: session) }
             after = try await snapshot(of: try await tell(session), in: session)
@@ -97,9 +104,14 @@ extension EntitlementStore {
             unreadable: report.unreadable)
     }
 
+    /// The most contradictions that are noted.
+    private static let longestLog = 1_000
+
     /// Notes what merging dropped, in the ledger that stays on this device.
     private func log(_ contradictions: [Contradiction], in session: AccountSession) async throws(EntitlementError) {
-        guard !contradictions.isEmpty else { return }
+        // The log is for people, who read no more than this; a rival who goes on contradicting fills no ledger.
+        let known = try await session.ledgers.current().facts.contradictions.count
+        guard !contradictions.isEmpty, known < Self.longestLog else { return }
         _ = try await session.ledgers.append(to: .device) { _ in contradictions.map(Fact.contradiction) }
     }
 

@@ -88,15 +88,17 @@ public final class EntitlementStore: Sendable {
     }
 
     /// Makes `account` the one of calls that begin from now on, and tells observers.
-    func switchSession(to account: Account) async throws(EntitlementError) {
-        let old = session.account
-        guard old != account else { return }
+    ///
+    /// - Parameter old: when given, the session that must still be current: whoever switched meanwhile knew better.
+    func switchSession(to account: Account, from old: AccountSession? = nil) async throws(EntitlementError) {
+        guard session.account != account else { return }
         let new = try AccountSession(
             account, local: local, hasRemote: remote != nil, host: host, catalog: catalog, environment: environment)
         let turn = feed.takeTurn()
         let state = try await new.ledgers.current()
         let snapshot = try await snapshot(of: state, in: new)
         currentSession.withLock { session in
+            if let old, session !== old { return }
             // Both at once: of two log-ins at the same moment one comes last, for calls and for observers.
             session = new
             feed.switchAccount(to: account, state, snapshot, turn: turn)

@@ -11,11 +11,12 @@ extension RecordingPlan {
         let content: Content
         var target = LocalLedgers.Target.account
 
-        /// When a store signed it.
+        /// When a store signed it, in production.
         var signedAt: Timestamp? {
             switch content {
-            case .revocation(let revocation, _): revocation.stamp.signedDate
-            case .renewalState(let state): state.stamp.signedDate
+            case .revocation(let revocation, _) where revocation.transaction.environment == .production:
+                revocation.stamp.signedDate
+            case .renewalState(let state) where state.line.environment == .production: state.stamp.signedDate
             default: nil
             }
         }

@@ -16,6 +16,8 @@ struct ClockMarks: Hashable, Sendable {
         var wallClock: Timestamp
         /// The remote's label.
         var remote: String
+        /// Counts the contacts of this device, whichever process had them: the higher number knows better.
+        var number: UInt64 = 1
     }
 
     /// The last answer; `nil` before the first.
@@ -56,7 +58,8 @@ struct ClockMarks: Hashable, Sendable {
     mutating func meet(_ serverTime: Timestamp, of remote: String, sent: Timestamp, received: Timestamp) -> Bool {
         let (trip, overflow) = received.milliseconds.subtractingReportingOverflow(sent.milliseconds)
         guard !overflow, (0...Self.longestRoundTrip).contains(trip) else { return false }
-        contact = Contact(serverTime: serverTime, wallClock: received, remote: remote)
+        contact = Contact(
+            serverTime: serverTime, wallClock: received, remote: remote, number: (contact?.number ?? 0) &+ 1)
         softMark = serverTime
         return true
     }
@@ -70,7 +73,8 @@ extension ClockMarks {
         var lines = [Self.head, "soft \(softMark.milliseconds)"]
         if let contact {
             lines += [
-                "server \(contact.serverTime.milliseconds)", "wall \(contact.wallClock.milliseconds)",
+                "number \(contact.number)", "server \(contact.serverTime.milliseconds)",
+                "wall \(contact.wallClock.milliseconds)",
                 "remote \(contact.remote.map { $0.isNewline ? " " : $0 }.map(String.init).joined())",
             ]
         }
@@ -81,15 +85,17 @@ extension ClockMarks {
     init?(_ bytes: [UInt8]) {
         guard let text = String(validating: bytes, as: UTF8.self) else { return nil }
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
-        guard lines.first == Self.head, Array(lines.suffix(2)) == ["end", ""], [4, 7].contains(lines.count),
+        guard lines.first == Self.head, Array(lines.suffix(2)) == ["end", ""], [4, 8].contains(lines.count),
             let soft = Self.number(in: lines[1], after: "soft ")
         else { return nil }
         softMark = soft
-        guard lines.count == 7 else { return }
-        guard let server = Self.number(in: lines[2], after: "server "),
-            let wall = Self.number(in: lines[3], after: "wall "), lines[4].hasPrefix("remote ")
+        guard lines.count == 8 else { return }
+        guard lines[2].hasPrefix("number "), let number = UInt64(lines[2].dropFirst(7)),
+            let server = Self.number(in: lines[3], after: "server "),
+            let wall = Self.number(in: lines[4], after: "wall "), lines[5].hasPrefix("remote ")
         else { return nil }
-        contact = Contact(serverTime: server, wallClock: wall, remote: String(lines[4].dropFirst(7)))
+        contact = Contact(
+            serverTime: server, wallClock: wall, remote: String(lines[5].dropFirst(7)), number: number)
     }
 
     private static func number(in line: String, after name: String) -> Timestamp? {

@@ -87,13 +87,8 @@ final class TrustedClock: Sendable {
         guard isTrusted else { return }
         let (kept, _) = try await read()
         state.withLock { state in
-            let mine = state.marks
             state.kept = kept
-            // The later contact knows better, whoever had it; of one contact the later mark counts.
-            if state.marks.contact == kept.contact || state.answeredRequest == 0 {
-                state.marks = kept
-                if mine.contact == kept.contact { state.marks.vouch(for: mine.softMark) }
-            }
+            state.marks.learn(from: kept)
         }
     }
 
@@ -106,10 +101,10 @@ final class TrustedClock: Sendable {
             guard marks.isWorthKeeping(instead: kept) else { return }
             let (stored, precondition) = try await read()
             if stored != kept {
-                // Another process was here: with the same contact the later mark counts, else ours is the newer.
+                // Another process was here.
                 state.withLock { state in
                     state.kept = stored
-                    if state.marks.contact == stored.contact { state.marks.vouch(for: stored.softMark) }
+                    state.marks.learn(from: stored)
                 }
                 continue
             }
@@ -139,6 +134,16 @@ final class TrustedClock: Sendable {
 }
 
 extension ClockMarks {
+    /// Takes over what another process knows better: the later contact, and of one contact the later mark.
+    fileprivate mutating func learn(from other: ClockMarks) {
+        let (mine, theirs) = (contact?.number ?? 0, other.contact?.number ?? 0)
+        if theirs > mine {
+            self = other
+        } else if theirs == mine {
+            softMark = max(softMark, other.softMark)
+        }
+    }
+
     /// Whether a restart with `kept` would be wrong by more than the granularity, in either direction.
     fileprivate func isWorthKeeping(instead kept: ClockMarks) -> Bool {
         if self == kept { return false }

@@ -96,7 +96,10 @@ struct ReplicaEntries<Merge: DocumentMerge> {
             known[ownKey] = nil
             return .answer(.remoteWritten(.success(.written(versionOfAll ?? version))))
         case .written(.success(.conflict)), .written(.success(.deleted)):
-            preconditionFailure("a write without a precondition neither conflicts nor deletes")
+            let error = BackendError(
+                .other, operation: .write, key: ownKey,
+                message: "it answered a write without a precondition with a conflict")
+            return .answer(.remoteWritten(.failure(error)))
         case .written(.failure(let error)):
             return .answer(.remoteWritten(.failure(error)))
         }
@@ -126,6 +129,11 @@ extension ReplicaEntries {
     }
 
     private mutating func take(_ outcomes: [Result<ReadOutcome, BackendError>]) -> Effect {
+        guard outcomes.count == min(missing.count, Self.batchCount) else {
+            let error = BackendError(
+                .other, operation: .read, message: "it answered \(outcomes.count) reads, and not all that were asked")
+            return .answer(.remoteRead(.failure(error)))
+        }
         for (key, outcome) in zip(missing, outcomes) {
             merged[key] = nil
             switch outcome {

@@ -70,21 +70,18 @@ struct Import: AsyncParsableCommand {
     private func importHistory(into store: EntitlementStore) async throws {
         let history = try readDocument(file) { try History(json: $0, catalog: store.catalog) }
         let environment = options.catalog.environmentID
+        // One call for all of it: a purchase never arrives without its refund.
         let receipt = try await store.record(
-            history.entries.map { entry in
-                Evidence.reported(
+            history.entries.flatMap { entry -> [Evidence] in
+                let purchase = Evidence.reported(
                     entry.product, transaction: entry.transaction, date: entry.purchaseDate,
                     quantity: entry.quantity, expires: entry.expiresDate, store: entry.store,
                     environment: environment)
+                let transaction = TransactionReference(
+                    store: entry.store, environment: environment, id: entry.transaction)
+                return [purchase] + (entry.revokedAt.map { [.refunded(transaction, at: $0)] } ?? [])
             })
-        let refunds = try await store.record(
-            history.entries.compactMap { entry in
-                guard let revokedAt = entry.revokedAt else { return nil }
-                return .refunded(
-                    TransactionReference(store: entry.store, environment: environment, id: entry.transaction),
-                    at: revokedAt)
-            }
-        ).newFacts.count
+        let refunds = receipt.newFacts.count { if case .revocation = $0 { true } else { false } }
         let purchases = receipt.newFacts.count { if case .purchase = $0 { true } else { false } }
         try options.output.show(
             .object([

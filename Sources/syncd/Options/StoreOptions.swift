@@ -41,8 +41,10 @@ struct StoreOptions: ParsableArguments {
 
     /// For commands that are about who is logged in, and not about an account that somebody names.
     func refuseAccount() throws {
-        guard account == nil else {
-            throw Failure(.usage, "--account has no meaning here: the account is the argument, or who is logged in")
+        guard account == nil, environmentVariable("SYNCD_ACCOUNT") == nil else {
+            throw Failure(
+                .usage,
+                "--account and SYNCD_ACCOUNT have no meaning here: the account is the argument, or who is logged in")
         }
     }
 

@@ -248,6 +248,13 @@ struct PropertyListTests {
         let selfish: [UInt8] =
             Array("bplist00".utf8) + [0xD1, 1, 0, 0x51, 0x61, 8, 11] + Self.trailer(count: 2, table: 13)
         #expect(try read(selfish).otherCount == 1)
+        // References of eight bytes to an object whose place in the table no number can hold.
+        let far: [UInt8] = [0x7F] + [UInt8](repeating: 0xFF, count: 7)
+        var trailer = Self.trailer(count: 1, table: 25)
+        trailer[7] = 8
+        #expect(
+            refusal(of: Array("bplist00".utf8) + [0xD1] + far + far + [8] + trailer)
+                == "byte 25: the binary property list is damaged: an object lies outside of the file")
         let endless = Array("bplist00".utf8) + [0xDF, 0x13] + [UInt8](repeating: 0xFF, count: 8)
         #expect(
             refusal(of: endless + [8] + Self.trailer(count: 1, table: 18))

@@ -182,6 +182,21 @@ struct StatementTests {
         #expect(await kind { try await buyer.reset(.production) } == .invalid)
     }
 
+    @Test("One transaction told twice in one call, otherwise, is a contradiction; a test's signature moves no clock")
+    func twins() async throws {
+        let store = try await Household(at: "2026-02-01T00:00:00Z").offlineDevice()
+        let twins: [Evidence] = [
+            .reported(Owls.threeMonths, transaction: "1", store: .appStore),
+            .reported(Owls.threeMonths, transaction: "1", store: .appStore, signedAt: try date("2026-01-01")),
+        ]
+        #expect(await kind { try await store.record(twins) } == .contradiction)
+        try await store.record(
+            .reported(
+                Owls.nightOwl, transaction: "2", store: .appStore, environment: .sandbox,
+                signedAt: date("2031-01-01")))
+        #expect(try store.clockStatus.now == date("2026-02-01"))
+    }
+
     @Test("A batch with one bad statement records nothing")
     func allOrNothing() async throws {
         let store = try await Household().offlineDevice()

@@ -52,7 +52,7 @@ struct AccountCommandTests {
         _ = try run("account create alice --create-remote")
         let before = try sandbox.tree()
         let unknown = #"there is no account "zoe"; create it first"#
-        let named = "--account has no meaning here: the account is the argument, or who is logged in"
+        let named = "--account and SYNCD_ACCOUNT have no meaning here: the account is the argument, or who is logged in"
         #expect(try run("account login zoe") == .refused(3, unknown))
         #expect(try run("account erase zoe --yes") == .refused(3, unknown))
         #expect(
