@@ -5,7 +5,7 @@ import Testing
 struct AppPackageTests {
     @Test(
         "An app of EntitlementSync and FileStorage builds, runs and fetches at most 3 packages",
-        .timeLimit(.minutes(10)))
+        .timeLimit(.minutes(15)))
     func app() async throws {
         let app = try AppPackage(
             products: ["EntitlementSync", "FileStorage"],

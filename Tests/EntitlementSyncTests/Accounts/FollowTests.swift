@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("A running store follows who is logged in on its device", .timeLimit(.minutes(2)))
+@Suite("A running store follows who is logged in on its device", .timeLimit(.minutes(15)))
 struct FollowTests {
     private let home: Household
     private let local = MemoryBackend()

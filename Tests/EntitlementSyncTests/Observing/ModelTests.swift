@@ -5,7 +5,7 @@ import SyncCoreTesting
 import Testing
 
 @MainActor
-@Suite("The model of a shop page", .timeLimit(.minutes(2)))
+@Suite("The model of a shop page", .timeLimit(.minutes(15)))
 struct ModelTests {
     private func offer(for product: ProductID, in model: EntitlementModel) -> EntitlementModel.Offer? {
         model.rows.first { $0.id == product }?.offer

@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("A running store", .timeLimit(.minutes(2)))
+@Suite("A running store", .timeLimit(.minutes(15)))
 struct RunTests {
     private let home: Household
     private let local = MemoryBackend()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EntitlementSync
 
-@Suite("Waking up and broadcasting", .timeLimit(.minutes(2)))
+@Suite("Waking up and broadcasting", .timeLimit(.minutes(15)))
 struct SignalTests {
     @Test("A signal given before the wait ends it at once, however many were given")
     func before() async {

@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Snapshots", .timeLimit(.minutes(2)))
+@Suite("Snapshots", .timeLimit(.minutes(15)))
 struct SnapshotTests {
     private let home: Household
     private let local = MemoryBackend()
