@@ -190,7 +190,8 @@ struct StoreKitTests {
         #expect(place == path)
     }
 
-    private static let shared = "/work/shared/vectors/storekit/UnitTestsConfiguration.storekit"
+    private static let shared = URL(filePath: #filePath).appending(path: "../../../../../shared/vectors/storekit")
+        .appending(path: "UnitTestsConfiguration.storekit").standardizedFileURL.path(percentEncoded: false)
 
     @Test(
         "A file of a shipping app, version 5, published by RevenueCat",
