@@ -10,6 +10,7 @@ let package = Package(
         .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
         .library(name: "FileStorage", targets: ["FileStorage"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
+        .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
     dependencies: [
         // Only syncd uses it. Executables are not products, so an app never fetches it.
@@ -22,6 +23,14 @@ let package = Package(
         .target(name: "EntitlementSync", dependencies: ["Entitlements", "SyncCore"]),
         .target(name: "FileStorage", dependencies: ["Checksums", "SyncCore"], path: "Backends/File"),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
+        .target(
+            name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
+        .executableTarget(
+            name: "syncsim",
+            dependencies: [
+                "Entitlements", "SyncCore", "SyncCoreTesting", "SyncSimulation",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ]),
         .executableTarget(
             name: "syncd",
             dependencies: [
@@ -54,6 +63,11 @@ let package = Package(
             name: "EntitlementSyncTests",
             dependencies: [
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SyncCoreTesting", "TestSupport",
+            ]),
+        .testTarget(
+            name: "SyncSimulationTests",
+            dependencies: [
+                "Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting", "SyncSimulation", "TestSupport",
             ]),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
         .testTarget(
