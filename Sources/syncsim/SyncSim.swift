@@ -1,7 +1,19 @@
-import ArgumentParser
+import SyncSimulation
 
 @main
-struct SyncSim: ParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "syncsim", abstract: "Proves conflict rules and stores before they meet a customer.")
+struct SyncSim {
+    static func main() {
+        let a = UInt64(CommandLine.arguments[1])!, b = UInt64(CommandLine.arguments[2])!
+        var marks = Marks()
+        var bad = 0
+        for seed in a...b {
+            let s = Swarm().scenario(seed: seed)
+            let o = Simulation(s).run(isRecording: CommandLine.arguments.count > 3)
+            marks.add(o.marks)
+            if CommandLine.arguments.count > 3 { for e in o.trace!.events { print(e) } }
+            if !o.violations.isEmpty { bad += 1; if bad < 40 { print(seed, o.violations[0], o.violations.count) } }
+            if a == b { print(String(o.traceHash, radix: 16), o.jobCount) }
+        }
+        print("bad", bad, "missing", marks.missing)
+    }
 }

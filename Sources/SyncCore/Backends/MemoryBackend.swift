@@ -96,6 +96,29 @@ public final class MemoryBackend: KeyValueBackend {
     }
 }
 
+extension MemoryBackend {
+    /// All that a store holds at one moment, its sequence of changes included.
+    package struct Backup: Sendable {
+        fileprivate var state = MemoryState()
+
+        /// What an empty store holds.
+        package init() {}
+    }
+
+    /// A copy of all that it holds.
+    package func backup() -> Backup {
+        var backup = Backup()
+        backup.state = state.withLock { $0 }
+        return backup
+    }
+
+    /// Holds what `backup` does from now on, old versions and cursors included, as a disk does that was put back.
+    package func putBack(_ backup: Backup) {
+        state.withLock { $0 = backup.state }
+        hub.signal()
+    }
+}
+
 extension KeyValueBackend where Self == MemoryBackend {
     /// A new, empty store in memory.
     public static func memory(host: HostServices = .system) -> MemoryBackend {
@@ -104,7 +127,7 @@ extension KeyValueBackend where Self == MemoryBackend {
 }
 
 /// What a memory store holds, and the pure rules of changing and listing it.
-private struct MemoryState {
+private struct MemoryState: Sendable {
     var entries: [EntryKey: Entry] = [:]
     /// The keys of `entries` in ascending order, so that a page costs no sorting.
     var keys: [EntryKey] = []

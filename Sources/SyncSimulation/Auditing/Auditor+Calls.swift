@@ -1,0 +1,168 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+/// Where something was shown: for whom on which device.
+struct ShownPlace: Hashable {
+    var device: Int
+    var name: String?
+    var incarnation: String
+}
+
+/// What was shown, and the facts it was shown for.
+struct Shown {
+    var account: ModelLedger
+    var device: ModelLedger
+    var coverage: [String: [Span]]
+}
+
+/// A stretch of time: milliseconds since 1970 UTC.
+struct Span: Equatable {
+    var start: Int64
+    var end: Int64
+}
+
+extension Auditor {
+    func mayAdopt(_ name: String, in call: World.Call) {
+        adopters[call.process.device.index, default: []].insert(name)
+    }
+
+    func didLogIn(_ account: Account, in call: World.Call) {
+        guard let name = account.name else { return }
+        visitors[call.process.device.index, default: []].insert(name)
+    }
+
+    func didCreate(_ account: Account, in call: World.Call) {
+        guard let name = account.name else { return }
+        visitors[call.process.device.index, default: []].insert(name)
+        if erasedNames.contains(name), account.incarnation != Account.initialIncarnation { world.marks.reach(.recreated) }
+    }
+
+    func didLogOut(_ report: LogOutReport, in call: World.Call) {
+        guard report.hasUnsentFacts, let failure = report.failure, failure.kind == .accountErased else { return }
+        world.marks.reach(.erasureLearned)
+    }
+
+    /// From now on what the account has may be lost.
+    func willErase(_ name: String) {
+        erasedNames.insert(name)
+        for index in acknowledged.indices {
+            let adopted = adopters[acknowledged[index].device]?.contains(name) == true
+            if acknowledged[index].account == name || (acknowledged[index].account == nil && adopted) {
+                acknowledged[index].isExempt = true
+            }
+        }
+    }
+
+    func didErase(_ name: String) {
+        for (place, ledger) in ledgers(on: nil) where place.name == name && ledger.isErased {
+            erasedLives.insert(place)
+        }
+    }
+
+    func didSync(_ report: SyncReport, in call: World.Call) {
+        for case .unreadable(let record, _) in report.received where record.key.starts(with: [0x9A, 0x06]) {
+            world.marks.reach(.unknownKindCarried)
+        }
+        if call.process.device.setup.rule != nil, !report.received.isEmpty { world.marks.reach(.mixedRules) }
+        if call.process.device.setup.catalog != 0,
+            report.received.contains(where: { if case .purchase(let one) = $0 { one.product == "half" } else { false } })
+        {
+            world.marks.reach(.unknownProduct)
+        }
+    }
+
+    /// A call failed. Some may; the others may not.
+    func didFail(_ error: EntitlementError, to words: String, in process: SimulatedProcess) {
+        guard process.isAlive else { return }
+        if error.kind == .accountErased { world.marks.reach(.erasureLearned) }
+        if case .document? = error.syncError?.reason { world.marks.reach(.liarRefused) }
+        if error.syncError?.hasReceived == true { world.marks.reach(.remoteFull) }
+        guard !isAllowed(error, in: process) else { return }
+        world.report(.errors, "\(words): \(error.kind): \(error)", lane: process.device.lane)
+    }
+
+    private func isAllowed(_ error: EntitlementError, in process: SimulatedProcess) -> Bool {
+        switch error.kind {
+        // An older catalogue, and accounts that come and go.
+        case .unknownProduct: process.device.setup.catalog != 0
+        case .signInNeeded, .unknownAccount: process.device.setup.account == nil || !erasedNames.isEmpty
+        case .accountErased: !erasedNames.isEmpty
+        case .sync: !isHealed
+        case .storage: !isHealed && error.backendError.map { !$0.message.isEmpty } == true
+        default: false
+        }
+    }
+
+    /// What a device shows.
+    func didShow(_ snapshot: Snapshot, in call: World.Call, isUndisturbed: Bool) {
+        let device = call.process.device
+        if isUndisturbed { checkClock(snapshot.at.milliseconds, of: device) }
+        guard isUndisturbed, call.store.account == call.account, let place = ownPlace(of: call.account, onDevice: false),
+            let own = ownPlace(of: call.account, onDevice: true)
+        else { return }
+        let account = ledger(place, on: device.index) ?? ModelLedger()
+        // What somebody adopts is shown to nobody else.
+        guard !account.records.contains(where: \.isClaim) else { return }
+        let now = Shown(
+            account: account, device: ledger(own, on: device.index) ?? ModelLedger(), coverage: Self.coverage(snapshot))
+
+        let key = ShownPlace(
+            device: device.index, name: call.account.name, incarnation: call.account.incarnation)
+        if let before = shown[key] { checkCoverage(from: before, to: now, device) }
+        shown[key] = now
+    }
+
+    private static func coverage(_ snapshot: Snapshot) -> [String: [Span]] {
+        var coverage: [String: [Span]] = [:]
+        for subscription in snapshot.subscriptions {
+            coverage["\(subscription.group)"] = subscription.periods.map {
+                Span(start: $0.start.milliseconds, end: $0.end.milliseconds)
+            }.joinedSpans
+        }
+        return coverage
+    }
+
+    /// A fact that is no revocation takes nothing away.
+    private func checkCoverage(from before: Shown, to now: Shown, _ device: SimulatedDevice) {
+        guard device.setup.rule == nil, !now.account.isErased, now.account.missing(of: before.account) == nil,
+            now.device.missing(of: before.device) == nil,
+            revocations(in: now.account) == revocations(in: before.account)
+        else { return }
+        for (group, spans) in before.coverage.sorted(by: { $0.key < $1.key }) {
+            guard let lost = spans.first(where: { span in now.coverage[group]?.covers(span) != true }) else { continue }
+            world.report(
+                .coverage, "\(group) was covered from \(lost.start.date) to \(lost.end.date), and is no longer",
+                lane: device.lane)
+        }
+    }
+
+    private func revocations(in ledger: ModelLedger) -> [ModelLedger.Record] {
+        ledger.records.filter { $0.key.first == 0x1A }
+    }
+}
+
+extension [Span] {
+    /// The same instants, in ascending spans that do not touch.
+    var joinedSpans: [Span] {
+        var joined: [Span] = []
+        for span in sorted(by: { $0.start < $1.start }) where span.start < span.end {
+            if let last = joined.last, span.start <= last.end {
+                joined[joined.count - 1].end = Swift.max(last.end, span.end)
+            } else {
+                joined.append(span)
+            }
+        }
+        return joined
+    }
+
+    /// Whether every instant of `span` is covered by these, which do not touch.
+    func covers(_ span: Span) -> Bool {
+        contains { $0.start <= span.start && span.end <= $0.end }
+    }
+}
+
+extension Int64 {
+    /// As a date of UTC.
+    var date: String { "\(Timestamp(milliseconds: self))" }
+}

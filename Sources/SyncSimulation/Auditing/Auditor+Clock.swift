@@ -1,0 +1,75 @@
+import SyncCore
+
+/// How far a device's time may be from the true time, in milliseconds, by what it heard and by how its clock was moved
+/// since.
+struct ClockBounds {
+    var lowest: Int64
+    var highest: Int64
+
+    func union(_ other: ClockBounds) -> ClockBounds {
+        ClockBounds(lowest: min(lowest, other.lowest), highest: max(highest, other.highest))
+    }
+}
+
+extension Auditor {
+    /// A process heard what time the remote has.
+    func didHear(_ serverTime: Int64, in process: SimulatedProcess) {
+        let device = process.device.index
+        let error = serverTime - world.trueTime
+        if abs(process.device.clockOffset - error) > World.hour { world.marks.reach(.clockCorrected) }
+        if world.remote.clockOffset != 0 { world.marks.reach(.serverWrong) }
+        let heard = ClockBounds(lowest: error, highest: error)
+        // Of several answers under way, or one during which the clock was moved, nobody here knows which one counts.
+        if process.requestsUnderWay > 1 || process.device.clockMoves != process.clockMovesSeen {
+            clocks[device] = clocks[device].map { $0.union(heard) }
+        } else {
+            clocks[device] = heard
+        }
+    }
+
+    func didMoveClock(of device: SimulatedDevice, by amount: Int64) {
+        device.clockMoves += 1
+        if amount < 0 { world.marks.reach(.clockSetBack) }
+        for index in [device.index] {
+            clocks[index]?.move(by: amount)
+            keptClocks[index]?.move(by: amount)
+        }
+    }
+
+    func didStart(_ process: SimulatedProcess) {
+        let device = process.device
+        // A second process may know of other contacts.
+        guard device.running.count == 1 else {
+            device.hasHadTwoProcesses = true
+            return
+        }
+        // What moved on by less than ten minutes need not have been kept.
+        clocks[device.index] = keptClocks[device.index].map {
+            ClockBounds(lowest: $0.lowest - 605_000, highest: $0.highest + 605_000)
+        }
+    }
+
+    func didEnd(_ process: SimulatedProcess) {
+        if process.device.running.isEmpty { clocks[process.device.index] = nil }
+    }
+
+    /// A device showed `time` as its now.
+    func checkClock(_ time: Int64, of device: SimulatedDevice) {
+        guard world.scenario.remote.tellsTime, !device.hasHadTwoProcesses || isHealed,
+            let bounds = clocks[device.index]
+        else { return }
+        let error = time - world.trueTime
+        // A minute for what happened between the answer and the look.
+        guard error < bounds.lowest - 60_000 || error > bounds.highest + 60_000 else { return }
+        world.report(
+            .clock, "the device is wrong by \(error) ms, \(bounds.lowest) to \(bounds.highest) can be explained",
+            lane: device.lane)
+    }
+}
+
+extension ClockBounds {
+    /// The wall clock was moved: back, time may be missing; ahead, it may be too late until the next contact.
+    mutating func move(by amount: Int64) {
+        if amount < 0 { lowest += amount } else { highest += amount }
+    }
+}

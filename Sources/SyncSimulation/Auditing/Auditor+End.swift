@@ -1,0 +1,137 @@
+import EntitlementSync
+import SyncCore
+
+extension Auditor {
+    /// Accounts that anybody used, ascending.
+    var accountNames: [String] {
+        var names = Set(world.scenario.devices.compactMap(\.account))
+        for visitors in visitors.values { names.formUnion(visitors) }
+        return names.sorted()
+    }
+
+    /// After healing, all that hold an account's ledger hold the same, and what was acknowledged is in it.
+    func checkAgreement() {
+        var remotes: [LedgerPlace: ModelLedger] = [:]
+        for (place, ledger) in ledgers(on: nil) where place.kind == .account {
+            remotes[place] = remotes[place, default: ModelLedger()].joined(with: ledger)
+        }
+        for device in world.devices where !device.isLost {
+            for (place, ledger) in ledgers(on: device.index) where place.kind == .account && place.name != nil {
+                guard let name = place.name, isCurrent(place), isVisited(name, on: device) else { continue }
+                let remote = remotes[place] ?? ModelLedger()
+                guard ledger.records != remote.records || ledger.isErased != remote.isErased else { continue }
+                let missing = remote.missing(of: ledger) ?? ledger.missing(of: remote)
+                world.report(
+                    .equalLedgers, "\(place.owner): the device and the remote differ in \(missing?.words ?? "erasure")",
+                    lane: device.lane)
+            }
+        }
+        checkAcknowledged(in: remotes)
+    }
+
+    /// Whether a life of an account is one that somebody can still use.
+    private func isCurrent(_ place: LedgerPlace) -> Bool {
+        place.name.map { !erasedNames.contains($0) } ?? false
+    }
+
+    private func isVisited(_ name: String, on device: SimulatedDevice) -> Bool {
+        device.setup.account == name || visitors[device.index]?.contains(name) == true
+    }
+
+    private func checkAcknowledged(in remotes: [LedgerPlace: ModelLedger]) {
+        for fact in acknowledged where !fact.isExempt {
+            let device = world.devices[fact.device]
+            var ledgers = self.ledgers(on: device.index).filter { $0.place.name == nil }.map(\.ledger)
+            if fact.isOnDevice {
+                guard !device.isLost else { continue }
+                ledgers = self.ledgers(on: device.index).map(\.ledger)
+            } else if let name = fact.account {
+                ledgers = remotes.filter { $0.key.name == name }.map(\.value)
+            } else {
+                let adopters = adopters[device.index] ?? []
+                ledgers += remotes.filter { $0.key.name.map(adopters.contains) == true }.map(\.value)
+                // What an account adopted and nobody logged in to since is still on the device.
+                if !device.isLost { ledgers += self.ledgers(on: device.index).map(\.ledger) }
+            }
+            guard !ledgers.contains(where: { $0.covers(fact.record) }) else { continue }
+            if ledgers.contains(where: \.isErased) && !erasedNames.isEmpty { continue }
+            world.report(
+                .nothingLost, "\(fact.words) of \(fact.account ?? "nobody") was acknowledged and is gone",
+                lane: device.lane)
+        }
+    }
+
+    /// A new device has restored.
+    func checkRestore(of account: Account, on device: SimulatedDevice) {
+        guard let name = account.name, let key = ownPlace(of: account, onDevice: false) else { return }
+        var remote = ModelLedger()
+        for (place, ledger) in ledgers(on: nil)
+        where place.name == name && place.incarnation == account.incarnation {
+            remote = remote.joined(with: ledger)
+        }
+        let own = ledger(key, on: device.index) ?? ModelLedger()
+        guard own.records != remote.records else { return }
+        world.report(
+            .restore, "\(name) restored on a new device lacks \(own.missing(of: remote)?.words ?? "nothing, and has more")",
+            lane: device.lane)
+    }
+
+    func checkFollower() {
+        let store = world.remote.contents
+        guard store.capabilities.changes else { return }
+        let followed = follower.versions.keys.sorted().map(\.text)
+        guard followed != store.keys.map(\.text) else { return }
+        world.report(.changes, "by its cursors the remote holds \(followed)", lane: world.remote.lane)
+    }
+
+    /// What must hold of the whole run.
+    func checkEnd() {
+        checkOwnership()
+        checkErased()
+    }
+
+    /// No transaction counts for two accounts, and none for one that never recorded it.
+    private func checkOwnership() {
+        var owners: [[UInt8]: Set<String>] = [:]
+        for fact in acknowledged {
+            let names = fact.account.map { [$0] } ?? adopters[fact.device].map(Array.init) ?? []
+            owners[fact.record.key, default: []].formUnion(names)
+        }
+        var holders: [[UInt8]: Set<String>] = [:]
+        for device in world.devices.map({ Optional($0.index) }) + [nil] {
+            for (place, ledger) in ledgers(on: device) {
+                guard let name = place.name else { continue }
+                for record in ledger.records where record.key.first == 0x0A {
+                    holders[record.key, default: []].insert(name)
+                }
+            }
+        }
+        for (key, names) in holders.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) {
+            let words = ModelLedger.Record(key: key, order: [], payload: []).words
+            let strangers = names.subtracting(owners[key] ?? names)
+            let recorders = Set(acknowledged.filter { $0.record.key == key }.compactMap(\.account))
+            if !strangers.isEmpty {
+                world.report(.ownership, "\(strangers.sorted()) holds \(words) of another", lane: world.remote.lane)
+            } else if names.count > max(1, recorders.count) {
+                world.report(.ownership, "\(names.sorted()) all hold \(words)", lane: world.remote.lane)
+            }
+        }
+    }
+
+    private func checkErased() {
+        guard !hasRemoteForgotten else { return }
+        for life in erasedLives.sorted(by: { $0.owner < $1.owner }) {
+            if ledgers(on: nil).contains(where: { $0.place == life && !$0.ledger.isErased }) {
+                world.report(.erased, "\(life.owner) is on the remote again", lane: world.remote.lane)
+            }
+            for device in world.devices where !device.isLost {
+                guard let name = life.name, isVisited(name, on: device) else { continue }
+                let rest = ledgers(on: device.index).filter {
+                    $0.place.name == name && $0.place.incarnation == life.incarnation && !$0.ledger.isErased
+                        && !$0.ledger.records.isEmpty
+                }
+                if !rest.isEmpty { world.report(.erased, "\(life.owner) is still on the device", lane: device.lane) }
+            }
+        }
+    }
+}

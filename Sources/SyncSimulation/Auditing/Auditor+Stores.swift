@@ -1,0 +1,54 @@
+import SyncCore
+
+extension Auditor {
+    /// A store has changed. `device` is `nil` for the remote.
+    func didChange(_ change: StoreContents.Change, on device: Int?) {
+        if let device, change.key.text == "device/clock", change.isFromProcess { keptClocks[device] = clocks[device] }
+        guard change.isFromProcess, let place = LedgerPlace(change.key.text), place.kind != .note else { return }
+        ledgerWriteCount += 1
+        if let device {
+            for process in world.devices[device].running { process.isBeforeCheckpoint = false }
+        }
+        let lane = device.map { world.devices[$0].lane + 1 } ?? world.remote.lane
+        guard let new = change.new.flatMap(ModelLedger.init(document:)) else {
+            world.report(.neverShrinks, "\(change.key) holds no ledger after a write", lane: lane)
+            return
+        }
+        guard let old = change.old.flatMap(ModelLedger.init(document:)) else { return }
+        if old.isErased, !new.isErased {
+            world.report(.erased, "the erased ledger \(change.key) holds something again", lane: lane)
+            return
+        }
+        // A late request to a store without preconditions may put an older entry of its replica back.
+        if device == nil, !world.scenario.remote.comparesAndSwaps { return }
+        guard let missing = new.missing(of: old) else { return }
+        if place.name == nil, let device, didMove(old, on: device, from: place) { return }
+        world.report(.neverShrinks, "\(change.key) lost the record \(missing.words)", lane: lane)
+    }
+
+    /// Whether all that nobody's ledger held is in the ledgers of somebody who adopts here.
+    private func didMove(_ old: ModelLedger, on device: Int, from place: LedgerPlace) -> Bool {
+        let ledgers = ledgers(on: device).filter { $0.place.name != nil && $0.place.kind == place.kind }.map(\.ledger)
+        let rest = old.records.filter { record in
+            !record.isClaim && !ledgers.contains { $0.isErased || $0.covers(record) }
+        }
+        return rest.isEmpty
+    }
+
+    /// What a device no longer has was replaced.
+    func didReplaceStore(of device: SimulatedDevice) {
+        clocks[device.index] = nil
+        keptClocks[device.index] = nil
+        shown = shown.filter { $0.key.device != device.index }
+    }
+}
+
+extension ModelLedger.Record {
+    /// Whether it says who adopted nobody's ledger: field 9 of the key.
+    var isClaim: Bool { key.first == 0x4A }
+
+    /// Its key, as far as it can be read.
+    var words: String {
+        String(decoding: key.map { (0x20..<0x7F).contains($0) ? $0 : UInt8(ascii: ".") }, as: UTF8.self)
+    }
+}

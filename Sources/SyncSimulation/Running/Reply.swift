@@ -1,0 +1,23 @@
+import SyncCore
+
+/// What a request waits for: the answer, the end of patience, or the end of the process. The first one counts. One
+/// thread only.
+final class Reply<Value: Sendable>: @unchecked Sendable {
+    private var continuation: UnsafeContinuation<Result<Value, BackendError>, Never>?
+    private var result: Result<Value, BackendError>?
+
+    var isResolved: Bool { result != nil }
+
+    func wait() async -> Result<Value, BackendError> {
+        await withUnsafeContinuation { continuation in
+            if let result { continuation.resume(returning: result) } else { self.continuation = continuation }
+        }
+    }
+
+    func resolve(_ result: Result<Value, BackendError>) {
+        guard self.result == nil else { return }
+        self.result = result
+        continuation?.resume(returning: result)
+        continuation = nil
+    }
+}

@@ -1,0 +1,73 @@
+import EntitlementSync
+
+/// Runs scenarios.
+///
+/// The production store, engine and reconciler run unmodified on a seeded executor in virtual time, over stores and
+/// links that fail as the scenario says; what is reached and what must hold is watched from outside. The same scenario
+/// gives the same run, byte for byte, on every machine and in every process.
+///
+/// ```swift
+/// let scenario = Swarm().scenario(seed: 42)
+/// let outcome = Simulation(scenario).run()
+/// for violation in outcome.violations { print(violation) }
+/// ```
+public struct Simulation: Sendable {
+    /// What happens.
+    public let scenario: Scenario
+    /// What is put to the test.
+    public let subject: Subject
+
+    /// What a run gave.
+    public struct Outcome: Sendable {
+        /// What must not have happened and did; empty when all held.
+        public var violations: [Violation]
+        /// Which rare states were reached.
+        public var marks: Marks
+        /// A hash of all that happened, in order.
+        public var traceHash: UInt64
+        /// What happened, if it was asked for.
+        public var trace: Trace?
+        /// How many jobs ran.
+        public var jobCount: Int
+        /// How much virtual time went by.
+        public var virtualTime: Duration
+    }
+
+    /// A run of `scenario`.
+    public init(_ scenario: Scenario, of subject: Subject = Subject()) {
+        self.scenario = scenario
+        self.subject = subject
+    }
+
+    /// So many jobs are more than any run of a scenario takes; one that takes more does not come to an end.
+    public static let jobLimit = 20_000_000
+
+    /// Runs it on the calling thread, which it keeps until the end.
+    ///
+    /// - Parameter isRecording: whether the outcome has the trace, which takes time and memory.
+    public func run(isRecording: Bool = false) -> Outcome {
+        EscapeWatch.begin()
+        let world = World(scenario, subject: subject, isRecording: isRecording)
+        world.scheduler.spawn {
+            await world.live()
+            world.isOver = true
+        }
+        do throws(Scheduler.Failure) {
+            try world.scheduler.run(atMost: Self.jobLimit) { world.isOver }
+        } catch {
+            let reason =
+                switch error {
+                case .stuck: "somebody waits for what never comes"
+                case .endless(let jobs): "after \(jobs) jobs it had not come to its end"
+                }
+            world.report(.execution, reason, lane: 0)
+        }
+        let escapes = EscapeWatch.escapeCount + world.scheduler.foreignJobCount + world.escapeCount
+        if escapes > 0 { world.report(.execution, "\(escapes) jobs left the executor of the run", lane: 0) }
+        world.mixContents()
+        return Outcome(
+            violations: world.violations, marks: world.marks, traceHash: world.recorder.hash,
+            trace: isRecording ? world.trace : nil, jobCount: world.scheduler.executor.jobCount,
+            virtualTime: .microseconds(world.scheduler.now))
+    }
+}

@@ -1,0 +1,86 @@
+import SyncCore
+import SyncCoreTesting
+
+/// A device's own store as one of its processes sees it: it fails, it is full, it takes its time, and it is gone for a
+/// process that has crashed. One thread only.
+struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
+    let process: SimulatedProcess
+
+    private var device: SimulatedDevice { process.device }
+
+    var capabilities: Capabilities { device.contents.capabilities }
+    /// The same for every process of the device, and after a restart.
+    var label: String { device.contents.label }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await perform(.read, key) { (contents) async throws(BackendError) in
+            try await contents.read(key, unless: knownVersion)
+        }
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await perform(.write, key) { (contents) async throws(BackendError) in
+            try await contents.write(value, to: key, if: precondition)
+        }
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await perform(.delete, key) { (contents) async throws(BackendError) in
+            try await contents.delete(key, if: precondition)
+        }
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await perform(.list, nil) { (contents) async throws(BackendError) in
+            try await contents.list(prefix: prefix, after: cursor, limit: limit)
+        }
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await perform(.changes, nil) { (contents) async throws(BackendError) in
+            try await contents.changes(since: cursor, limit: limit)
+        }
+    }
+
+    func signals() -> AsyncStream<Void> { device.contents.signals() }
+
+    private func perform<Outcome: Sendable>(
+        _ operation: BackendError.Operation, _ key: EntryKey?,
+        _ body: (StoreContents) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        try process.begin(operation, key)
+        let rates = process.world.rates
+        var dice = process.world.dice.generator(for: device.index, device.takeDiskNumber(), .disk)
+        let changes = operation == .write || operation == .delete
+        if dice.happens(perMille: rates.diskErrors) {
+            throw BackendError(
+                .busy, operation: operation, key: key, disposition: .transient, message: "simulated: the disk is busy")
+        }
+        if changes, device.isFull {
+            process.world.marks.reach(.storeFull)
+            throw BackendError(.full, operation: operation, key: key, message: "simulated: no space is left")
+        }
+        // What is drawn does not depend on what happens, so that later numbers stay the same.
+        let isPausedBefore = dice.happens(perMille: rates.diskPauses)
+        let isPausedAfter = dice.happens(perMille: rates.diskPauses)
+        let pause = dice.pick(20...20_000)
+        let isUnknown = changes && dice.happens(perMille: rates.diskUnknowns)
+        let happens = dice.happens(perMille: 500)
+        if isPausedBefore { await process.pause(pause) }
+        if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
+        try process.checkAlive(operation, key)
+        if isUnknown {
+            if happens { _ = try await body(device.contents) }
+            throw BackendError(
+                .other, operation: operation, key: key, disposition: .outcomeUnknown,
+                message: "simulated: the disk did not say what became of it")
+        }
+        let answer = try await body(device.contents)
+        if isPausedAfter { await process.pause(pause) }
+        if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
+        try process.checkAlive(operation, key)
+        return answer
+    }
+}

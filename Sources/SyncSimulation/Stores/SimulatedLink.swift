@@ -1,0 +1,286 @@
+import SyncCore
+import SyncCoreTesting
+
+/// The remote as one process sees it: through messages that take their time, get lost, come twice or late, and through
+/// a cache that may be stale. One thread only.
+struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
+    let process: SimulatedProcess
+
+    /// How long a process waits for an answer, in microseconds.
+    static let patience: Int64 = 30_000_000
+
+    private var world: World { process.world }
+
+    var capabilities: Capabilities { world.remote.contents.capabilities }
+    var label: String { "simulated:remote" }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await exchange(
+            Request(operation: .read, key: key), stale: { contents in contents.staleAnswer(for: key, unless: knownVersion) }
+        ) { (contents) async throws(BackendError) in
+            try await contents.read(key, unless: knownVersion)
+        }
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        let answer = try await exchange(Request(operation: .write, key: key)) {
+            (contents) async throws(BackendError) in
+            try await contents.write(value, to: key, if: precondition)
+        }
+        process.didWrite(key, answer.outcome, value, at: world.remote.contents)
+        return answer
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await exchange(Request(operation: .delete, key: key)) { (contents) async throws(BackendError) in
+            try await contents.delete(key, if: precondition)
+        }
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await exchange(Request(operation: .list)) { (contents) async throws(BackendError) in
+            try await contents.list(prefix: prefix, after: cursor, limit: limit)
+        }
+    }
+
+    func read(_ requests: [ReadRequest]) async throws(BackendError)
+        -> Answer<[Result<ReadOutcome, BackendError>]>
+    {
+        try await exchange(Request(operation: .read, key: requests.first?.key)) {
+            (contents) async throws(BackendError) in
+            try await contents.read(requests)
+        }
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await exchange(Request(operation: .changes)) { (contents) async throws(BackendError) in
+            try await contents.changes(since: cursor, limit: limit)
+        }
+    }
+
+    func signals() -> AsyncStream<Void> { process.subscribe() }
+}
+
+/// A request, on its way.
+private struct Request {
+    let operation: BackendError.Operation
+    var key: EntryKey?
+
+    var changes: Bool { operation == .write || operation == .delete }
+    var words: String { key.map { "\(operation.rawValue) \($0)" } ?? operation.rawValue }
+}
+
+/// What the network does to one request.
+private struct Fate {
+    var isRequestLost: Bool
+    var isAnswerLost: Bool
+    var isRepeated: Bool
+    var isRefused: Bool
+    var isStale: Bool
+    /// Microseconds.
+    var requestDelay: Int64
+    var answerDelay: Int64
+    var repetitionDelay: Int64
+
+    init(_ rates: FaultRates, dice: inout SeededGenerator) {
+        isRequestLost = dice.happens(perMille: rates.lostRequests)
+        isAnswerLost = dice.happens(perMille: rates.lostAnswers)
+        isRepeated = dice.happens(perMille: rates.repeatedRequests)
+        isRefused = dice.happens(perMille: rates.refusals)
+        isStale = dice.happens(perMille: rates.staleReads)
+        let factor: Int64 = dice.happens(perMille: rates.delayed) ? 100 : 1
+        let longest = Int64(max(1, rates.longestDelay)) * 1_000
+        requestDelay = dice.pick(100...max(100, longest)) * factor
+        answerDelay = dice.pick(100...max(100, longest))
+        repetitionDelay = dice.pick(1...2 * SimulatedLink.patience)
+    }
+}
+
+extension SimulatedLink {
+    private func exchange<Outcome: Sendable>(
+        _ request: Request, stale: (StoreContents) -> Answer<Outcome>? = { _ in nil },
+        _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        try process.begin(request.operation, request.key)
+        try BackendError.throwIfCancelled(request.operation, key: request.key)
+        let device = process.device
+        var dice = world.dice.generator(for: device.index, device.takeMessageNumber(), .message)
+        let fate = Fate(world.rates, dice: &dice)
+        let reply = Reply<Answer<Outcome>>()
+        if fate.isStale, let answer = stale(world.remote.contents) {
+            world.marks.reach(.staleAnswer)
+            return answer
+        }
+        let timeout = world.scheduler.at(world.scheduler.now + Self.patience) {
+            reply.resolve(.failure(.noAnswer(to: request)))
+        }
+        let number = process.await { reply.resolve(.failure(.processEnded)) }
+        process.beginRequest()
+        defer {
+            process.forget(number)
+            process.endRequest()
+        }
+        send(request, fate, reply, body)
+        let result = await withTaskCancellationHandler {
+            await reply.wait()
+        } onCancel: {
+            reply.resolve(.failure(.cut(request)))
+        }
+        world.scheduler.cancelIfPending(timeout)
+        if !process.isAlive, request.changes { world.marks.reach(.crashDuringRemoteWrite) }
+        try process.checkAlive(request.operation, request.key)
+        return try result.get()
+    }
+
+    private func send<Outcome: Sendable>(
+        _ request: Request, _ fate: Fate, _ reply: Reply<Answer<Outcome>>,
+        _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
+    ) {
+        let message = world.takeMessageID()
+        let lane = process.device.lane
+        world.recorder.note(lane, .sent, message, .sent(message: message, to: world.remote.lane, request.words))
+        guard !fate.isRequestLost, !process.device.isCut(.outgoing) else {
+            world.recorder.note(lane, .lost, message, .lost(message: message, "the request is lost"))
+            return
+        }
+        deliver(request, fate, message, after: fate.requestDelay, reply, body)
+        if fate.isRepeated {
+            deliver(request, fate, message, after: fate.requestDelay + fate.repetitionDelay, reply, body)
+        }
+    }
+
+    private func deliver<Outcome: Sendable>(
+        _ request: Request, _ fate: Fate, _ message: Int, after delay: Int64, _ reply: Reply<Answer<Outcome>>,
+        _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
+    ) {
+        let (world, process) = (world, process)
+        world.messagesUnderWay += 1
+        world.scheduler.at(world.scheduler.now + delay) {
+            let remote = world.remote
+            world.recorder.note(remote.lane, .arrived, message, .arrived(message: message, request.words))
+            if reply.isResolved { world.marks.reach(.requestRepeated) }
+            world.scheduler.spawn {
+                defer { world.messagesUnderWay -= 1 }
+                var result: Result<Answer<Outcome>, BackendError>
+                if fate.isRefused {
+                    result = .failure(.refused(request))
+                } else if request.changes, remote.isFull {
+                    result = .failure(.noRoom(for: request))
+                } else {
+                    do throws(BackendError) {
+                        result = .success(try await body(remote.contents))
+                    } catch {
+                        result = .failure(error)
+                    }
+                }
+                if remote.tellsTime, case .success(var answer) = result {
+                    answer.serverTime = remote.time
+                    result = .success(answer)
+                }
+                answer(request, fate, result, to: process, reply)
+            }
+        }
+    }
+
+    private func answer<Outcome: Sendable>(
+        _ request: Request, _ fate: Fate, _ result: Result<Answer<Outcome>, BackendError>, to process: SimulatedProcess,
+        _ reply: Reply<Answer<Outcome>>
+    ) {
+        let world = world
+        let message = world.takeMessageID()
+        world.recorder.note(
+            world.remote.lane, .sent, message,
+            .sent(message: message, to: process.device.lane, result.words))
+        guard !fate.isAnswerLost, !process.device.isCut(.incoming) else {
+            world.recorder.note(world.remote.lane, .lost, message, .lost(message: message, "the answer is lost"))
+            return
+        }
+        let (serverTime, isLate) = (result.serverTime(), reply.isResolved)
+        world.messagesUnderWay += 1
+        world.scheduler.at(world.scheduler.now + fate.answerDelay) {
+            world.messagesUnderWay -= 1
+            guard process.isAlive, !reply.isResolved, !isLate else {
+                let reason = process.isAlive ? "nobody waits for it any more" : "the process has ended"
+                world.recorder.note(world.remote.lane, .lost, message, .lost(message: message, reason))
+                return
+            }
+            world.recorder.note(process.device.lane, .arrived, message, .arrived(message: message, result.words))
+            if let serverTime { world.auditor.didHear(serverTime, in: process) }
+            reply.resolve(result)
+        }
+    }
+}
+
+extension Result {
+    fileprivate var words: String {
+        switch self {
+        case .success(let answer): Self.words(for: answer)
+        case .failure(let error): "\(error)"
+        }
+    }
+
+    private static func words(for answer: Any) -> String {
+        switch answer {
+        case let answer as Answer<ReadOutcome>: answer.outcome.words
+        case let answer as Answer<WriteOutcome>: answer.outcome.words
+        case let answer as Answer<KeyPage>: "\(answer.outcome.items.count) keys"
+        case let answer as Answer<ChangePage>: "\(answer.outcome.changes.count) changes"
+        default: "answers"
+        }
+    }
+}
+
+extension ReadOutcome {
+    fileprivate var words: String {
+        switch self {
+        case .absent: "absent"
+        case .unchanged: "unchanged"
+        case .found(let entry): "\(entry.value.count) bytes"
+        }
+    }
+}
+
+extension WriteOutcome {
+    fileprivate var words: String {
+        switch self {
+        case .written: "written"
+        case .deleted: "deleted"
+        case .conflict(let entry): entry.map { "conflict with \($0.value.count) bytes" } ?? "conflict with nothing"
+        }
+    }
+}
+
+extension Result where Failure == BackendError {
+    fileprivate func serverTime<Outcome>() -> Int64? where Success == Answer<Outcome> {
+        if case .success(let answer) = self { answer.serverTime } else { nil }
+    }
+}
+
+extension BackendError {
+    fileprivate static func noAnswer(to request: Request) -> BackendError {
+        BackendError(
+            .unavailable, operation: request.operation, key: request.key,
+            disposition: request.changes ? .outcomeUnknown : .transient, message: "simulated: no answer came")
+    }
+
+    fileprivate static func refused(_ request: Request) -> BackendError {
+        BackendError(
+            .unavailable, operation: request.operation, key: request.key, disposition: .transient,
+            message: "simulated: the remote is overloaded")
+    }
+
+    fileprivate static func noRoom(for request: Request) -> BackendError {
+        BackendError(.full, operation: request.operation, key: request.key, message: "simulated: no space is left")
+    }
+
+    fileprivate static func cut(_ request: Request) -> BackendError {
+        BackendError(
+            .cancelled, operation: request.operation, key: request.key,
+            disposition: request.changes ? .outcomeUnknown : .permanent, message: "simulated: cancelled")
+    }
+
+    /// What a process that has crashed gets of everything that it still asks.
+    static var processEnded: BackendError { BackendError(.cancelled, message: "simulated: the process has ended") }
+}

@@ -1,0 +1,228 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+extension World {
+    /// Does what a step says, now.
+    func perform(_ number: Int) async {
+        let step = scenario.steps[number]
+        guard let index = step.device else { return await performOnRemote(step.action, number) }
+        guard devices.indices.contains(index), !devices[index].isLost else { return }
+        let device = devices[index]
+        if performOnDevice(step, device) { return }
+        guard let process = await start(min(max(step.process, 0), 1), on: device), let store = process.store else {
+            return
+        }
+        recorder.note(device.lane, .begun, number, .begun(step: number, step.action.words))
+        let call = Call(step: number, process: process, store: store, account: store.account)
+        do throws(EntitlementError) {
+            let words = try await act(step.action, call)
+            guard process.isAlive else { return }
+            recorder.note(device.lane, .ended, number, .ended(step: number, words, isFailure: false))
+            if step.action.changesFacts { await check(call) }
+        } catch {
+            guard process.isAlive else { return }
+            recorder.note(device.lane, .ended, number, .ended(step: number, "\(error)", isFailure: true))
+            auditor.didFail(error, to: step.action.words, in: process)
+        }
+    }
+
+    /// A call of a shopper.
+    struct Call {
+        var step: Int
+        var process: SimulatedProcess
+        var store: EntitlementStore
+        /// Whose ledger the call is for: that of the account that was current when it began.
+        var account: Account
+    }
+
+    private func act(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
+        switch action {
+        case .buy(let sale): return try await buy(sale, call)
+        case .refund(let id, let isSigned): return try await refund(id, isSigned: isSigned, call)
+        case .reinstate(let id, let isSigned):
+            let receipt = try await call.store.record(
+                .reinstated(
+                    TransactionReference(store: Self.store(isSigned), id: TransactionID(id)),
+                    signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
+            auditor.didAcknowledge(receipt.newFacts, in: call)
+            if !receipt.newFacts.isEmpty { marks.reach(.reinstated) }
+            return receipt.newFacts.isEmpty ? "nothing to reverse" : "counts again"
+        case .use(let entitlement, let id): return try await use(entitlement, id, call)
+        case .flag(let product, let isSet):
+            let fact = try await call.store.flag(ProductID(product), isSet: isSet)
+            auditor.didAcknowledge(fact.map { [$0] } ?? [], in: call)
+            return fact == nil ? "nothing changes" : "marked"
+        case .assert(let group, let until, let source):
+            let receipt = try await call.store.record(
+                .asserted(
+                    GroupID(group), until: Timestamp(milliseconds: Self.epoch + until), source: SourceID(source)))
+            auditor.didAcknowledge(receipt.newFacts, in: call)
+            marks.reach(receipt.newFacts.isEmpty ? .assertionEchoed : .assertionAdded)
+            return receipt.newFacts.isEmpty ? "known" : "recorded"
+        case .echo(let group, let source): return try await echo(group, source, call)
+        case .defer(let product, let isWithdrawn):
+            let receipt = try await call.store.record(
+                isWithdrawn ? .withdrawn(ProductID(product)) : .deferred(ProductID(product)))
+            if !isWithdrawn, !receipt.newFacts.isEmpty { marks.reach(.pending) }
+            return receipt.newFacts.isEmpty ? "nothing changes" : "pending"
+        case .writeUnknown(let id):
+            let facts = try await call.store.join(Ledger([UnknownRecord.record(id)]))
+            auditor.didAcknowledgeUnknown(id, in: call)
+            return facts.isEmpty ? "known" : "written"
+        default: return try await actOnAccount(action, call)
+        }
+    }
+
+    static func store(_ isSigned: Bool) -> StoreID { isSigned ? .appStore : .reported }
+
+    private func buy(_ sale: Sale, _ call: Call) async throws(EntitlementError) -> String {
+        let receipt = try await call.store.record(
+            .reported(
+                ProductID(sale.product), transaction: TransactionID(sale.transaction),
+                date: sale.date.map { Timestamp(milliseconds: Self.epoch + $0) }, quantity: sale.quantity,
+                store: Self.store(sale.isSigned),
+                signedAt: sale.isSigned ? Timestamp(milliseconds: Self.epoch + (sale.date ?? 0)) : nil))
+        guard call.process.isAlive else { return "" }
+        auditor.didAcknowledge(receipt.newFacts, in: call)
+        auditor.didBuy(sale, call)
+        // Bought now, it counts now.
+        if sale.date == nil, sale.product == "owl" || sale.product == "quarter" {
+            let entitlement: EntitlementID = sale.product == "owl" ? "owl" : "random-owls"
+            let access = try await call.store.access(to: entitlement)
+            if call.process.isAlive { auditor.didLookAfterBuying(sale, access, call) }
+        }
+        return receipt.newFacts.isEmpty ? "known" : "recorded"
+    }
+
+    private func refund(_ id: String, isSigned: Bool, _ call: Call) async throws(EntitlementError) -> String {
+        let reference = TransactionReference(store: Self.store(isSigned), id: TransactionID(id))
+        let isKnown = auditor.isKnown(id)
+        let receipt = try await call.store.record(
+            .refunded(reference, signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
+        auditor.didAcknowledge(receipt.newFacts, in: call)
+        if !receipt.newFacts.isEmpty { marks.reach(isKnown ? .refundInStack : .refundFirst) }
+        return receipt.newFacts.isEmpty ? "known" : "taken back"
+    }
+
+    private func use(_ entitlement: String, _ id: String, _ call: Call) async throws(EntitlementError) -> String {
+        switch try await call.store.use(EntitlementID(entitlement), id: SpendID(id)) {
+        case .granted: return "granted"
+        case .spent(let remaining, let product):
+            if call.process.isAlive { auditor.didSpend(id, of: product, in: call) }
+            return "spent a unit, \(remaining) left"
+        case .denied(let denial): return "denied: \(denial)"
+        }
+    }
+
+    /// The tutorial's server: it was told what the device showed, and says so to everybody.
+    private func echo(_ group: String, _ source: String, _ call: Call) async throws(EntitlementError) -> String {
+        guard let end = try await call.store.snapshot()[group: GroupID(group)]?.expires else { return "nothing to echo" }
+        let receipt = try await call.store.record(.asserted(GroupID(group), until: end, source: SourceID(source)))
+        auditor.didAcknowledge(receipt.newFacts, in: call)
+        marks.reach(.assertionEchoed)
+        return receipt.newFacts.isEmpty ? "covered" : "recorded"
+    }
+
+    /// What a device shows now, for the trace and for the oracles.
+    func check(_ call: Call) async {
+        let before = call.process.device.contents.writeCount
+        do throws(EntitlementError) {
+            let snapshot = try await call.store.snapshot()
+            guard call.process.isAlive else { return }
+            for subscription in snapshot.subscriptions {
+                recorder.note(
+                    call.process.device.lane, .believes, Int(truncatingIfNeeded: subscription.expires?.milliseconds ?? 0),
+                    .believes(
+                        group: "\(subscription.group)", expires: subscription.expires?.milliseconds,
+                        isActive: subscription.isActive))
+            }
+            auditor.didShow(snapshot, in: call, isUndisturbed: before == call.process.device.contents.writeCount)
+        } catch {
+            if call.process.isAlive { auditor.didFail(error, to: "look", in: call.process) }
+        }
+    }
+}
+
+extension World {
+    private func actOnAccount(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
+        let store = call.store
+        switch action {
+        case .sync:
+            let report = try await store.sync()
+            if call.process.isAlive { auditor.didSync(report, in: call) }
+            return "received \(report.received.count), sent \(report.didSend ? "something" : "nothing")"
+        case .restore:
+            let report = try await store.restore()
+            if call.process.isAlive { auditor.didSync(report.sync, in: call) }
+            return "brought back \(report.purchases.count)"
+        case .look:
+            await check(call)
+            return "looked"
+        case .createAccount(let name):
+            let account = try await store.createAccount(name)
+            auditor.didCreate(account, in: call)
+            return "made \(account.incarnation)"
+        case .logIn(let name, let adopts):
+            if adopts { auditor.mayAdopt(name, in: call) }
+            let account = try await store.logIn(name, adoptAnonymous: adopts)
+            if call.process.isAlive { auditor.didLogIn(account, in: call) }
+            return "\(account) \(account.incarnation)"
+        case .logOut:
+            let report = try await store.logOut()
+            if report.hasUnsentFacts { marks.reach(.loggedOutUnsent) }
+            auditor.didLogOut(report, in: call)
+            return report.hasUnsentFacts ? "with unsent facts" : "all sent"
+        case .erase(let name):
+            auditor.willErase(name)
+            try await store.eraseAccount(name)
+            auditor.didErase(name)
+            return "erased"
+        default: return ""
+        }
+    }
+}
+
+extension Action {
+    /// Whether what a device shows may change by it.
+    var changesFacts: Bool {
+        switch self {
+        case .look, .createAccount, .logIn, .logOut, .erase: false
+        default: true
+        }
+    }
+
+    /// In words, for the trace.
+    var words: String {
+        switch self {
+        case .buy(let sale):
+            "buys \(sale.quantity > 1 ? "\(sale.quantity) × " : "")\(sale.product) as \(sale.transaction)"
+                + (sale.isSigned ? ", signed" : "")
+        case .refund(let id, let isSigned): "refunds \(id)\(isSigned ? ", signed" : "")"
+        case .reinstate(let id, let isSigned): "reverses the refund of \(id)\(isSigned ? ", signed" : "")"
+        case .use(let entitlement, let id): "uses \(entitlement) as \(id)"
+        case .flag(let product, let isSet): "\(isSet ? "marks" : "unmarks") \(product)"
+        case .assert(let group, _, let source): "\(source) states an expiry of \(group)"
+        case .echo(let group, let source): "\(source) echoes the expiry of \(group)"
+        case .defer(let product, let isWithdrawn): "\(isWithdrawn ? "withdraws" : "asks for") \(product)"
+        case .writeUnknown(let id): "writes unknown \(id)"
+        case .sync: "syncs"
+        case .restore: "restores"
+        case .look: "looks"
+        case .createAccount(let name): "makes the account \(name)"
+        case .logIn(let name, let adopts): "logs in \(name)\(adopts ? ", adopting" : "")"
+        case .logOut: "logs out"
+        case .erase(let name): "erases \(name)"
+        case .start: "starts"
+        case .crash(let count): count == 0 ? "crashes" : "will crash at operation \(count)"
+        case .backUp, .backUpRemote: "is copied"
+        case .putBack, .putBackRemote: "is put back from the copy"
+        case .wipe, .wipeRemote: "is emptied"
+        case .lose: "is lost for good"
+        case .fill, .fillRemote: "is full"
+        case .moveClock(let amount), .moveRemoteClock(let amount, _): "clock \(amount) ms"
+        case .cut: "is cut off"
+        case .lie(let lie): "a client lies: \(lie)"
+        }
+    }
+}

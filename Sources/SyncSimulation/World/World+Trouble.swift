@@ -1,0 +1,160 @@
+import Entitlements
+import SyncCore
+
+extension World {
+    /// What happens to a device, and not in one of its processes. Returns whether the step was such a thing.
+    func performOnDevice(_ step: Step, _ device: SimulatedDevice) -> Bool {
+        let now = recorder.now
+        switch step.action {
+        case .crash(let count):
+            guard let process = device.processes[min(max(step.process, 0), 1)], process.isAlive else { return true }
+            if count <= 0 { process.end() } else { process.operationsUntilCrash = count - 1 }
+        case .backUp:
+            device.copy = device.contents.copy()
+            note(device.lane + 1, "is copied")
+        case .putBack:
+            guard let copy = device.copy else { return true }
+            stop(device)
+            replace("is put back from its copy", in: device) { $0.putBack(copy) }
+        case .wipe:
+            stop(device)
+            replace("is emptied", in: device) { $0.wipe() }
+        case .lose:
+            stop(device)
+            let before = auditor.holdings()
+            device.isLost = true
+            auditor.didLose(comparedWith: before, .device)
+            note(device.lane + 1, "is lost for good")
+        case .fill(let duration):
+            device.fill(until: now + duration)
+            disturb(device.lane + 1, .full, until: now + duration, "full")
+        case .moveClock(let amount):
+            device.clockOffset += amount
+            auditor.didMoveClock(of: device, by: amount)
+            recorder.note(device.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
+        case .cut(let requests, let answers, let duration):
+            if requests {
+                device.cut(.outgoing, until: now + duration)
+                disturb(device.lane, .cutOutgoing, until: now + duration, "nothing gets out")
+            }
+            if answers {
+                device.cut(.incoming, until: now + duration)
+                disturb(device.lane, .cutIncoming, until: now + duration, "nothing gets in")
+            }
+        default: return false
+        }
+        return true
+    }
+
+    private func stop(_ device: SimulatedDevice) {
+        for process in device.running { process.end() }
+    }
+
+    private func replace(_ words: String, in device: SimulatedDevice, _ change: (StoreContents) -> Bool) {
+        let before = auditor.holdings()
+        guard change(device.contents) else { return }
+        auditor.didLose(comparedWith: before, .local)
+        auditor.didReplaceStore(of: device)
+        note(device.lane + 1, words)
+    }
+
+    private func note(_ lane: Int, _ words: String) {
+        recorder.note(lane, .store, words.utf8.count, .storeChanged(words))
+    }
+
+    private func disturb(_ lane: Int, _ kind: TraceEvent.Disturbance, until time: Int64, _ words: String) {
+        recorder.note(lane, .disturbed, Int(time), .disturbed(kind, until: time, words))
+    }
+
+    /// What happens to the remote.
+    func performOnRemote(_ action: Action, _ number: Int) async {
+        let now = recorder.now
+        switch action {
+        case .backUpRemote:
+            remote.copy = remote.contents.copy()
+            note(remote.lane, "is copied")
+        case .putBackRemote:
+            guard let copy = remote.copy else { return }
+            replaceRemote("is put back from its copy") { $0.putBack(copy) }
+        case .wipeRemote:
+            replaceRemote("is emptied") { $0.wipe() }
+        case .moveRemoteClock(let amount, let duration):
+            remote.clockOffset += amount
+            recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
+            disturb(remote.lane, .wrongClock, until: now + duration, "wrong by \(amount) ms")
+            scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
+                remote.clockOffset -= amount
+                recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: -amount), .clockMoved(by: -amount))
+            }
+        case .fillRemote(let duration):
+            remote.fullUntil = now + duration
+            disturb(remote.lane, .full, until: now + duration, "full")
+        case .lie(let lie):
+            recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
+            await tell(lie)
+        default: break
+        }
+    }
+
+    private func replaceRemote(_ words: String, _ change: (StoreContents) -> Bool) {
+        let before = auditor.holdings()
+        guard change(remote.contents) else { return }
+        auditor.didLose(comparedWith: before, .remote)
+        note(remote.lane, words)
+    }
+}
+
+extension World {
+    /// A client writes to the remote what no honest one would.
+    private func tell(_ lie: Lie) async {
+        let keys = remote.contents.keys.filter { LedgerPlace($0.text)?.kind == .account }
+        let before = auditor.holdings()
+        for key in keys {
+            let truth = remote.contents.values[key]
+            switch lie {
+            case .oldContent: await put(remote.contents.history[key]?.first.flatMap { $0?.value }, under: key)
+            case .deletion: await put(nil, under: key)
+            case .garbage(let duration):
+                let bytes = Array("not a ledger".utf8)
+                await put(bytes, under: key)
+                restore(truth, under: key, insteadOf: bytes, after: duration)
+            case .laterFormat(let duration):
+                guard var bytes = truth, bytes.count > LaterFormat.versionOffset else { continue }
+                bytes[LaterFormat.versionOffset] = 0xEE
+                await put(bytes, under: key)
+                restore(truth, under: key, insteadOf: bytes, after: duration)
+            case .forgedRefunds: await forgeRefunds(under: key)
+            }
+        }
+        auditor.didLose(comparedWith: before, .remote)
+    }
+
+    private func put(_ value: [UInt8]?, under key: EntryKey) async {
+        do throws(BackendError) {
+            try await remote.contents.put(value, under: key)
+        } catch {
+            report(.execution, "a store that takes anything refused: \(error)", lane: remote.lane)
+        }
+    }
+
+    private func restore(_ truth: [UInt8]?, under key: EntryKey, insteadOf lie: [UInt8], after duration: Int64) {
+        scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
+            scheduler.spawn { [self] in
+                if remote.contents.values[key] == lie { await put(truth, under: key) }
+            }
+        }
+    }
+
+    private func forgeRefunds(under key: EntryKey) async {
+        guard let value = remote.contents.values[key], let document = try? LedgerDocument(decoding: value) else { return }
+        var forged = document.ledger
+        for case .purchase(let purchase) in document.ledger.records.map({ Fact($0) })
+        where purchase.transaction.store == .appStore {
+            let revocation = Revocation(
+                transaction: purchase.transaction, revokedAt: purchase.date, reason: "forged",
+                stamp: Stamp(signedDate: nil, logicalTime: LogicalTime.zero.next(at: Timestamp(milliseconds: trueTime))))
+            forged = forged.joined(with: Ledger([Fact.revocation(revocation).record]))
+        }
+        await put(LedgerDocument(ledger: forged).encoded(), under: key)
+    }
+}

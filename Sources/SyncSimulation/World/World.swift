@@ -1,0 +1,156 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+import SyncCoreTesting
+
+/// Everything in a run. One thread only.
+final class World: @unchecked Sendable {
+    let scenario: Scenario
+    let subject: Subject
+    let scheduler: Scheduler
+    let recorder: Recorder
+    let dice: Dice
+    private(set) var devices: [SimulatedDevice] = []
+    let remote: SimulatedRemote
+    private(set) lazy var auditor = Auditor(world: self)
+    var marks = Marks()
+    /// How often things go wrong now; nothing does once the run heals.
+    var rates: FaultRates
+    /// Requests and answers that are not at their end.
+    var messagesUnderWay = 0
+    /// Set once all that must hold has been checked.
+    var isOver = false
+    private(set) var violations: [Violation] = []
+    private var lastMessage = 0
+    private var lives = 0
+    /// How often the run was left by somebody who should not have.
+    private(set) var escapeCount = 0
+
+    /// When every run begins.
+    static let epoch = Scheduler.epoch
+    static let day: Int64 = 86_400_000
+    static let hour: Int64 = 3_600_000
+
+    init(_ scenario: Scenario, subject: Subject, isRecording: Bool) {
+        self.scenario = scenario
+        self.subject = subject
+        rates = scenario.faults
+        let scheduler = Scheduler(seed: scenario.seed)
+        self.scheduler = scheduler
+        recorder = Recorder(scheduler: scheduler, isRecording: isRecording)
+        dice = Dice(seed: scenario.seed)
+        let store = subject.makeRemote(Self.host(-1, scheduler, dice))
+        remote = SimulatedRemote(
+            contents: StoreContents(
+                scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), executor: scheduler.executor),
+            lane: 2 * scenario.devices.count, tellsTime: scenario.remote.tellsTime, scheduler: scheduler)
+        for setup in scenario.devices { _ = addDevice(setup) }
+        remote.contents.didChange = { [unowned self] in self.remoteDidChange($0) }
+        remote.contents.didEscape = { [unowned self] in self.didEscape() }
+    }
+
+    /// The machine of a store that is none of a process.
+    private static func host(_ place: Int, _ scheduler: Scheduler, _ dice: Dice) -> HostServices {
+        let bits = Bits(dice.generator(for: place, 0, .remote))
+        return HostServices(
+            now: { scheduler.trueTime }, timer: SimulationClock(scheduler: scheduler), randomBits: { bits.next() })
+    }
+
+    /// What time it really is: milliseconds since 1970 UTC.
+    var trueTime: Int64 { scheduler.trueTime }
+
+    func takeMessageID() -> Int {
+        lastMessage += 1
+        return lastMessage
+    }
+
+    func didEscape() { escapeCount += 1 }
+
+    func report(_ oracle: Violation.Oracle, _ message: String, lane: Int) {
+        // The first ones tell; a run that goes wrong goes on going wrong.
+        guard violations.count < 20 else { return }
+        violations.append(Violation(oracle, message, at: recorder.now, lane: lane))
+        recorder.note(lane, .violated, 0, .violated(oracle: oracle.rawValue, message))
+    }
+
+    /// A device that comes late.
+    func addDevice(_ setup: DeviceSetup) -> SimulatedDevice {
+        let index = devices.count
+        let contents = StoreContents(MemoryBackend(host: Self.host(index, scheduler, dice)), executor: scheduler.executor)
+        contents.didChange = { [unowned self] in self.auditor.didChange($0, on: index) }
+        contents.didEscape = { [unowned self] in self.didEscape() }
+        // The remote's line lies between those of the first devices and of those that come late.
+        let lane = index < scenario.devices.count ? 2 * index : 2 * index + 1
+        let device = SimulatedDevice(index, lane: lane, setup: setup, contents: contents, world: self)
+        devices.append(device)
+        return device
+    }
+
+    /// Mixes what all stores hold in the end into the trace's hash.
+    func mixContents() {
+        for contents in devices.map(\.contents) + [remote.contents] {
+            for key in contents.keys { recorder.mix(contents.values[key] ?? []) }
+        }
+        recorder.mix(UInt64(scheduler.executor.jobCount))
+    }
+
+    /// What happened.
+    var trace: Trace {
+        var lanes: [Trace.Lane] = []
+        for device in devices.prefix(scenario.devices.count) {
+            lanes.append(Trace.Lane(.replica, name: "device \(device.index + 1)"))
+            lanes.append(Trace.Lane(.localStore, name: "store \(device.index + 1)"))
+        }
+        lanes.append(Trace.Lane(.remote, name: "remote"))
+        for device in devices.dropFirst(scenario.devices.count) {
+            lanes.append(Trace.Lane(.replica, name: "new device \(device.index + 1)"))
+            lanes.append(Trace.Lane(.localStore, name: "store \(device.index + 1)"))
+        }
+        return Trace(lanes: lanes, events: recorder.events)
+    }
+
+    private func remoteDidChange(_ change: StoreContents.Change) {
+        auditor.didChange(change, on: nil)
+        for process in devices.flatMap(\.running) where process.isSubscribed {
+            scheduler.at(scheduler.now + 1_000 + Int64(process.device.index)) { process.signal() }
+        }
+    }
+
+    /// Starts a process and opens its stores, unless it runs.
+    func start(_ index: Int, on device: SimulatedDevice) async -> SimulatedProcess? {
+        guard !device.isLost else { return nil }
+        if let process = device.processes[index], process.isAlive { return process }
+        lives += 1
+        let process = SimulatedProcess(on: device, index: index, life: lives, world: self)
+        device.processes[index] = process
+        recorder.note(device.lane, .started, index, .started(process: index))
+        auditor.didStart(process)
+        let setup = device.setup
+        do throws(EntitlementError) {
+            var account: Account?
+            if let name = setup.account { account = try Account(name) }
+            let store = try await EntitlementStore(
+                catalog: subject.catalog(of: setup, in: scenario), local: SimulatedDisk(process: process),
+                remote: SimulatedLink(process: process), account: account,
+                clock: scenario.remote.tellsTime ? .trusted : .host, host: process.host)
+            guard process.isAlive else { return nil }
+            process.store = store
+            if let hours = setup.pollingHours, index == 0 {
+                process.tasks.append(
+                    scheduler.spawn { await store.run(pollingEvery: .seconds(3_600 * hours)) })
+            }
+            return process
+        } catch {
+            auditor.didFail(error, to: "start", in: process)
+            process.end()
+            return nil
+        }
+    }
+}
+
+/// Random bits for a host that many hold.
+private final class Bits: @unchecked Sendable {
+    private var generator: SeededGenerator
+    init(_ generator: SeededGenerator) { self.generator = generator }
+    func next() -> UInt64 { generator.next() }
+}
