@@ -8,6 +8,7 @@ struct SyncSim {
         var bad = 0
         for seed in a...b {
             let s = Swarm().scenario(seed: seed)
+            if a == b { print(s.devices, s.remote, s.faults, s.sharesUnits) }
             let o = Simulation(s).run(isRecording: CommandLine.arguments.count > 3)
             marks.add(o.marks)
             if CommandLine.arguments.count > 3 { for e in o.trace!.events { print(e) } }

@@ -50,17 +50,28 @@ struct ClockMarks: Hashable, Sendable {
         softMark = max(softMark, date)
     }
 
+    /// Keeps `before`, which this device took for now, where it is ahead of the marks by no more than so many
+    /// milliseconds: as exact as that they are not, and time that goes back puts what was just bought into the future.
+    mutating func keep(_ before: Timestamp, ifAheadByAtMost tolerance: Int64, at wall: Timestamp) {
+        let ahead = before.milliseconds.subtractingReportingOverflow(now(at: wall).milliseconds)
+        if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { see(before) }
+    }
+
     /// Takes the time from a live answer, which `sent` asked for and which came at `received`, both by the wall clock.
     /// The server looked at its clock in between, so that the time is right to within the round trip, and never ahead.
+    /// What this device took for now stays where the answer does not contradict it: somebody who bought while the
+    /// answer was under way would otherwise have bought in the future.
     ///
     /// - Returns: whether the answer was believed: a round trip is not negative and not longer than
     ///   ``longestRoundTrip``. Otherwise the wall clock was moved meanwhile, or the answer is stale.
     mutating func meet(_ serverTime: Timestamp, of remote: String, sent: Timestamp, received: Timestamp) -> Bool {
         let (trip, overflow) = received.milliseconds.subtractingReportingOverflow(sent.milliseconds)
         guard !overflow, (0...Self.longestRoundTrip).contains(trip) else { return false }
+        let before = now(at: received)
         contact = Contact(
             serverTime: serverTime, wallClock: received, remote: remote, number: (contact?.number ?? 0) &+ 1)
         softMark = serverTime
+        keep(before, ifAheadByAtMost: trip, at: received)
         return true
     }
 }

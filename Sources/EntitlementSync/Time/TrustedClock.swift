@@ -86,9 +86,10 @@ final class TrustedClock: Sendable {
     func load() async throws(EntitlementError) {
         guard isTrusted else { return }
         let (kept, _) = try await read()
+        let wall = wall
         state.withLock { state in
             state.kept = kept
-            state.marks.learn(from: kept)
+            state.marks.learn(from: kept, at: wall)
         }
     }
 
@@ -102,9 +103,10 @@ final class TrustedClock: Sendable {
             let (stored, precondition) = try await read()
             if stored != kept {
                 // Another process was here.
+                let wall = wall
                 state.withLock { state in
                     state.kept = stored
-                    state.marks.learn(from: stored)
+                    state.marks.learn(from: stored, at: wall)
                 }
                 continue
             }
@@ -135,10 +137,12 @@ final class TrustedClock: Sendable {
 
 extension ClockMarks {
     /// Takes over what another process knows better: the later contact, and of one contact the later mark.
-    fileprivate mutating func learn(from other: ClockMarks) {
+    fileprivate mutating func learn(from other: ClockMarks, at wall: Timestamp) {
         let (mine, theirs) = (contact?.number ?? 0, other.contact?.number ?? 0)
         if theirs > mine {
+            let before = now(at: wall)
             self = other
+            keep(before, ifAheadByAtMost: Self.longestRoundTrip, at: wall)
         } else if theirs == mine {
             softMark = max(softMark, other.softMark)
         }

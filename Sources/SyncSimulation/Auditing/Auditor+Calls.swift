@@ -88,6 +88,8 @@ extension Auditor {
         case .unknownProduct: process.device.setup.catalog != 0
         case .signInNeeded, .unknownAccount: process.device.setup.account == nil || !erasedNames.isEmpty
         case .accountErased: !erasedNames.isEmpty
+        // Without preconditions an erased name stays erased.
+        case .unsuitableStore: !erasedNames.isEmpty && !world.scenario.remote.comparesAndSwaps
         case .sync: !isHealed
         case .storage: !isHealed && error.backendError.map { !$0.message.isEmpty } == true
         default: false

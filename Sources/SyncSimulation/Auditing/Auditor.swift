@@ -113,23 +113,17 @@ final class Auditor {
 }
 
 extension Auditor {
-    /// A process was told that these facts are safe.
+    /// A process was told that these facts are safe: they are in its device's store at that very moment.
     func didAcknowledge(_ facts: [Fact], in call: World.Call) {
         guard call.process.isAlive else { return }
         for fact in facts {
-            let record = fact.record
-            let isOnDevice: Bool
             switch fact {
-            case .pending, .contradiction: continue
-            case .purchase(let purchase): isOnDevice = isKept(onDevice: purchase.product)
-            case .recording: continue
-            case .spend(let spend): isOnDevice = isKept(onDevice: spend.product)
-            case .revocation: isOnDevice = false
-            default: isOnDevice = false
+            case .pending, .contradiction, .recording: continue
+            default: break
             }
-            note(
-                ModelLedger.Record(key: record.key, order: record.order, payload: record.payload), "\(fact.words)",
-                call, isOnDevice: isOnDevice)
+            let record = ModelLedger.Record(
+                key: fact.record.key, order: fact.record.order, payload: fact.record.payload)
+            note(record, fact.words, call)
         }
     }
 
@@ -138,13 +132,18 @@ extension Auditor {
         let record = UnknownRecord.record(id)
         note(
             ModelLedger.Record(key: record.key, order: record.order, payload: record.payload), "the unknown record \(id)",
-            call, isOnDevice: false)
+            call)
     }
 
-    private func isKept(onDevice product: ProductID) -> Bool { !world.scenario.sharesUnits && product == "coins" }
-
-    private func note(_ record: ModelLedger.Record, _ words: String, _ call: World.Call, isOnDevice: Bool) {
+    private func note(_ record: ModelLedger.Record, _ words: String, _ call: World.Call) {
         let name = call.account.name
+        let holders = ledgers(on: call.process.device.index).filter { $0.ledger.isErased || $0.ledger.covers(record) }
+        if holders.isEmpty {
+            world.report(
+                .nothingLost, "\(words) was acknowledged and is not in the device's store",
+                lane: call.process.device.lane)
+        }
+        let isOnDevice = !holders.contains { $0.place.kind == .account }
         acknowledged.append(
             Acknowledged(
                 record: record, words: words, account: name, device: call.process.device.index, isOnDevice: isOnDevice,
@@ -194,20 +193,14 @@ extension Auditor {
     }
 
     func didSpend(_ id: String, of product: ProductID, in call: World.Call) {
-        let stays = isKept(onDevice: product)
-        // The record is looked up by its key, since `use` does not return it.
-        guard let place = ownPlace(of: call.account, onDevice: stays),
-            let ledger = ledger(place, on: call.process.device.index),
-            let record = ledger.records.first(where: { $0.key.contains(Array(id.utf8)) })
-        else {
-            if !call.account.isAnonymous, call.store.account == call.account, !isErased(call.account) {
-                world.report(
-                    .spends, "spend \(id) was acknowledged and is not in the device's store",
-                    lane: call.process.device.lane)
-            }
-            return
+        // The record is looked up by its id, since `use` does not return it.
+        for (_, ledger) in ledgers(on: call.process.device.index) {
+            let record = ledger.records.first { $0.key.first == 0x42 && $0.key.contains(Array(id.utf8)) }
+            if let record { return note(record, "spend \(id)", call) }
         }
-        note(record, "spend \(id)", call, isOnDevice: stays)
+        if isErased(call.account) { return }
+        world.report(
+            .spends, "spend \(id) was acknowledged and is not in the device's store", lane: call.process.device.lane)
     }
 
     func isErased(_ account: Account) -> Bool { account.name.map(erasedNames.contains) ?? false }

@@ -76,7 +76,8 @@ extension Drawing {
             buy()
             return
         }
-        add(.buy(known.sale), at: time, on: device, process: anyProcess)
+        // Nobody sees it before it was made.
+        add(.buy(known.sale), at: max(time, known.at), on: device, process: anyProcess)
     }
 
     private mutating func refund() {

@@ -138,6 +138,7 @@ extension World {
     }
 
     private func restore(_ truth: [UInt8]?, under key: EntryKey, insteadOf lie: [UInt8], after duration: Int64) {
+        let duration = min(duration, max(0, Int64(scenario.days) * Self.day - recorder.now - 1_000))
         scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
             scheduler.spawn { [self] in
                 if remote.contents.values[key] == lie { await put(truth, under: key) }
