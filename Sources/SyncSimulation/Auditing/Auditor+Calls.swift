@@ -29,6 +29,7 @@ extension Auditor {
 
     func didLogIn(_ account: Account, in call: World.Call) {
         guard let name = account.name else { return }
+        if let other = call.process.device.leftUnsent, other != name { world.marks.reach(.switchedWithUnsent) }
         visitors[call.process.device.index, default: []].insert(name)
     }
 
@@ -39,6 +40,7 @@ extension Auditor {
     }
 
     func didLogOut(_ report: LogOutReport, in call: World.Call) {
+        call.process.device.leftUnsent = report.hasUnsentFacts ? report.account.name : nil
         guard report.hasUnsentFacts, let failure = report.failure, failure.kind == .accountErased else { return }
         world.marks.reach(.erasureLearned)
     }
@@ -99,6 +101,10 @@ extension Auditor {
     /// What a device shows.
     func didShow(_ snapshot: Snapshot, in call: World.Call, isUndisturbed: Bool) {
         let device = call.process.device
+        for period in snapshot.subscriptions.flatMap(\.periods)
+        where period.end.milliseconds % World.day == 0 && period.start.milliseconds % World.day != 0 {
+            world.marks.reach(.monthEnd)
+        }
         if isUndisturbed { checkClock(snapshot.at.milliseconds, of: device) }
         guard isUndisturbed, call.store.account == call.account, let place = ownPlace(of: call.account, onDevice: false),
             let own = ownPlace(of: call.account, onDevice: true)

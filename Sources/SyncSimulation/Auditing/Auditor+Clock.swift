@@ -50,7 +50,12 @@ extension Auditor {
     }
 
     func didEnd(_ process: SimulatedProcess) {
-        if process.device.running.isEmpty { clocks[process.device.index] = nil }
+        let device = process.device
+        if device.running.isEmpty { clocks[device.index] = nil }
+        if hasClaim(on: device.index), !device.hasInterruptedClaim {
+            device.hasInterruptedClaim = true
+            world.marks.reach(.claimInterrupted)
+        }
     }
 
     /// A device showed `time` as its now.

@@ -6,6 +6,7 @@ extension Auditor {
         if let device, change.key.text == "device/clock", change.isFromProcess { keptClocks[device] = clocks[device] }
         guard change.isFromProcess, let place = LedgerPlace(change.key.text), place.kind != .note else { return }
         ledgerWriteCount += 1
+        noteRareStates(of: change, at: place, on: device)
         if let device {
             for process in world.devices[device].running { process.isBeforeCheckpoint = false }
         }
@@ -33,6 +34,24 @@ extension Auditor {
             !record.isClaim && !ledgers.contains { $0.isErased || $0.covers(record) }
         }
         return rest.isEmpty
+    }
+
+    private func noteRareStates(of change: StoreContents.Change, at place: LedgerPlace, on device: Int?) {
+        guard let device else {
+            if world.remote.isEmptied, change.old == nil { world.marks.reach(.remoteRefilled) }
+            world.remote.isEmptied = false
+            return
+        }
+        let isClaimed = world.devices[device].hasInterruptedClaim
+        if place.name == nil, place.kind == .account, isClaimed, !hasClaim(on: device) {
+            world.devices[device].hasInterruptedClaim = false
+            world.marks.reach(.claimResumed)
+        }
+    }
+
+    /// Whether somebody has claimed what nobody bought on a device, and not moved it yet.
+    func hasClaim(on device: Int) -> Bool {
+        ledgers(on: device).contains { $0.place.name == nil && $0.ledger.records.contains(where: \.isClaim) }
     }
 
     /// What a device no longer has was replaced.

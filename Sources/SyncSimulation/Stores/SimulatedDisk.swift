@@ -21,9 +21,11 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await perform(.write, key) { (contents) async throws(BackendError) in
+        let answer = try await perform(.write, key) { (contents) async throws(BackendError) in
             try await contents.write(value, to: key, if: precondition)
         }
+        if case .conflict = answer.outcome, device.running.count > 1 { process.world.marks.reach(.processesCollided) }
+        return answer
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {

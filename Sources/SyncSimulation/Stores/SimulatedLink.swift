@@ -25,9 +25,15 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        let answer = try await exchange(Request(operation: .write, key: key)) {
-            (contents) async throws(BackendError) in
-            try await contents.write(value, to: key, if: precondition)
+        let answer: Answer<WriteOutcome>
+        do throws(BackendError) {
+            answer = try await exchange(Request(operation: .write, key: key)) {
+                (contents) async throws(BackendError) in
+                try await contents.write(value, to: key, if: precondition)
+            }
+        } catch {
+            if error.disposition == .outcomeUnknown { process.didLoseTrack(of: key, value) }
+            throw error
         }
         process.didWrite(key, answer.outcome, value, at: world.remote.contents)
         return answer

@@ -16,6 +16,10 @@ final class SimulatedDevice: @unchecked Sendable {
     var clockMoves = 0
     /// Whether two processes ever ran at once.
     var hasHadTwoProcesses = false
+    /// Whether a process ended between claiming nobody's ledger and completing its adoption.
+    var hasInterruptedClaim = false
+    /// Who logged out last with facts that were not sent.
+    var leftUnsent: String?
     /// Set once it is lost for good.
     var isLost = false
     /// Until when the store has no room, in milliseconds since the beginning.
@@ -72,6 +76,8 @@ final class SimulatedRemote: @unchecked Sendable {
     /// How far its clock is ahead, in milliseconds.
     var clockOffset: Int64 = 0
     var fullUntil: Int64 = 0
+    /// Whether it was emptied and nobody has written since.
+    var isEmptied = false
     var copy: StoreContents.Copy?
     private let scheduler: Scheduler
 

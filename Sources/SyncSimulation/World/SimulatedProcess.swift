@@ -28,6 +28,8 @@ final class SimulatedProcess: @unchecked Sendable {
     private var hostBits: SeededGenerator
     /// Keys of the remote whose last write by this process met somebody else's.
     private var conflicting: Set<EntryKey> = []
+    /// What this process last wrote to keys of the remote without learning what became of it.
+    private var unsettled: [EntryKey: [UInt8]] = [:]
     /// Whether a write to the remote was answered that the local store has not been told of.
     var isBeforeCheckpoint = false
 
@@ -93,6 +95,10 @@ final class SimulatedProcess: @unchecked Sendable {
         world.auditor.didEnd(self)
     }
 
+    /// Nobody can say what became of a write to the remote.
+    func didLoseTrack(of key: EntryKey, _ value: [UInt8]) { unsettled[key] = value }
+
+
     /// A stream of the remote's signals, as far as messages come through.
     func subscribe() -> AsyncStream<Void> {
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -120,9 +126,13 @@ final class SimulatedProcess: @unchecked Sendable {
         switch outcome {
         case .written:
             isBeforeCheckpoint = true
+            if unsettled.removeValue(forKey: key) != nil { world.marks.reach(.unknownHadNotHappened) }
             if conflicting.remove(key) != nil { world.marks.reach(.conflictRetried) }
         case .conflict(let current):
             if current?.value != value { conflicting.insert(key) }
+            if let sent = unsettled.removeValue(forKey: key) {
+                world.marks.reach(current?.value == sent ? .unknownHadHappened : .unknownHadNotHappened)
+            }
         case .deleted: break
         }
     }

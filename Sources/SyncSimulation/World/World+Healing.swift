@@ -94,6 +94,7 @@ extension World {
         do throws(EntitlementError) {
             try await body()
             await check(Call(step: -1, process: process, store: store, account: store.account))
+            for case .overspent in try await store.conflicts() { marks.reach(.overspent) }
         } catch {
             auditor.didFail(error, to: "sync after healing", in: process)
         }

@@ -77,6 +77,7 @@ extension World {
             guard let copy = remote.copy else { return }
             replaceRemote("is put back from its copy") { $0.putBack(copy) }
         case .wipeRemote:
+            remote.isEmptied = !remote.contents.values.isEmpty
             replaceRemote("is emptied") { $0.wipe() }
         case .moveRemoteClock(let amount, let duration):
             remote.clockOffset += amount
