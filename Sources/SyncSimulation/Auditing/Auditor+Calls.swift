@@ -27,6 +27,12 @@ extension Auditor {
         adopters[call.process.device.index, default: []].insert(name)
     }
 
+    /// An account was found logged in on a device.
+    func didMeet(_ account: Account, on device: SimulatedDevice) {
+        guard let name = account.name, device.setup.account == nil else { return }
+        visitors[device.index, default: []].insert(name)
+    }
+
     func didLogIn(_ account: Account, in call: World.Call) {
         guard let name = account.name else { return }
         if let other = call.process.device.leftUnsent, other != name { world.marks.reach(.switchedWithUnsent) }

@@ -16,7 +16,9 @@ extension Auditor {
     func didHear(_ serverTime: Int64, in process: SimulatedProcess) {
         let device = process.device.index
         let error = serverTime - world.trueTime
-        if abs(process.device.clockOffset - error) > World.hour { world.marks.reach(.clockCorrected) }
+        let correction = abs(process.device.clockOffset - error)
+        if correction > 60_000 { process.device.correctionCount += 1 }
+        if correction > World.hour { world.marks.reach(.clockCorrected) }
         if world.remote.clockOffset != 0 { world.marks.reach(.serverWrong) }
         let heard = ClockBounds(lowest: error, highest: error)
         // Of several answers under way, or one during which the clock was moved, nobody here knows which one counts.
@@ -58,6 +60,13 @@ extension Auditor {
         }
     }
 
+    /// A store's signature was recorded: it is at least as late as the signature, so that the device may have become
+    /// righter.
+    func didSeeSignature(on device: SimulatedDevice) {
+        clocks[device.index]?.allowTruth()
+        keptClocks[device.index]?.allowTruth()
+    }
+
     /// A device showed `time` as its now.
     func checkClock(_ time: Int64, of device: SimulatedDevice) {
         guard world.scenario.remote.tellsTime, !device.hasHadTwoProcesses || isHealed,
@@ -73,6 +82,8 @@ extension Auditor {
 }
 
 extension ClockBounds {
+    mutating func allowTruth() { highest = max(highest, 0) }
+
     /// The wall clock was moved: back, time may be missing; ahead, it may be too late until the next contact.
     mutating func move(by amount: Int64) {
         if amount < 0 { lowest += amount } else { highest += amount }

@@ -41,17 +41,12 @@ extension Auditor {
     private func checkAcknowledged(in remotes: [LedgerPlace: ModelLedger]) {
         for fact in acknowledged where !fact.isExempt {
             let device = world.devices[fact.device]
-            var ledgers = self.ledgers(on: device.index).filter { $0.place.name == nil }.map(\.ledger)
-            if fact.isOnDevice {
+            var ledgers = remotes.filter { belongs(fact, to: $0.key, on: nil) }.map(\.value)
+            // What stays on a device is there; and what an account adopted that nobody has logged in to since.
+            if fact.isOnDevice || fact.account == nil {
                 guard !device.isLost else { continue }
-                ledgers = self.ledgers(on: device.index).map(\.ledger)
-            } else if let name = fact.account {
-                ledgers = remotes.filter { $0.key.name == name }.map(\.value)
-            } else {
-                let adopters = adopters[device.index] ?? []
-                ledgers += remotes.filter { $0.key.name.map(adopters.contains) == true }.map(\.value)
-                // What an account adopted and nobody logged in to since is still on the device.
-                if !device.isLost { ledgers += self.ledgers(on: device.index).map(\.ledger) }
+                ledgers += self.ledgers(on: device.index).filter { belongs(fact, to: $0.place, on: device.index) }.map(
+                    \.ledger)
             }
             guard !ledgers.contains(where: { $0.covers(fact.record) }) else { continue }
             if ledgers.contains(where: \.isErased) && !erasedNames.isEmpty { continue }
@@ -93,6 +88,8 @@ extension Auditor {
     /// No transaction counts for two accounts, and none for one that never recorded it.
     private func checkOwnership() {
         var owners: [[UInt8]: Set<String>] = [:]
+        // A store that was put back has once more what was adopted, and may be adopted from again.
+        let isAdoptedTwice = world.devices.contains(where: \.wasPutBack)
         for fact in acknowledged {
             let names = fact.account.map { [$0] } ?? adopters[fact.device].map(Array.init) ?? []
             owners[fact.record.key, default: []].formUnion(names)
@@ -112,7 +109,7 @@ extension Auditor {
             let recorders = Set(acknowledged.filter { $0.record.key == key }.compactMap(\.account))
             if !strangers.isEmpty {
                 world.report(.ownership, "\(strangers.sorted()) holds \(words) of another", lane: world.remote.lane)
-            } else if names.count > max(1, recorders.count) {
+            } else if names.count > max(1, recorders.count), !isAdoptedTwice {
                 world.report(.ownership, "\(names.sorted()) all hold \(words)", lane: world.remote.lane)
             }
         }

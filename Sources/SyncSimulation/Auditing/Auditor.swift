@@ -82,12 +82,25 @@ final class Auditor {
 
     /// Which of the acknowledged facts some store holds that is not lost.
     func holdings() -> Set<Int> {
-        var ledgers = ledgers(on: nil).map(\.ledger)
-        for device in world.devices where !device.isLost { ledgers += self.ledgers(on: device.index).map(\.ledger) }
+        var ledgers = ledgers(on: nil).map { (device: Int?.none, place: $0.place, ledger: $0.ledger) }
+        for device in world.devices where !device.isLost {
+            ledgers += self.ledgers(on: device.index).map { (device.index, $0.place, $0.ledger) }
+        }
         return Set(
             acknowledged.indices.filter { index in
-                !acknowledged[index].isExempt && ledgers.contains { $0.covers(acknowledged[index].record) }
+                let fact = acknowledged[index]
+                return !fact.isExempt
+                    && ledgers.contains {
+                        belongs(fact, to: $0.place, on: $0.device) && $0.ledger.covers(fact.record)
+                    }
             })
+    }
+
+    /// Whether a fact may lie in a place: in its account's, or in nobody's on its device and those of its adopters.
+    func belongs(_ fact: Acknowledged, to place: LedgerPlace, on device: Int?) -> Bool {
+        if let name = fact.account { return place.name == name }
+        guard let name = place.name else { return device == fact.device }
+        return adopters[fact.device]?.contains(name) == true
     }
 
     enum Loss { case device, local, remote }
@@ -143,7 +156,7 @@ extension Auditor {
                 .nothingLost, "\(words) was acknowledged and is not in the device's store",
                 lane: call.process.device.lane)
         }
-        let isOnDevice = !holders.contains { $0.place.kind == .account }
+        let isOnDevice = !holders.contains { $0.place.kind == .account && !$0.ledger.isErased }
         acknowledged.append(
             Acknowledged(
                 record: record, words: words, account: name, device: call.process.device.index, isOnDevice: isOnDevice,
@@ -180,6 +193,8 @@ extension Auditor {
         // Another process may have adopted what nobody bought.
         if call.account.isAnonymous, adopters[call.process.device.index] != nil { return }
         if let name = call.account.name, erasedNames.contains(name) { return }
+        // Who buys while his clock is being set right has bought at a time that never was.
+        guard call.process.device.correctionCount == call.correctionCount else { return }
         world.report(
             .activeAtOnce, "\(sale.transaction) was bought and access is \(access)", lane: call.process.device.lane)
     }

@@ -14,6 +14,10 @@ final class SimulatedDevice: @unchecked Sendable {
     var processes: [SimulatedProcess?] = [nil, nil]
     /// How often the wall clock was moved.
     var clockMoves = 0
+    /// How often a contact moved its time by more than a minute.
+    var correctionCount = 0
+    /// Whether its store was ever put back from a copy.
+    var wasPutBack = false
     /// Whether two processes ever ran at once.
     var hasHadTwoProcesses = false
     /// Whether a process ended between claiming nobody's ledger and completing its adoption.

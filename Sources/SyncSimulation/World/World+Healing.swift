@@ -20,6 +20,7 @@ extension World {
         }
         await rest(until: Int64(scenario.days) * Self.day * 1_000)
         heal()
+        await takeAwayLies()
         // What is under way arrives, what was repeated arrives again.
         while messagesUnderWay > 0 { await rest(for: 60_000_000) }
         await rest(for: 2 * SimulatedLink.patience)
@@ -53,6 +54,18 @@ extension World {
         }
         recorder.note(remote.lane, .healed, 0, .healed)
         auditor.isHealed = true
+    }
+
+    /// Somebody puts back what a client that lied has made unreadable, as far as it is known.
+    private func takeAwayLies() async {
+        for key in remote.contents.keys where LedgerPlace(key.text)?.kind == .account {
+            guard let value = remote.contents.values[key], ModelLedger(document: value) == nil else { continue }
+            do throws(BackendError) {
+                try await remote.contents.put(truths[key], under: key)
+            } catch {
+                report(.execution, "a store that takes anything refused: \(error)", lane: remote.lane)
+            }
+        }
     }
 
     private func rest(until time: Int64) async { await rest(for: max(0, time - scheduler.now)) }

@@ -14,7 +14,10 @@ extension World {
             return
         }
         recorder.note(device.lane, .begun, number, .begun(step: number, step.action.words))
-        let call = Call(step: number, process: process, store: store, account: store.account)
+        let call = Call(
+            step: number, process: process, store: store, account: store.account,
+            correctionCount: device.correctionCount)
+        auditor.didMeet(call.account, on: device)
         do throws(EntitlementError) {
             let words = try await act(step.action, call)
             guard process.isAlive else { return }
@@ -34,6 +37,8 @@ extension World {
         var store: EntitlementStore
         /// Whose ledger the call is for: that of the account that was current when it began.
         var account: Account
+        /// How often the device's time had been set right when it began.
+        var correctionCount = 0
     }
 
     private func act(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
@@ -41,6 +46,7 @@ extension World {
         case .buy(let sale): return try await buy(sale, call)
         case .refund(let id, let isSigned): return try await refund(id, isSigned: isSigned, call)
         case .reinstate(let id, let isSigned):
+            if isSigned { auditor.didSeeSignature(on: call.process.device) }
             let receipt = try await call.store.record(
                 .reinstated(
                     TransactionReference(store: Self.store(isSigned), id: TransactionID(id)),
@@ -84,6 +90,7 @@ extension World {
                 store: Self.store(sale.isSigned),
                 signedAt: sale.isSigned ? Timestamp(milliseconds: Self.epoch + (sale.date ?? 0)) : nil))
         guard call.process.isAlive else { return "" }
+        if sale.isSigned { auditor.didSeeSignature(on: call.process.device) }
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.didBuy(sale, call)
         // Bought now, it counts now.
@@ -98,6 +105,7 @@ extension World {
     private func refund(_ id: String, isSigned: Bool, _ call: Call) async throws(EntitlementError) -> String {
         let reference = TransactionReference(store: Self.store(isSigned), id: TransactionID(id))
         let isKnown = auditor.isKnown(id)
+        if isSigned { auditor.didSeeSignature(on: call.process.device) }
         let receipt = try await call.store.record(
             .refunded(reference, signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
         auditor.didAcknowledge(receipt.newFacts, in: call)

@@ -15,6 +15,7 @@ extension World {
         case .putBack:
             guard let copy = device.copy else { return true }
             stop(device)
+            device.wasPutBack = true
             replace("is put back from its copy", in: device) { $0.putBack(copy) }
         case .wipe:
             stop(device)
@@ -112,6 +113,9 @@ extension World {
         let before = auditor.holdings()
         for key in keys {
             let truth = remote.contents.values[key]
+            // One lie at a time about one thing.
+            if let truth, ModelLedger(document: truth) == nil { continue }
+            truths[key] = truth
             switch lie {
             case .oldContent: await put(remote.contents.history[key]?.first.flatMap { $0?.value }, under: key)
             case .deletion: await put(nil, under: key)

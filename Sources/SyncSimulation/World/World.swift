@@ -23,6 +23,8 @@ final class World: @unchecked Sendable {
     private(set) var violations: [Violation] = []
     private var lastMessage = 0
     private var lives = 0
+    /// What stood in the remote before a client put in its place what nobody can read.
+    var truths: [EntryKey: [UInt8]] = [:]
     /// How often the run was left by somebody who should not have.
     private(set) var escapeCount = 0
 
