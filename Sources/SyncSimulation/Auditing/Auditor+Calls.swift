@@ -13,13 +13,7 @@ struct ShownPlace: Hashable {
 struct Shown {
     var account: ModelLedger
     var device: ModelLedger
-    var coverage: [String: [Span]]
-}
-
-/// A stretch of time: milliseconds since 1970 UTC.
-struct Span: Equatable {
-    var start: Int64
-    var end: Int64
+    var coverage: [String: [ModelSpan]]
 }
 
 extension Auditor {
@@ -121,18 +115,19 @@ extension Auditor {
         let now = Shown(
             account: account, device: ledger(own, on: device.index) ?? ModelLedger(), coverage: Self.coverage(snapshot))
 
+        checkModel(snapshot, now, device)
         let key = ShownPlace(
             device: device.index, name: call.account.name, incarnation: call.account.incarnation)
         if let before = shown[key] { checkCoverage(from: before, to: now, device) }
         shown[key] = now
     }
 
-    private static func coverage(_ snapshot: Snapshot) -> [String: [Span]] {
-        var coverage: [String: [Span]] = [:]
+    private static func coverage(_ snapshot: Snapshot) -> [String: [ModelSpan]] {
+        var coverage: [String: [ModelSpan]] = [:]
         for subscription in snapshot.subscriptions {
             coverage["\(subscription.group)"] = subscription.periods.map {
-                Span(start: $0.start.milliseconds, end: $0.end.milliseconds)
-            }.joinedSpans
+                ModelSpan(start: $0.start.milliseconds, end: $0.end.milliseconds)
+            }.joined
         }
         return coverage
     }
@@ -144,7 +139,7 @@ extension Auditor {
             revocations(in: now.account) == revocations(in: before.account)
         else { return }
         for (group, spans) in before.coverage.sorted(by: { $0.key < $1.key }) {
-            guard let lost = spans.first(where: { span in now.coverage[group]?.covers(span) != true }) else { continue }
+            guard let lost = spans.first(where: { now.coverage[group]?.covers([$0]) != true }) else { continue }
             world.report(
                 .coverage, "\(group) was covered from \(lost.start.date) to \(lost.end.date), and is no longer",
                 lane: device.lane)
@@ -153,26 +148,6 @@ extension Auditor {
 
     private func revocations(in ledger: ModelLedger) -> [ModelLedger.Record] {
         ledger.records.filter { $0.key.first == 0x1A }
-    }
-}
-
-extension [Span] {
-    /// The same instants, in ascending spans that do not touch.
-    var joinedSpans: [Span] {
-        var joined: [Span] = []
-        for span in sorted(by: { $0.start < $1.start }) where span.start < span.end {
-            if let last = joined.last, span.start <= last.end {
-                joined[joined.count - 1].end = Swift.max(last.end, span.end)
-            } else {
-                joined.append(span)
-            }
-        }
-        return joined
-    }
-
-    /// Whether every instant of `span` is covered by these, which do not touch.
-    func covers(_ span: Span) -> Bool {
-        contains { $0.start <= span.start && span.end <= $0.end }
     }
 }
 

@@ -8,6 +8,8 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case equalLedgers
         /// A fact that is no revocation takes no covered instant away.
         case coverage
+        /// A buyer has all the time that was paid.
+        case paidTime
         /// After healing and the stated number of rounds nobody writes any more.
         case quiescence
         /// A ledger never loses a record within an incarnation.

@@ -1,0 +1,174 @@
+/// A stretch of time: active from `start` on, no longer at `end`. Milliseconds since 1970 UTC.
+struct ModelSpan: Hashable {
+    var start: Int64
+    var end: Int64
+
+    func contains(_ instant: Int64) -> Bool { start <= instant && instant < end }
+}
+
+extension [ModelSpan] {
+    /// The same instants: ascending, none empty, none that touches another.
+    var joined: [ModelSpan] {
+        var joined: [ModelSpan] = []
+        for span in sorted(by: { $0.start < $1.start }) where span.start < span.end {
+            if let last = joined.last, span.start <= last.end {
+                joined[joined.count - 1].end = Swift.max(last.end, span.end)
+            } else {
+                joined.append(span)
+            }
+        }
+        return joined
+    }
+
+    /// Whether all instants of `others` lie in these, which are joined.
+    func covers(_ others: [ModelSpan]) -> Bool {
+        others.joined.allSatisfy { other in contains { $0.start <= other.start && other.end <= $0.end } }
+    }
+}
+
+/// Which units count on a device.
+enum ModelScope { case deviceLocal, shared }
+
+/// What follows from the facts of one account on one device, under the rules `stackPurchases` and `purchasedWins`.
+struct ModelReplay {
+    /// All that the account's and the device's ledgers say.
+    let facts: ModelFacts
+    /// What counts in the environment, valued, by (date, transaction).
+    let sales: [ModelSale]
+    private let environment: ModelID
+    /// What the device's own ledger holds: with `deviceLocal` no other units count.
+    private let heldTransactions: [ModelTransaction]
+    private let heldSpends: [ModelID]
+
+    /// Reads the union of both ledgers.
+    ///
+    /// A claimed ledger of nobody is read like any other: that it is shown to nobody is a matter of accounts.
+    ///
+    /// - Parameters:
+    ///   - account: the account's ledger.
+    ///   - device: the ledger that the device keeps to itself.
+    ///   - server: the ledger that only the account's server writes: its acceptances count, and no others.
+    ///   - environment: only what was sold there counts.
+    ///   - catalogue: at what terms, bonus included, to value purchases that were recorded without.
+    init(
+        account: ModelLedger, device: ModelLedger? = nil, server: ModelLedger? = nil,
+        environment: ModelID = "production", catalogue: [ModelID: ModelTerms] = [:]
+    ) {
+        let device = device ?? ModelLedger()
+        let facts = ModelLedger.join(account, device).facts
+        let held = device.facts
+        let decisions = server?.facts.acceptances ?? []
+        self.facts = facts
+        self.environment = environment
+        heldTransactions = held.transactions
+        heldSpends = held.spends.map(\.id)
+        sales = facts.purchases.compactMap { purchase in
+            facts.sale(
+                of: purchase, in: environment, catalogue: catalogue,
+                decision: decisions.first { $0.transaction == purchase.transaction }?.decision)
+        }
+        .sorted { ($0.date, $0.purchase.transaction) < ($1.date, $1.purchase.transaction) }
+    }
+
+    /// When `group` is paid, for all times at once.
+    func coverage(of group: String) -> [ModelSpan] {
+        let id = ModelID(group)
+        let renewals = sales.filter { $0.terms.kind == .autoRenewable && $0.terms.group == id }
+        return (stacked(id) + facts.spans(ofRenewals: renewals)).joined
+    }
+
+    /// Whether `group` is paid at `instant`.
+    func isActive(_ group: String, at instant: Int64) -> Bool {
+        coverage(of: group).contains { $0.contains(instant) }
+    }
+
+    /// The end of the span that `instant` lies in, else of the last one before it; `nil` when none has begun.
+    func end(_ group: String, at instant: Int64) -> Int64? {
+        coverage(of: group).last { $0.start <= instant }?.end
+    }
+
+    /// Whether `product` was bought and never taken back, or marked.
+    func owns(_ product: String) -> Bool {
+        isMarked(product) || holdings(of: product).contains { $0.revokedAt == nil }
+    }
+
+    /// Whether `product` is owned at `instant`: bought by then and not taken back by then, or ever marked.
+    func owns(_ product: String, at instant: Int64) -> Bool {
+        isMarked(product)
+            || holdings(of: product).contains { sale in
+                sale.date <= instant && instant < sale.revokedAt ?? ModelCalendar.latest
+            }
+    }
+
+    private func holdings(of product: String) -> [ModelSale] {
+        sales.filter { $0.terms.kind == .nonConsumable && $0.purchase.product == ModelID(product) }
+    }
+
+    /// `purchasedWins`: once set it counts, whatever was cleared.
+    private func isMarked(_ product: String) -> Bool {
+        facts.flags.contains { flag in
+            flag.isSet && flag.product == ModelID(product) && flag.environment == environment
+                && !facts.isReset(flag.time, in: environment)
+        }
+    }
+
+    /// The units of `product` that are left at `instant`.
+    ///
+    /// Grants and spends are taken in the order of their logical times, and there are never fewer than 0 units: what was
+    /// overspent is written off. A purchase grants its units as of its first recording, unless it is dated later than
+    /// `instant` or was taken back by then. At the same logical time grants come first, since the keys of purchases do;
+    /// which of two grants, or of two spends, comes first makes no difference.
+    func balance(of product: String, _ scope: ModelScope, at instant: Int64 = ModelCalendar.latest) -> Int64 {
+        let id = ModelID(product)
+        var steps: [(time: UInt64, isSpend: Int, units: Int64)] = []
+        for sale in sales where sale.terms.kind == .consumable && sale.purchase.product == id {
+            guard scope == .shared || heldTransactions.contains(sale.purchase.transaction) else { continue }
+            guard sale.date <= instant, sale.revokedAt.map({ $0 > instant }) ?? true else { continue }
+            steps.append((facts.firstRecorded(sale.purchase), 0, sale.terms.units * sale.purchase.quantity))
+        }
+        for spend in facts.spends where spend.product == id && spend.environment == environment {
+            guard scope == .shared || heldSpends.contains(spend.id) else { continue }
+            guard !facts.isReset(spend.time, in: environment) else { continue }
+            steps.append((spend.time, 1, spend.units))
+        }
+        var balance: Int64 = 0
+        for step in steps.sorted(by: { ($0.time, $0.isSpend) < ($1.time, $1.isSpend) }) {
+            balance = step.isSpend == 1 ? max(0, balance - step.units) : balance + step.units
+        }
+        return balance
+    }
+
+    /// Each purchase is appended: it begins at its date, or where the time before it ends. It lasts duration × quantity,
+    /// added at once, then its bonus; what is taken back ends at that date, and what follows begins there.
+    ///
+    /// An assertion comes after all purchases up to the date at which it was made, and fills the time up to its own.
+    private func stacked(_ group: ModelID) -> [ModelSpan] {
+        var spans: [ModelSpan] = []
+        var endSoFar = ModelCalendar.earliest
+        var waiting = facts.assertions
+            .filter { $0.group == group && $0.environment == environment && !facts.isReset($0.time, in: environment) }
+            .sorted { ($0.assertedAt, $0.until, $0.source) < ($1.assertedAt, $1.until, $1.source) }
+
+        func assert(_ assertion: ModelAssertion) {
+            let start = max(endSoFar, assertion.assertedAt)
+            guard assertion.until > start else { return }
+            spans.append(ModelSpan(start: start, end: assertion.until))
+            endSoFar = assertion.until
+        }
+
+        for sale in sales where sale.terms.kind == .nonRenewing && sale.terms.group == group {
+            while let next = waiting.first, next.assertedAt < sale.date {
+                assert(next)
+                waiting.removeFirst()
+            }
+            let start = max(endSoFar, sale.date)
+            var end = sale.end(from: start)
+            if let revokedAt = sale.revokedAt { end = min(end, revokedAt) }
+            guard end > start else { continue }
+            spans.append(ModelSpan(start: start, end: end))
+            endSoFar = end
+        }
+        for assertion in waiting { assert(assertion) }
+        return spans
+    }
+}
