@@ -71,7 +71,9 @@ extension Terms {
         while let (field, value) = try reader.nextField() {
             switch field {
             case 1: kind = .consumable(units: try Self.units(try value.data()))
-            case 2: kind = .nonConsumable
+            case 2:
+                _ = try value.data()
+                kind = .nonConsumable
             case 3: kind = try Self.subscription(try value.data(), renews: false)
             case 4: kind = try Self.subscription(try value.data(), renews: true)
             case 15: bonus = try CalendarDuration(try value.data())

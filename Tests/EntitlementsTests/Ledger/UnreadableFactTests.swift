@@ -70,6 +70,7 @@ struct UnreadableFactTests {
             ([0x08, 1], "a length-delimited field is expected"), (owl + [0x18], "a number runs past the end"),
             (owl + [0x1A, 0], "a number is expected"), (owl + [0x12, 0x7F], "a field runs past the end"),
             (owl + [0x12, 2, 0x1A, 0], "a subscription lacks its group"),
+            (owl + [0x12, 2, 0x10, 1], "a length-delimited field is expected"),
             (owl + [0x12, 5, 0x1A, 3, 0x0A, 1, 0], "\"\u{FFFD}\" has control characters, an id has none"),
             (owl + [0x2A, 0], "an id is not empty"), (owl + [0x19, 1], "a field runs past the end"),
             (owl + [0x20] + [UInt8](repeating: 0xFF, count: 9) + [1], "a count is out of range"),
