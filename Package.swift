@@ -67,7 +67,8 @@ let package = Package(
         .testTarget(
             name: "SyncSimulationTests",
             dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting", "SyncSimulation", "TestSupport",
+                "Checksums", "Entitlements", "EntitlementsTestSupport", "SyncCore", "EntitlementSync",
+                "SyncCoreTesting", "SyncSimulation", "TestSupport",
             ]),
         .testTarget(name: "EntitlementsTests", dependencies: ["Entitlements", "Checksums", "EntitlementsTestSupport"]),
         .testTarget(

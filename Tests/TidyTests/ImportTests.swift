@@ -14,6 +14,13 @@ struct ImportTests {
         #expect(found.isEmpty, "\(report(found))")
     }
 
+    @Test("The simulation's model imports nothing: it shares nothing with what it judges")
+    func model() throws {
+        let files = try Repository.current().files(in: "Sources/SyncSimulation/Model")
+        try #require(files.contains { $0.path.hasSuffix("/ModelReplay.swift") })
+        #expect(files.flatMap(ImportTable.imports(in:)).map(\.text).isEmpty)
+    }
+
     @Test("An import against the direction is found, however it is written")
     func againstTheDirection() {
         let path = "Sources/SyncCore/Engine/A.swift"

@@ -4,8 +4,8 @@ struct ModelRecord: Hashable {
     var order: [UInt8]
     var payload: [UInt8]
 
-    /// Whether a ledger that holds `other` under the same key keeps that one: it has the larger order, or the same order
-    /// and the larger payload.
+    /// Whether a ledger that holds `other` under the same key keeps that one: it has the larger order, or the same
+    /// order and the larger payload.
     func precedes(_ other: ModelRecord) -> Bool {
         if order != other.order { return order.lexicographicallyPrecedes(other.order) }
         return payload.lexicographicallyPrecedes(other.payload)
@@ -15,8 +15,8 @@ struct ModelRecord: Hashable {
 /// A ledger as the oracles read it.
 ///
 /// The files of this folder are the oracles' own idea of ledgers and of what follows from them: slow, plain, and
-/// without a line or an import of what they judge. They follow `Docs/ledger.proto`, the layout in `LedgerDocument.swift`
-/// and `Docs/ConflictRules.md`.
+/// without a line or an import of what they judge. They follow `Docs/ledger.proto`, the layout in
+/// `LedgerDocument.swift` and `Docs/ConflictRules.md`.
 struct ModelLedger: Equatable {
     typealias Record = ModelRecord
 

@@ -114,10 +114,10 @@ struct ModelReplay {
 
     /// The units of `product` that are left at `instant`.
     ///
-    /// Grants and spends are taken in the order of their logical times, and there are never fewer than 0 units: what was
-    /// overspent is written off. A purchase grants its units as of its first recording, unless it is dated later than
-    /// `instant` or was taken back by then. At the same logical time grants come first, since the keys of purchases do;
-    /// which of two grants, or of two spends, comes first makes no difference.
+    /// Grants and spends are taken in the order of their logical times, and there are never fewer than 0 units: what
+    /// was overspent is written off. A purchase grants its units as of its first recording, unless it is dated later
+    /// than `instant` or was taken back by then. At the same logical time grants come first, since the keys of
+    /// purchases do; which of two grants, or of two spends, comes first makes no difference.
     func balance(of product: String, _ scope: ModelScope, at instant: Int64 = ModelCalendar.latest) -> Int64 {
         let id = ModelID(product)
         var steps: [(time: UInt64, isSpend: Int, units: Int64)] = []
@@ -138,8 +138,9 @@ struct ModelReplay {
         return balance
     }
 
-    /// Each purchase is appended: it begins at its date, or where the time before it ends. It lasts duration × quantity,
-    /// added at once, then its bonus; what is taken back ends at that date, and what follows begins there.
+    /// Each purchase is appended: it begins at its date, or where the time before it ends. It lasts duration ×
+    /// quantity, added at once, then its bonus; what is taken back ends at that date, and what follows begins there.
+    /// Purchases of one date come in the order of store, environment and id.
     ///
     /// An assertion comes after all purchases up to the date at which it was made, and fills the time up to its own.
     private func stacked(_ group: ModelID) -> [ModelSpan] {

@@ -58,8 +58,8 @@ extension ModelFacts {
     ///
     /// That the store's word is stronger than anybody else's is seen to in two places. Of statements about one purchase
     /// joining keeps one that a store signed, so no unsigned one is left beside it. Of an unsigned statement about a
-    /// *purchase* that a store signed it is a rule of replay: it counts nothing. (Recording refuses it on top, as far as
-    /// the device knows better.)
+    /// *purchase* that a store signed it is a rule of replay: it counts nothing. (Recording refuses it on top, as far
+    /// as the device knows better.)
     func revocationDate(of purchase: ModelPurchase) -> Int64? {
         let about = revocations.first { $0.transaction == purchase.transaction }
         guard let revocation = about, revocation.stamp.isSigned || !purchase.stamp.isSigned else { return nil }

@@ -1,0 +1,201 @@
+import Entitlements
+import EntitlementsTestSupport
+
+@testable import SyncSimulation
+
+/// A buyer's ledgers, made of facts that are likely to meet.
+struct RandomFacts {
+    var account = Ledger()
+    var device = Ledger()
+    var server = Ledger()
+
+    static let products: [ProductID] = ["month", "quarter", "owl", "coins", "weekly", "unlisted", "a", "🦉"]
+
+    /// Knows all products but the last ones.
+    static func catalog() throws -> Catalog {
+        try Catalog(
+            products: [
+                Product(id: "month", kind: .nonRenewing(group: "random", duration: CalendarDuration(months: 1))),
+                Product(id: "quarter", kind: .nonRenewing(group: "random", duration: CalendarDuration(months: 3))),
+                Product(id: "owl", kind: .nonConsumable),
+                Product(id: "coins", kind: .consumable(units: 5)),
+                Product(
+                    id: "weekly",
+                    kind: .autoRenewable(
+                        group: "selfies", level: 1, duration: CalendarDuration(days: 7),
+                        introductory: IntroductoryOffer(mode: .free, duration: CalendarDuration(days: 3)))),
+            ],
+            policy: Policy(bonus: CalendarDuration(days: 1)))
+    }
+
+    /// The same, told to the model.
+    static let catalogue: [ModelID: ModelTerms] = [
+        "month": ModelTerms(
+            kind: .nonRenewing, group: "random", duration: ModelDuration(months: 1), bonus: ModelDuration(days: 1)),
+        "quarter": ModelTerms(
+            kind: .nonRenewing, group: "random", duration: ModelDuration(months: 3), bonus: ModelDuration(days: 1)),
+        "owl": ModelTerms(kind: .nonConsumable),
+        "coins": ModelTerms(kind: .consumable, units: 5),
+        "weekly": ModelTerms(
+            kind: .autoRenewable, group: "selfies", duration: ModelDuration(days: 7), level: 1,
+            introductory: ModelDuration(days: 3), bonus: ModelDuration(days: 1)),
+    ]
+
+    init(_ catalog: Catalog, using random: inout SplitMix64) {
+        var (inAccount, onDevice): ([Record], [Record]) = ([], [])
+        for _ in 0..<random.int(0...30) {
+            let record = Self.record(catalog, using: &random)
+            let place = random.int(0...4)
+            if place <= 3 { inAccount.append(record) }
+            if place >= 3 { onDevice.append(record) }
+        }
+        account = random.chance(1, in: 50) ? .erased : Ledger(inAccount)
+        device = Ledger(onDevice)
+        server = Ledger(
+            (0..<random.int(0...2)).map { _ in Fact.acceptance(.near(using: &random)).record })
+    }
+
+    private static func record(_ catalog: Catalog, using random: inout SplitMix64) -> Record {
+        if random.chance(1, in: 10) { return .random(using: &random) }
+        if random.chance(1, in: 10) { return Fact.random(using: &random).record }
+        var record = Fact.near(catalog, using: &random).record
+        if random.chance(1, in: 15) { record.damage(using: &random) }
+        return record
+    }
+}
+
+extension Record {
+    fileprivate mutating func damage(using random: inout SplitMix64) {
+        let part = random.pick([\Record.key, \Record.order, \Record.payload, \Record.payload])
+        guard !self[keyPath: part].isEmpty else { return }
+        let index = Int(random.int(0...Int64(self[keyPath: part].count - 1)))
+        switch random.int(0...3) {
+        case 0: self[keyPath: part][index] = random.pick([0, 1, 0x7F, 0x80, 0xFF])
+        case 1: self[keyPath: part][index] ^= 1 << UInt8(random.int(0...7))
+        case 2 where self[keyPath: part].count > 1: self[keyPath: part].remove(at: index)
+        default: self[keyPath: part].insert(random.pick([0, 1, 0x80]), at: index)
+        }
+    }
+}
+
+extension Timestamp {
+    /// Within three years from 2026, often at a month's end.
+    fileprivate static func near(using random: inout SplitMix64) -> Timestamp {
+        near(Timestamp(milliseconds: 1_767_225_600_000), years: 3, using: &random)
+    }
+}
+
+extension LogicalTime {
+    fileprivate static func near(using random: inout SplitMix64) -> LogicalTime {
+        LogicalTime(rawValue: UInt64(random.int(0...30)))
+    }
+}
+
+extension Stamp {
+    fileprivate static func near(using random: inout SplitMix64) -> Stamp {
+        Stamp(signedDate: random.chance(1, in: 3) ? .near(using: &random) : nil, logicalTime: .near(using: &random))
+    }
+}
+
+extension TransactionReference {
+    fileprivate static func near(using random: inout SplitMix64) -> TransactionReference {
+        TransactionReference(
+            store: random.pick([.reported, .reported, .reported, .appStore]),
+            environment: random.pick([.production, .production, .production, .sandbox]),
+            id: TransactionID("t\(random.int(0...8))"))
+    }
+}
+
+extension Acceptance {
+    fileprivate static func near(using random: inout SplitMix64) -> Acceptance {
+        Acceptance(
+            transaction: .near(using: &random),
+            decision: random.pick([
+                .accepted, .countsAsOf(.near(using: &random)), .refused("no"), .transferred(to: "b"),
+            ]),
+            date: .near(using: &random), logicalTime: .near(using: &random))
+    }
+}
+
+extension Purchase {
+    fileprivate static func near(_ catalog: Catalog, using random: inout SplitMix64) -> Purchase {
+        let product = random.pick(
+            ["month", "month", "quarter", "quarter", "weekly", "weekly", "weekly"] + RandomFacts.products)
+        let date = Timestamp.near(using: &random)
+        var terms = catalog.terms(of: product)
+        if random.chance(1, in: 4) { terms = nil }
+        if random.chance(1, in: 4) {
+            let kinds: [ProductKind] = [
+                .nonRenewing(
+                    group: "random",
+                    duration: CalendarDuration(
+                        months: random.int(0...14), days: random.int(0...40), seconds: random.int(0...90_000))),
+                .nonRenewing(
+                    group: "random", duration: CalendarDuration(months: random.pick([12, 1_200, 1_200, 1_201]))),
+                .autoRenewable(
+                    group: random.pick(["random", "selfies"]), level: random.int(0...2),
+                    duration: CalendarDuration(months: random.int(0...2)), introductory: nil),
+            ]
+            terms = Terms(
+                kind: random.pick(kinds),
+                bonus: random.pick([.zero, CalendarDuration(days: 1), .random(using: &random)]))
+        }
+        return Purchase(
+            transaction: .near(using: &random), product: product, terms: terms, date: date,
+            quantity: random.chance(3, in: 4) ? 1 : random.pick([2, 3, 12, 10_000, 10_000, 10_001, 0]),
+            originalID: random.chance(1, in: 2) ? nil : TransactionID("t\(random.int(0...2))"),
+            storeExpiry: random.chance(1, in: 5) ? .near(using: &random) : nil,
+            isIntroductory: random.chance(1, in: 5), stamp: .near(using: &random))
+    }
+}
+
+extension Fact {
+    fileprivate static func near(_ catalog: Catalog, using random: inout SplitMix64) -> Fact {
+        let replica = random.pick(replicas)
+        let date = Timestamp.near(using: &random)
+        let time = LogicalTime.near(using: &random)
+        let environment = random.pick([EnvironmentID.production, .production, .sandbox])
+        switch random.int(0...20) {
+        case 0...7: return .purchase(.near(catalog, using: &random))
+        case 8:
+            return .recording(
+                Recording(
+                    transaction: .near(using: &random), replica: replica, recordedAt: date, knownEnd: nil,
+                    logicalTime: time))
+        case 9...11:
+            return .revocation(
+                Revocation(
+                    transaction: .near(using: &random), revokedAt: random.chance(1, in: 4) ? nil : date,
+                    reason: "refund", stamp: .near(using: &random)))
+        case 12, 13:
+            let reference = Assertion.Reference(
+                group: "random", source: random.pick(["parse", "app"]), until: .near(using: &random),
+                environment: environment)
+            return .assertion(
+                Assertion(reference, assertedAt: date, recordedAt: date, replica: replica, logicalTime: time))
+        case 14:
+            return .flag(
+                Flag(
+                    product: random.pick(["owl", "a"]), environment: environment, isSet: random.chance(1, in: 2),
+                    date: date, replica: replica, logicalTime: time))
+        case 15, 16:
+            return .spend(
+                Spend(
+                    id: SpendID("s\(random.int(0...9))"), product: "coins", units: random.pick([0, 1, 3, 8, .max]),
+                    environment: environment, date: date, replica: replica, logicalTime: time))
+        case 17, 18:
+            let line = TransactionReference(id: TransactionID("t\(random.int(0...2))"))
+            return .renewalState(
+                RenewalState(
+                    line: line, willRenew: true, graceEnd: random.chance(1, in: 4) ? nil : date,
+                    stamp: .near(using: &random)))
+        case 19: return .acceptance(.near(using: &random))
+        default: return .reset(EnvironmentReset(environment: environment, date: date, logicalTime: time))
+        }
+    }
+
+    private static let replicas: [ReplicaID] = {
+        var random = SplitMix64(seed: 1)
+        return (0..<3).map { _ in ReplicaID.random(using: &random) }
+    }()
+}
