@@ -1,0 +1,122 @@
+/// What is said of an event: in full beside the diagram, and in a word or two on its lane.
+struct DiagramWording: Sendable {
+    let story: DiagramStory
+
+    /// What kind of event it is, in a word or two.
+    func kind(of index: Int) -> String {
+        switch story.events[index].kind {
+        case .begun: "begins"
+        case .ended(_, _, let isFailure): isFailure ? "fails" : "done"
+        case .sent: "sends"
+        case .arrived: "receives"
+        case .lost: "lost"
+        case .started: "starts"
+        case .crashed: "crashes"
+        case .disturbed: "disturbed"
+        case .believes: "believes"
+        case .clockMoved: "clock"
+        case .storeChanged: "store"
+        case .healed: "healed"
+        case .violated: "violated"
+        case .note: "note"
+        }
+    }
+
+    /// The whole of it.
+    func sentence(for index: Int) -> String {
+        let event = story.events[index]
+        switch event.kind {
+        case .begun(_, let words), .ended(_, let words, _), .storeChanged(let words), .note(let words): return words
+        case .sent(_, let target, let words): return "to \(story.name(of: target)): \(words)"
+        case .arrived(let message, let words): return "\(origin(of: message)): \(words)"
+        case .lost(let message, let words): return "\(destination(of: message)): \(words)"
+        case .started(let process): return "process \(process)"
+        case .crashed(let process): return "process \(process)"
+        case .disturbed(let disturbance, let end, let words):
+            return "\(Self.name(of: disturbance)) until \(story.calendar.minute(end)): \(words)"
+        case .believes: return belief(index)
+        case .clockMoved(let amount): return "moved by \(DiagramCalendar.shift(amount))"
+        case .healed: return "faults are over"
+        case .violated(let oracle, let words): return "\(oracle): \(words)"
+        }
+    }
+
+    /// What stands on the lane beside the event's mark; `nil` where the drawing says it all.
+    func label(for index: Int) -> String? {
+        switch story.events[index].kind {
+        case .begun(_, let words), .ended(_, let words, _), .storeChanged(let words), .note(let words): words
+        case .lost(_, let words): words
+        case .started(let process): "starts" + suffix(process)
+        case .crashed(let process): "crashes" + suffix(process)
+        case .disturbed(let disturbance, _, _): Self.name(of: disturbance)
+        case .believes(let group, let expires, let isActive):
+            story.isChange(index) ? beliefLabel(index, group, expires, isActive) : nil
+        case .clockMoved(let amount): "clock " + DiagramCalendar.shift(amount)
+        case .violated(let oracle, _): oracle
+        case .sent, .arrived, .healed: nil
+        }
+    }
+
+    /// What a disturbance is called.
+    static func name(of disturbance: TraceEvent.Disturbance) -> String {
+        switch disturbance {
+        case .cutOutgoing: "cut outgoing"
+        case .cutIncoming: "cut incoming"
+        case .full: "full"
+        case .wrongClock: "wrong clock"
+        }
+    }
+
+    /// An expiry in as few letters as possible.
+    static func expiry(_ expires: Int64?, isActive: Bool) -> String {
+        guard let expires else { return isActive ? "never ends" : "nothing" }
+        return (isActive ? "until " : "ended ") + DiagramCalendar.date(since1970: expires)
+    }
+
+    private func suffix(_ process: Int) -> String { process == 0 ? "" : " (\(process))" }
+
+    private func origin(of message: Int) -> String {
+        guard let sending = story.sendings[message] else { return "from nobody known" }
+        let isRepeated = story.arrivals[message, default: 0] > 1
+        return "from \(story.name(of: story.events[sending].lane))" + (isRepeated ? ", repeated" : "")
+    }
+
+    private func destination(of message: Int) -> String {
+        guard let sending = story.sendings[message], case .sent(_, let target, _) = story.events[sending].kind
+        else { return "on its way" }
+        return "on its way to \(story.name(of: target))"
+    }
+
+    /// Which way the end of an active time went: 1 for later, −1 for earlier, 0 for no comparison.
+    func direction(of index: Int) -> Int {
+        guard case .believes(_, let new, true) = story.events[index].kind, let previous = story.predecessors[index],
+            case .believes(_, let old, true) = story.events[previous].kind
+        else { return 0 }
+        let (left, right) = (old ?? .max, new ?? .max)
+        return left == right ? 0 : (left < right ? 1 : -1)
+    }
+
+    private func beliefLabel(_ index: Int, _ group: String, _ expires: Int64?, _ isActive: Bool) -> String {
+        let prefix = story.groups.count > 1 ? "\(group) " : ""
+        let date = expires.map { DiagramCalendar.date(since1970: $0) } ?? "never ends"
+        switch direction(of: index) {
+        case 1: return prefix + "\u{25B2} " + date
+        case -1: return prefix + "\u{25BC} " + date
+        default: return prefix + Self.expiry(expires, isActive: isActive)
+        }
+    }
+
+    private func belief(_ index: Int) -> String {
+        guard case .believes(let group, let expires, let isActive) = story.events[index].kind else { return "" }
+        var words = "\(group) " + Self.expiry(expires, isActive: isActive) + (isActive ? ", active" : ", not active")
+        guard let previous = story.predecessors[index], case .believes(_, let old, _) = story.events[previous].kind
+        else { return words }
+        if !story.isChange(index) {
+            words += " (as before)"
+        } else if let old, let expires, old != expires {
+            let change = DiagramCalendar.difference(from: old, to: expires)
+            words += " (\(DiagramCalendar.length(change)) \(change < 0 ? "less" : "more") than before)"
+        }
+        return words
+    }
+}

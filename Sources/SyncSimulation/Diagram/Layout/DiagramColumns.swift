@@ -1,0 +1,88 @@
+/// Where a lane stands: whole pixels from the left edge of the first lane.
+struct DiagramColumn: Hashable, Sendable {
+    var left: Int
+    var right: Int
+    /// The lane's line.
+    var line: Int
+    /// The bars of beliefs: the left edge of each group's.
+    var bars: [Int] = []
+    /// Where labels may stand. Those of a device's store use the device's room, since no two events share a row.
+    var labels: Range<Int>
+    /// Whether labels are set to the left of the line, against their end.
+    var labelsEnd = false
+    /// Which panel it stands on: a device and its store share one.
+    var panel: Int
+}
+
+/// A device with its store, or the remote: what is drawn as one piece.
+struct DiagramPanel: Hashable, Sendable {
+    var lanes: [Int]
+    var left: Int
+    var right: Int
+}
+
+/// The columns of all lanes.
+struct DiagramColumns: Sendable {
+    private(set) var columns: [DiagramColumn] = []
+    private(set) var panels: [DiagramPanel] = []
+    private(set) var width = 0
+
+    static let barWidth = 8
+    private static let gap = 8
+    private static let stripWidth = 8
+
+    init(_ story: DiagramStory) {
+        let replicas = story.lanes.count { $0.kind == .replica }
+        let groupRoom = story.groups.count > 1 ? 28 : 0
+        let room = (replicas > 2 ? 104 : 118) + groupRoom
+        for (index, lane) in story.lanes.enumerated() {
+            let follows = index > 0 && story.lanes[index - 1].kind == .replica
+            switch lane.kind {
+            case .replica: addReplica(index, bars: story.groups.count, room: room)
+            case .localStore where follows: addStore(index)
+            case .localStore, .remote: addAlone(index, room: room)
+            }
+        }
+    }
+
+    private mutating func addReplica(_ lane: Int, bars count: Int, room: Int) {
+        let left = start()
+        let firstBar = left + Self.stripWidth + 4
+        let bars = (0..<count).map { firstBar + $0 * (Self.barWidth + 2) }
+        let line = firstBar + count * (Self.barWidth + 2) + 9
+        let labels = line + 12..<line + 12 + room
+        append(lane, DiagramColumn(left: left, right: labels.upperBound + 6, line: line, bars: bars, labels: labels, panel: 0))
+    }
+
+    private mutating func addStore(_ lane: Int) {
+        guard let device = columns.last else { return }
+        let line = device.right + 9
+        width = line + 11
+        columns.append(
+            DiagramColumn(
+                left: device.right, right: width, line: line, labels: device.labels, labelsEnd: true,
+                panel: panels.count - 1))
+        panels[panels.count - 1].lanes.append(lane)
+        panels[panels.count - 1].right = width
+    }
+
+    private mutating func addAlone(_ lane: Int, room: Int) {
+        let left = start()
+        let line = left + 32
+        let labels = line + 12..<line + 12 + room
+        append(lane, DiagramColumn(left: left, right: labels.upperBound + 6, line: line, labels: labels, panel: 0))
+    }
+
+    private func start() -> Int { columns.isEmpty ? 0 : width + Self.gap }
+
+    private mutating func append(_ lane: Int, _ column: DiagramColumn) {
+        var column = column
+        column.panel = panels.count
+        columns.append(column)
+        panels.append(DiagramPanel(lanes: [lane], left: column.left, right: column.right))
+        width = column.right
+    }
+
+    /// The column of a lane, unless the trace has no such lane.
+    subscript(lane: Int) -> DiagramColumn? { columns.indices.contains(lane) ? columns[lane] : nil }
+}

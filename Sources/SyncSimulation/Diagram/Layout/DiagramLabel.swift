@@ -1,0 +1,145 @@
+/// Words on a lane, cut to the room that there is.
+struct DiagramLabel: Hashable, Sendable {
+    /// How it is set.
+    enum Style: Hashable, Sendable {
+        case plain
+        case failure
+        case trouble
+        case violation
+        /// What is believed from here on, in the colour of its bar.
+        case belief(color: Int, isActive: Bool)
+        /// What was believed all the time, repeated after a pause.
+        case reminder
+    }
+
+    var text: String
+    var lane: Int
+    var style: Style
+    var left: Int
+    var top: Int
+    var width: Int
+    var height: Int
+    /// Whether the text ends at the right edge instead of beginning at the left one.
+    var endsRight: Bool
+    /// The event that it belongs to.
+    var event: Int
+
+    var right: Int { left + width }
+    var bottom: Int { top + height }
+
+    /// The width of a character of the font that labels are set in, in tenths of a pixel: 0.602 em of 10.5 px, the
+    /// widest among the usual fonts of one width.
+    private static let tenthsPerCell = 64
+    static let lineHeight = 14
+
+    /// A label in the room of `column`, its middle at `middle`, so many pixels away from the line.
+    init(
+        _ text: String, _ style: Style, event: Int, lane: Int, in column: DiagramColumn, middle: Int, inset: Int = 0
+    ) {
+        let room = column.labels.count - inset
+        let cells = room * 10 / Self.tenthsPerCell
+        let fitting = Self.fit(text, cells: cells)
+        self.text = fitting.text
+        width = min((fitting.cells * Self.tenthsPerCell + 9) / 10, room)
+        left = column.labelsEnd ? column.labels.upperBound - inset - width : column.labels.lowerBound + inset
+        height = Self.lineHeight
+        top = middle - Self.lineHeight / 2
+        endsRight = column.labelsEnd
+        self.lane = lane
+        self.style = style
+        self.event = event
+    }
+
+    /// As much of `text` as fits into so many characters' room.
+    static func fit(_ text: String, cells: Int) -> (text: String, cells: Int) {
+        let text = Markup.visible(text)
+        let total = text.reduce(0) { $0 + width(of: $1) }
+        if total <= cells { return (text, total) }
+        var (kept, used) = ("", 0)
+        for character in text {
+            let next = width(of: character)
+            if used + next > cells - 1 { break }
+            kept.append(character)
+            used += next
+        }
+        return (kept + "\u{2026}", used + 1)
+    }
+
+    /// 1 for the letters of which the font has them all, 2 for what may come from another one and be wider.
+    private static func width(of character: Character) -> Int {
+        guard let scalar = character.unicodeScalars.first else { return 0 }
+        let isNarrow = scalar.value < 0x0500 || (0x2010...0x22FF).contains(scalar.value) || scalar.value == 0xFFFD
+        let isArrowhead = scalar.value == 0x25B2 || scalar.value == 0x25BC
+        return (isNarrow || isArrowhead) && character.unicodeScalars.count <= 2 ? 1 : 2
+    }
+}
+
+extension DiagramLabel {
+    /// All labels of a story, from the top down.
+    static func all(
+        _ story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows, _ beliefs: [DiagramBelief]
+    ) -> [DiagramLabel] {
+        let wording = DiagramWording(story: story)
+        return rows.rows.flatMap { row -> [DiagramLabel] in
+            switch row.content {
+            case .pause(_, let next): return next == 0 ? [] : reminders(in: row, story, columns, beliefs)
+            case .event(let index):
+                guard let text = wording.label(for: index) else { return [] }
+                let lane = lane(ofLabelFor: index, in: story)
+                guard let column = columns[lane] else { return [] }
+                let style = style(for: index, in: story, beliefs)
+                let inset = inset(ofLabelFor: index, on: lane, in: story, column)
+                return [
+                    DiagramLabel(text, style, event: index, lane: lane, in: column, middle: row.middle, inset: inset)
+                ]
+            }
+        }
+    }
+
+    /// The loss of a message is told where it ends, near its target.
+    private static func lane(ofLabelFor index: Int, in story: DiagramStory) -> Int {
+        let event = story.events[index]
+        guard case .lost(let message, _) = event.kind, let sending = story.sendings[message],
+            case .sent(_, let target, _) = story.events[sending].kind
+        else { return event.lane }
+        return target
+    }
+
+    /// Room for the cross of a lost message that comes from the side on which the labels stand.
+    private static func inset(
+        ofLabelFor index: Int, on lane: Int, in story: DiagramStory, _ column: DiagramColumn
+    ) -> Int {
+        guard case .lost(let message, _) = story.events[index].kind, let sending = story.sendings[message],
+            (story.events[sending].lane > lane) != column.labelsEnd
+        else { return 0 }
+        return DiagramJourney.shortfall
+    }
+
+    private static func style(for index: Int, in story: DiagramStory, _ beliefs: [DiagramBelief]) -> Style {
+        switch story.events[index].kind {
+        case .believes(_, _, let isActive):
+            let color = beliefs.first { $0.event == index }?.color
+            return color.map { .belief(color: $0, isActive: isActive) } ?? .plain
+        case .ended(_, _, let isFailure): return isFailure ? .failure : .plain
+        case .lost, .crashed, .disturbed, .clockMoved, .storeChanged: return .trouble
+        case .violated: return .violation
+        default: return .plain
+        }
+    }
+
+    /// What each replica still believes after a pause, so that nobody has to scroll back to the last change.
+    private static func reminders(
+        in row: DiagramRow, _ story: DiagramStory, _ columns: DiagramColumns, _ beliefs: [DiagramBelief]
+    ) -> [DiagramLabel] {
+        let several = story.groups.count > 1
+        return beliefs.filter { $0.top < row.top && $0.bottom > row.top }.compactMap { belief in
+            guard let column = columns[belief.lane], let line = story.groups.firstIndex(of: belief.group)
+            else { return nil }
+            let words = DiagramWording.expiry(belief.expires, isActive: belief.isActive)
+            let fromBottom = (story.groups.count - line) * DiagramRows.beliefHeight
+            return DiagramLabel(
+                several ? "\(belief.group) \(words)" : words, .reminder, event: belief.event, lane: belief.lane,
+                in: column, middle: row.bottom - 4 - fromBottom + DiagramRows.beliefHeight / 2)
+        }
+    }
+}

@@ -1,0 +1,79 @@
+/// A row of the diagram: whole pixels from its top.
+struct DiagramRow: Hashable, Sendable {
+    /// What a row is for.
+    enum Content: Hashable, Sendable {
+        /// Time passes without events, or the run begins (`nil`); the row says what comes after.
+        case pause(length: Int64?, next: Int)
+        /// An event, by its index.
+        case event(Int)
+    }
+
+    var content: Content
+    var top: Int
+    var height: Int
+
+    var bottom: Int { top + height }
+    var middle: Int { top + height / 2 }
+}
+
+/// The axis of time: a row for each event, and one for each pause between bursts.
+struct DiagramRows: Sendable {
+    private(set) var rows: [DiagramRow] = []
+    /// For each event its row.
+    private(set) var rowOfEvent: [Int] = []
+    private(set) var height = 0
+
+    /// The shortest time without events that gets a row of its own: longer than what a process waits for an answer, so
+    /// that an exchange stays one burst.
+    static let shortestPause: Int64 = 5 * 60_000
+    static let eventHeight = 22
+    static let violationHeight = 40
+    static let healedHeight = 30
+    static let beliefHeight = 14
+    private static let pauseHeight = 26
+
+    init(_ story: DiagramStory) {
+        for (index, event) in story.events.enumerated() {
+            if let pause = Self.pause(before: index, in: story) {
+                let beliefs = index == 0 ? 0 : story.groups.count
+                append(.pause(length: pause.length, next: index), Self.pauseHeight + beliefs * Self.beliefHeight)
+            }
+            rowOfEvent.append(rows.count)
+            append(.event(index), Self.height(of: event))
+        }
+        height += Self.eventHeight / 2
+    }
+
+    private static func pause(before index: Int, in story: DiagramStory) -> (length: Int64?, Void)? {
+        guard index > 0 else { return (nil, ()) }
+        let (before, after) = (story.events[index - 1].at, story.events[index].at)
+        let length = DiagramCalendar.difference(from: before, to: after)
+        let isNewDay = story.calendar.date(before) != story.calendar.date(after)
+        return length >= shortestPause || isNewDay ? (length, ()) : nil
+    }
+
+    private static func height(of event: TraceEvent) -> Int {
+        switch event.kind {
+        case .violated: violationHeight
+        case .healed: healedHeight
+        default: eventHeight
+        }
+    }
+
+    private mutating func append(_ content: DiagramRow.Content, _ rowHeight: Int) {
+        rows.append(DiagramRow(content: content, top: height, height: rowHeight))
+        height += rowHeight
+    }
+
+    /// Where the mark of an event stands.
+    func middle(ofEvent index: Int) -> Int { rows[rowOfEvent[index]].middle }
+
+    /// Where something ends that ends at `time`: before the first later event, or in the pause before it; `nil` where
+    /// the trace ends earlier.
+    func position(of time: Int64, in story: DiagramStory) -> Int? {
+        guard let next = story.events.firstIndex(where: { $0.at > time }) else { return nil }
+        let row = rowOfEvent[next]
+        guard row > 0, case .pause = rows[row - 1].content else { return rows[row].top }
+        return rows[row - 1].middle
+    }
+}
