@@ -28,20 +28,22 @@ struct DiagramCalendar: Sendable {
     }
 
     /// `12 days 3 h`, `5 min 10 s`, `340 ms`: the largest unit and the next smaller one, the rest cut off.
-    static func length(_ milliseconds: Int64) -> String {
+    static func length(_ milliseconds: Int64, day: String = "day", days: String = "days") -> String {
         let total = milliseconds.magnitude
-        let units: [(size: UInt64, name: String)] = [(86_400_000, "day"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")]
+        let units: [(size: UInt64, name: String)] = [
+            (86_400_000, day), (3_600_000, "h"), (60_000, "min"), (1_000, "s"),
+        ]
         guard let first = units.firstIndex(where: { total >= $0.size }) else { return "\(total) ms" }
         let count = total / units[first].size
-        let name = first == 0 && count != 1 ? "days" : units[first].name
+        let name = first == 0 && count != 1 ? days : units[first].name
         let rest = total % units[first].size
         guard first + 1 < units.count, rest / units[first + 1].size > 0 else { return "\(count) \(name)" }
         return "\(count) \(name) \(rest / units[first + 1].size) \(units[first + 1].name)"
     }
 
-    /// `+1 day`, `−2 h 5 min`.
+    /// `+1 d`, `−2 h 5 min`.
     static func shift(_ milliseconds: Int64) -> String {
-        (milliseconds < 0 ? "\u{2212}" : "+") + length(milliseconds)
+        (milliseconds < 0 ? "\u{2212}" : "+") + length(milliseconds, day: "d", days: "d")
     }
 
     /// The time from one instant to another, or the longest that there is.

@@ -9,8 +9,8 @@ struct DiagramStory: Sendable {
     let groups: [String]
     /// For each message its sending: an index of `events`.
     let sendings: [Int: Int]
-    /// For each message how often it arrived.
-    let arrivals: [Int: Int]
+    /// The indices of arrivals of messages that had arrived before.
+    let repetitions: Set<Int>
     /// For each event the belief that it replaces.
     let predecessors: [Int: Int]
 
@@ -24,14 +24,16 @@ struct DiagramStory: Sendable {
         }
         var groups: [String] = []
         var sendings: [Int: Int] = [:]
-        var arrivals: [Int: Int] = [:]
+        var arrived: Set<Int> = []
+        var repetitions: Set<Int> = []
         var predecessors: [Int: Int] = [:]
         var latest: [Belief: Int] = [:]
         for (index, event) in events.enumerated() {
             switch event.kind {
             case .sent(let message, _, _):
                 if sendings[message] == nil { sendings[message] = index }
-            case .arrived(let message, _): arrivals[message, default: 0] += 1
+            case .arrived(let message, _):
+                if !arrived.insert(message).inserted { repetitions.insert(index) }
             case .believes(let group, _, _):
                 if !groups.contains(group) { groups.append(group) }
                 let belief = Belief(lane: event.lane, group: group)
@@ -42,7 +44,7 @@ struct DiagramStory: Sendable {
         }
         self.groups = groups
         self.sendings = sendings
-        self.arrivals = arrivals
+        self.repetitions = repetitions
         self.predecessors = predecessors
     }
 

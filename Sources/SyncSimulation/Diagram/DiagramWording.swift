@@ -28,7 +28,9 @@ struct DiagramWording: Sendable {
         switch event.kind {
         case .begun(_, let words), .ended(_, let words, _), .storeChanged(let words), .note(let words): return words
         case .sent(_, let target, let words): return "to \(story.name(of: target)): \(words)"
-        case .arrived(let message, let words): return "\(origin(of: message)): \(words)"
+        case .arrived(let message, let words):
+            let again = story.repetitions.contains(index) ? "again " : ""
+            return "\(again)\(origin(of: message)): \(words)"
         case .lost(let message, let words): return "\(destination(of: message)): \(words)"
         case .started(let process): return "process \(process)"
         case .crashed(let process): return "process \(process)"
@@ -51,8 +53,8 @@ struct DiagramWording: Sendable {
         case .disturbed(let disturbance, _, _): Self.name(of: disturbance)
         case .believes(let group, let expires, let isActive):
             story.isChange(index) ? beliefLabel(index, group, expires, isActive) : nil
-        case .clockMoved(let amount): "clock " + DiagramCalendar.shift(amount)
-        case .violated(let oracle, _): oracle
+        case .clockMoved(let amount): DiagramCalendar.shift(amount)
+        case .violated(let oracle, let words): "\(oracle): \(words)"
         case .sent, .arrived, .healed: nil
         }
     }
@@ -77,8 +79,7 @@ struct DiagramWording: Sendable {
 
     private func origin(of message: Int) -> String {
         guard let sending = story.sendings[message] else { return "from nobody known" }
-        let isRepeated = story.arrivals[message, default: 0] > 1
-        return "from \(story.name(of: story.events[sending].lane))" + (isRepeated ? ", repeated" : "")
+        return "from \(story.name(of: story.events[sending].lane))"
     }
 
     private func destination(of message: Int) -> String {
@@ -96,14 +97,23 @@ struct DiagramWording: Sendable {
         return left == right ? 0 : (left < right ? 1 : -1)
     }
 
+    /// An expiry on a lane: the date alone where it is active. With several groups there is no room for the date of
+    /// what is not active.
+    func shortExpiry(_ expires: Int64?, isActive: Bool, group: String) -> String {
+        let full = Self.expiry(expires, isActive: isActive)
+        guard isActive else { return story.groups.count > 1 ? Self.short(group) + " ended" : full }
+        let date = expires.map { DiagramCalendar.date(since1970: $0) } ?? full
+        return story.groups.count > 1 ? "\(Self.short(group)) \(date)" : date
+    }
+
     private func beliefLabel(_ index: Int, _ group: String, _ expires: Int64?, _ isActive: Bool) -> String {
-        let prefix = story.groups.count > 1 ? "\(group) " : ""
-        let date = expires.map { DiagramCalendar.date(since1970: $0) } ?? "never ends"
-        switch direction(of: index) {
-        case 1: return prefix + "\u{25B2} " + date
-        case -1: return prefix + "\u{25BC} " + date
-        default: return prefix + Self.expiry(expires, isActive: isActive)
-        }
+        let arrow = ["\u{25BC}", "", "\u{25B2}"][direction(of: index) + 1]
+        return arrow + shortExpiry(expires, isActive: isActive, group: group)
+    }
+
+    /// The last part of a group's name, and at most five letters of it.
+    private static func short(_ group: String) -> String {
+        DiagramLabel.fit(group.split(separator: ".").last.map(String.init) ?? group, cells: 5).text
     }
 
     private func belief(_ index: Int) -> String {

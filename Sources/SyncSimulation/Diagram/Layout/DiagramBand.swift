@@ -48,7 +48,8 @@ extension DiagramBand {
             bands.append(
                 DiagramBand(
                     kind: kind, lane: event.lane, left: column.left,
-                    right: kind == .wrongClock ? column.left + clockWidth : column.right, top: top, bottom: bottom,
+                    right: kind == .wrongClock ? column.left + DiagramColumns.stripWidth : column.right, top: top,
+                    bottom: bottom,
                     event: index))
         }
         let declared = Set(bands.filter { $0.kind == .wrongClock }.map(\.lane))
@@ -57,8 +58,6 @@ extension DiagramBand {
         }
         return bands
     }
-
-    private static let clockWidth = 7
 
     private static func movedClocks(
         on lane: Int, _ story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows
@@ -74,7 +73,8 @@ extension DiagramBand {
             guard offset != 0 else { continue }
             bands.append(
                 DiagramBand(
-                    kind: .wrongClock, lane: lane, left: column.left, right: column.left + clockWidth, top: y,
+                    kind: .wrongClock, lane: lane, left: column.left, right: column.left + DiagramColumns.stripWidth,
+                    top: y,
                     bottom: rows.height, event: index))
         }
         return bands
@@ -108,7 +108,9 @@ extension DiagramLife {
 
 extension DiagramBand {
     /// The times between a crash and the next start in which no process of a lane runs.
-    static func down(on lane: Int, _ story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows) -> [DiagramBand] {
+    static func down(on lane: Int, _ story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows)
+        -> [DiagramBand]
+    {
         guard let column = columns[lane] else { return [] }
         var bands: [DiagramBand] = []
         var running: Set<Int>?

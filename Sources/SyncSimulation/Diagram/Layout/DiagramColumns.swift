@@ -12,6 +12,18 @@ struct DiagramColumn: Hashable, Sendable {
     var labelsEnd = false
     /// Which panel it stands on: a device and its store share one.
     var panel: Int
+
+    /// Where a message that comes from `x` ends if it is lost: short of the line, and not across a label.
+    func end(ofLostFrom x: Int) -> Int {
+        guard (x > line) != labelsEnd else { return x > line ? line + 20 : line - 20 }
+        return labelsEnd ? labels.lowerBound + 6 : labels.upperBound - 6
+    }
+
+    /// Lets a label run over other lanes, on the side that has more room.
+    mutating func spreadLabels(over width: Int) {
+        labelsEnd = line > width - line
+        labels = labelsEnd ? min(4, line - 18)..<line - 18 : line + 18..<max(width - 4, line + 18)
+    }
 }
 
 /// A device with its store, or the remote: what is drawn as one piece.
@@ -28,13 +40,15 @@ struct DiagramColumns: Sendable {
     private(set) var width = 0
 
     static let barWidth = 8
-    private static let gap = 8
-    private static let stripWidth = 8
+    private static let gap = 7
+    /// What clocks that are wrong take of the left edge.
+    static let stripWidth = 7
+    /// The width of a date in labels, and of what stands before it.
+    private static let dateRoom = 92
 
     init(_ story: DiagramStory) {
         let replicas = story.lanes.count { $0.kind == .replica }
-        let groupRoom = story.groups.count > 1 ? 28 : 0
-        let room = (replicas > 2 ? 104 : 118) + groupRoom
+        let room = Self.dateRoom + (story.groups.count > 1 ? 14 : 0) + (replicas > 2 ? 0 : 24)
         for (index, lane) in story.lanes.enumerated() {
             let follows = index > 0 && story.lanes[index - 1].kind == .replica
             switch lane.kind {
@@ -47,17 +61,19 @@ struct DiagramColumns: Sendable {
 
     private mutating func addReplica(_ lane: Int, bars count: Int, room: Int) {
         let left = start()
-        let firstBar = left + Self.stripWidth + 4
-        let bars = (0..<count).map { firstBar + $0 * (Self.barWidth + 2) }
-        let line = firstBar + count * (Self.barWidth + 2) + 9
-        let labels = line + 12..<line + 12 + room
-        append(lane, DiagramColumn(left: left, right: labels.upperBound + 6, line: line, bars: bars, labels: labels, panel: 0))
+        let firstBar = left + Self.stripWidth + 3
+        let bars = (0..<count).map { firstBar + $0 * (Self.barWidth + 1) }
+        let line = firstBar + count * (Self.barWidth + 1) + 9
+        let labels = line + 11..<line + 11 + room
+        append(
+            lane,
+            DiagramColumn(left: left, right: labels.upperBound + 4, line: line, bars: bars, labels: labels, panel: 0))
     }
 
     private mutating func addStore(_ lane: Int) {
         guard let device = columns.last else { return }
-        let line = device.right + 9
-        width = line + 11
+        let line = device.right + 7
+        width = line + 8
         columns.append(
             DiagramColumn(
                 left: device.right, right: width, line: line, labels: device.labels, labelsEnd: true,
@@ -68,9 +84,9 @@ struct DiagramColumns: Sendable {
 
     private mutating func addAlone(_ lane: Int, room: Int) {
         let left = start()
-        let line = left + 32
-        let labels = line + 12..<line + 12 + room
-        append(lane, DiagramColumn(left: left, right: labels.upperBound + 6, line: line, labels: labels, panel: 0))
+        let line = left + 28
+        let labels = line + 11..<line + 11 + room
+        append(lane, DiagramColumn(left: left, right: labels.upperBound + 4, line: line, labels: labels, panel: 0))
     }
 
     private func start() -> Int { columns.isEmpty ? 0 : width + Self.gap }

@@ -20,9 +20,6 @@ struct DiagramJourney: Hashable, Sendable {
     /// Indices of events.
     var sending: Int
     var ending: Int?
-
-    /// How far from its target a lost message ends.
-    static let shortfall = 20
 }
 
 /// Whole pixels from the top left corner of the lanes.
@@ -51,7 +48,9 @@ extension DiagramJourney {
             journey.end = end
             journey.ending = index
             journey.finish.y = rows.middle(ofEvent: index)
-            if end == .lost { journey.finish.x += journey.start.x <= journey.finish.x ? -shortfall : shortfall }
+            if end == .lost, let target = columns[journey.to] {
+                journey.finish.x = target.end(ofLostFrom: journey.start.x)
+            }
             journeys.append(journey)
         }
         for (index, event) in story.events.enumerated() {

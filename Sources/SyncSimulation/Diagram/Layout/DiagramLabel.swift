@@ -32,16 +32,16 @@ struct DiagramLabel: Hashable, Sendable {
     private static let tenthsPerCell = 64
     static let lineHeight = 14
 
-    /// A label in the room of `column`, its middle at `middle`, so many pixels away from the line.
+    /// A label in the room of `column`, its middle at `middle`, with so many pixels kept free at the far end.
     init(
-        _ text: String, _ style: Style, event: Int, lane: Int, in column: DiagramColumn, middle: Int, inset: Int = 0
+        _ text: String, _ style: Style, event: Int, lane: Int, in column: DiagramColumn, middle: Int, reserve: Int = 0
     ) {
-        let room = column.labels.count - inset
+        let room = column.labels.count - reserve
         let cells = room * 10 / Self.tenthsPerCell
         let fitting = Self.fit(text, cells: cells)
         self.text = fitting.text
         width = min((fitting.cells * Self.tenthsPerCell + 9) / 10, room)
-        left = column.labelsEnd ? column.labels.upperBound - inset - width : column.labels.lowerBound + inset
+        left = column.labelsEnd ? column.labels.upperBound - width : column.labels.lowerBound
         height = Self.lineHeight
         top = middle - Self.lineHeight / 2
         endsRight = column.labelsEnd
@@ -86,11 +86,13 @@ extension DiagramLabel {
             case .event(let index):
                 guard let text = wording.label(for: index) else { return [] }
                 let lane = lane(ofLabelFor: index, in: story)
-                guard let column = columns[lane] else { return [] }
+                guard var column = columns[lane] else { return [] }
+                if case .violated = story.events[index].kind { column.spreadLabels(over: columns.width) }
                 let style = style(for: index, in: story, beliefs)
-                let inset = inset(ofLabelFor: index, on: lane, in: story, column)
+                let reserve = reserve(forLabelOf: index, in: story, columns, column)
                 return [
-                    DiagramLabel(text, style, event: index, lane: lane, in: column, middle: row.middle, inset: inset)
+                    DiagramLabel(
+                        text, style, event: index, lane: lane, in: column, middle: row.middle, reserve: reserve)
                 ]
             }
         }
@@ -106,13 +108,13 @@ extension DiagramLabel {
     }
 
     /// Room for the cross of a lost message that comes from the side on which the labels stand.
-    private static func inset(
-        ofLabelFor index: Int, on lane: Int, in story: DiagramStory, _ column: DiagramColumn
+    private static func reserve(
+        forLabelOf index: Int, in story: DiagramStory, _ columns: DiagramColumns, _ column: DiagramColumn
     ) -> Int {
         guard case .lost(let message, _) = story.events[index].kind, let sending = story.sendings[message],
-            (story.events[sending].lane > lane) != column.labelsEnd
+            let start = columns[story.events[sending].lane]
         else { return 0 }
-        return DiagramJourney.shortfall
+        return column.labels.contains(column.end(ofLostFrom: start.line)) ? 16 : 0
     }
 
     private static func style(for index: Int, in story: DiagramStory, _ beliefs: [DiagramBelief]) -> Style {
@@ -131,14 +133,14 @@ extension DiagramLabel {
     private static func reminders(
         in row: DiagramRow, _ story: DiagramStory, _ columns: DiagramColumns, _ beliefs: [DiagramBelief]
     ) -> [DiagramLabel] {
-        let several = story.groups.count > 1
+        let wording = DiagramWording(story: story)
         return beliefs.filter { $0.top < row.top && $0.bottom > row.top }.compactMap { belief in
             guard let column = columns[belief.lane], let line = story.groups.firstIndex(of: belief.group)
             else { return nil }
-            let words = DiagramWording.expiry(belief.expires, isActive: belief.isActive)
+            let words = wording.shortExpiry(belief.expires, isActive: belief.isActive, group: belief.group)
             let fromBottom = (story.groups.count - line) * DiagramRows.beliefHeight
             return DiagramLabel(
-                several ? "\(belief.group) \(words)" : words, .reminder, event: belief.event, lane: belief.lane,
+                words, .reminder, event: belief.event, lane: belief.lane,
                 in: column, middle: row.bottom - 4 - fromBottom + DiagramRows.beliefHeight / 2)
         }
     }

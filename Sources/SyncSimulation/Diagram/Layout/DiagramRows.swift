@@ -13,7 +13,10 @@ struct DiagramRow: Hashable, Sendable {
     var height: Int
 
     var bottom: Int { top + height }
-    var middle: Int { top + height / 2 }
+    /// Where the mark of an event stands; the line of a pause.
+    var middle: Int {
+        if case .pause = content { top + 11 } else { top + height / 2 }
+    }
 }
 
 /// The axis of time: a row for each event, and one for each pause between bursts.
@@ -26,16 +29,16 @@ struct DiagramRows: Sendable {
     /// The shortest time without events that gets a row of its own: longer than what a process waits for an answer, so
     /// that an exchange stays one burst.
     static let shortestPause: Int64 = 5 * 60_000
-    static let eventHeight = 22
+    static let eventHeight = 24
     static let violationHeight = 40
     static let healedHeight = 30
     static let beliefHeight = 14
-    private static let pauseHeight = 26
+    private static let pauseHeight = 24
 
     init(_ story: DiagramStory) {
         for (index, event) in story.events.enumerated() {
             if let pause = Self.pause(before: index, in: story) {
-                let beliefs = index == 0 ? 0 : story.groups.count
+                let beliefs = index == 0 ? 0 : max(1, story.groups.count)
                 append(.pause(length: pause.length, next: index), Self.pauseHeight + beliefs * Self.beliefHeight)
             }
             rowOfEvent.append(rows.count)

@@ -2,7 +2,8 @@ extension DiagramDrawing {
     /// The mark of an event on its lane. Shapes differ, so that colours only repeat what they say.
     func mark(_ index: Int, in page: inout Markup) {
         let event = story.events[index]
-        guard let column = layout.columns[event.lane], let (name, path) = Self.shape(of: event.kind, at: at(index, column))
+        guard let column = layout.columns[event.lane],
+            let (name, path) = Self.shape(of: event.kind, at: at(index, column))
         else { return }
         page.element("g", ["class": "mark \(name)", "data-k": story.key(of: index)]) { page in
             let wording = DiagramWording(story: story)

@@ -49,7 +49,8 @@ struct DiagramDrawing: Sendable {
     private func band(_ band: DiagramBand, in page: inout Markup) {
         let sentence = DiagramWording(story: story).sentence(for: band.event)
         page.element("g", ["class": "band \(band.kind.rawValue)", "data-k": story.key(of: band.event)]) { page in
-            page.element("title", [:], "\(story.name(of: band.lane)), \(DiagramWording.name(of: band.kind)): \(sentence)")
+            page.element(
+                "title", [:], "\(story.name(of: band.lane)), \(DiagramWording.name(of: band.kind)): \(sentence)")
             page.leaf(
                 "rect",
                 [
@@ -106,16 +107,13 @@ struct DiagramDrawing: Sendable {
         case .plain: break
         case .failure: name += " failure"
         case .trouble: name += " trouble"
-        case .violation: name += " violation"
+        case .violation:
+            name += " violation"
+            box("plate", around: label, in: &page)
         case .reminder: name += " reminder"
         case .belief(let color, let isActive):
             name += " belief"
-            page.leaf(
-                "rect",
-                [
-                    "class": "pill b\(color)\(isActive ? "" : " idle")", "x": "\(label.left - 3)",
-                    "y": "\(label.top - 1)", "width": "\(label.width + 6)", "height": "\(label.height + 2)", "rx": "4",
-                ])
+            box("pill b\(color)\(isActive ? "" : " idle")", around: label, in: &page)
         }
         page.element(
             "text",
@@ -123,6 +121,15 @@ struct DiagramDrawing: Sendable {
                 "class": name + (label.endsRight ? " end" : ""), "data-k": story.key(of: label.event), "x": "\(x)",
                 "y": "\(label.bottom - 3)",
             ], label.text)
+    }
+
+    private func box(_ name: String, around label: DiagramLabel, in page: inout Markup) {
+        page.leaf(
+            "rect",
+            [
+                "class": name, "x": "\(label.left - 3)", "y": "\(label.top - 1)", "width": "\(label.width + 6)",
+                "height": "\(label.height + 2)", "rx": "4",
+            ])
     }
 }
 

@@ -14,7 +14,9 @@ struct DiagramLegend: Sendable {
                     bar("belief b1", at: 16, in: &$0)
                 }
                 entry("hollow: not active", in: &page) { bar("belief b0 idle", at: 11, in: &$0) }
-                entry("\u{25B2} later, \u{25BC} earlier than before", in: &page) { bar("belief b2", at: 11, in: &$0) }
+                entry("later, earlier than before", in: &page) { page in
+                    page.element("text", ["class": "label", "x": "7", "y": "13"], "\u{25B2} \u{25BC}")
+                }
                 entry("faults are over", in: &page) { $0.leaf("path", ["class": "healed", "d": "M0 9H30"]) }
             }
         }
@@ -56,7 +58,8 @@ struct DiagramLegend: Sendable {
         page.element("g", ["class": "message \(name)"]) { page in
             page.leaf("path", ["class": "shaft", "d": "M1 9H\(name == "lost" ? 22 : 28)"])
             if name == "lost" {
-                page.leaf("path", ["class": "cross", "d": DiagramDrawing.cross(at: DiagramPoint(x: 22, y: 9), reach: 5)])
+                page.leaf(
+                    "path", ["class": "cross", "d": DiagramDrawing.cross(at: DiagramPoint(x: 22, y: 9), reach: 5)])
             } else {
                 page.leaf("path", ["class": "tip", "d": "M29 9L20 5.5L20 12.5Z"])
             }
@@ -65,9 +68,11 @@ struct DiagramLegend: Sendable {
 
     private func band(_ kind: DiagramBand.Kind, in page: inout Markup) {
         let width = kind == .wrongClock ? 7 : 30
-        let band = DiagramBand(kind: kind, lane: 0, left: 0, right: width, top: 0, bottom: 18, event: 0)
+        let left = (30 - width) / 2
+        let band = DiagramBand(
+            kind: kind, lane: 0, left: left, right: left + width, top: 0, bottom: 18, event: 0)
         page.element("g", ["class": "band \(kind.rawValue)"]) { page in
-            page.leaf("rect", ["x": "0", "y": "0", "width": "\(width)", "height": "18"])
+            page.leaf("rect", ["x": "\(left)", "y": "0", "width": "\(width)", "height": "18"])
             page.leaf("path", ["d": DiagramHatching(band).path])
         }
     }

@@ -23,6 +23,7 @@ struct DiagramList: Sendable {
                 }
                 page.element("b", [:], story.calendar.date(story.events[next].at))
             }
+            page.leaf("span", ["class": "words"])
         }
     }
 
@@ -41,10 +42,12 @@ struct DiagramList: Sendable {
                 if isNewTime(index) { page.words(story.calendar.time(event.at)) }
             }
             page.element("span", ["class": "words", "title": "\(lane) \(kind): \(sentence)"]) { page in
-                page.element("em", [:], lane)
-                page.words(" ")
-                page.element("b", [:], kind)
-                page.words(" \(sentence)")
+                page.element("span", ["class": "said"]) { page in
+                    page.element("em", [:], lane)
+                    page.words(" ")
+                    page.element("b", [:], kind)
+                    page.words(" \(sentence)")
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ struct DiagramPage: Sendable {
     }
 
     private func head(in page: inout Markup) {
-        page.leaf("meta", ["charset": "utf-8"], isSVG: false)
+        page.leaf("meta", ["charset": "utf-8"], isVoid: true)
         // The page's own style and script, and nothing else: neither from elsewhere nor to anywhere.
         page.leaf(
             "meta",
@@ -27,9 +27,9 @@ struct DiagramPage: Sendable {
                 "http-equiv": "Content-Security-Policy",
                 "content": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
                     + "base-uri 'none'; form-action 'none'",
-            ], isSVG: false)
-        page.leaf("meta", ["name": "viewport", "content": "width=device-width, initial-scale=1"], isSVG: false)
-        page.leaf("meta", ["name": "color-scheme", "content": "light dark"], isSVG: false)
+            ], isVoid: true)
+        page.leaf("meta", ["name": "viewport", "content": "width=device-width, initial-scale=1"], isVoid: true)
+        page.leaf("meta", ["name": "color-scheme", "content": "light dark"], isVoid: true)
         page.element("title", [:], title)
         page.endLine()
         page.element("style") { page in
@@ -119,7 +119,8 @@ struct DiagramPage: Sendable {
             ]
         ) { page in
             page.element("title", ["id": "drawing-title"], "Space-time diagram: \(title)")
-            page.element("desc", ["id": "drawing-text"], summary + " The list beside it and the table below tell it in words.")
+            page.element(
+                "desc", ["id": "drawing-text"], summary + " The list beside it and the table below tell it in words.")
             page.endLine()
             DiagramDrawing(story: story, layout: layout).draw(in: &page)
         }

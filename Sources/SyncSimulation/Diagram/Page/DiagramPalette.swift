@@ -33,7 +33,7 @@ enum DiagramPalette {
         Color(name: "answer", light: 0x6B7785, dark: 0x98A4B2),
         Color(name: "life", light: 0x3C4653, dark: 0xC3CCD6),
         Color(name: "b0", light: 0x0069A8, dark: 0x4FB0F0),
-        Color(name: "b1", light: 0xC07A00, dark: 0xF2B441),
+        Color(name: "b1", light: 0xB26F00, dark: 0xF2B441),
         Color(name: "b2", light: 0x00866A, dark: 0x2CCBA4),
         Color(name: "b3", light: 0x9C3F8C, dark: 0xE08AD0),
         Color(name: "b4", light: 0x4B3FA6, dark: 0xA99CFF),

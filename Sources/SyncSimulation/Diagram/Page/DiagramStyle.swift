@@ -40,14 +40,16 @@ enum DiagramStyle {
         .body{position:relative}
         .body>svg{position:absolute;left:var(--gutter);top:0;z-index:1;pointer-events:none}
         .rows{list-style:none;margin:0;padding:0}
-        .rows li{display:grid;grid-template-columns:var(--gutter) var(--lanes) var(--words);line-height:22px;font-size:12px}
+        .rows li{display:grid;grid-template-columns:var(--gutter) var(--lanes) var(--words);line-height:24px;font-size:12px}
         .time{grid-column:1;position:sticky;left:0;z-index:2;background:var(--page);padding:0 8px 0 0;text-align:right;\
-        color:var(--soft);font:11px/22px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
+        color:var(--soft);font:11px/24px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
         white-space:nowrap;overflow:hidden}
-        .rows .words{grid-column:3;contain:inline-size;position:sticky;right:0;z-index:2;background:var(--page);padding:0 12px 0 10px;\
-        overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-        .pause .time{display:flex;flex-direction:column;justify-content:flex-end;line-height:14px;padding-bottom:3px}
-        .pause .time i{font-style:normal;font-size:10.5px}
+        .rows .words{grid-column:3;container-type:inline-size;position:sticky;right:0;z-index:2;background:var(--page);padding:0 12px 0 10px;border-left:1px solid var(--pause);\
+        overflow:hidden;display:flex;align-items:center}
+        .said{white-space:nowrap;overflow:hidden;text-overflow:ellipsis;min-width:0}
+        .event .words{box-shadow:inset 0 -1px var(--pause)}
+        .pause .time{display:flex;flex-direction:column;justify-content:flex-end;line-height:14px;padding-bottom:5px}
+        .pause .time i{font-style:normal;font-size:10.5px;margin:4px 0 auto}
         .pause .time b{color:var(--ink);font-size:12px}
         .event em{font-style:normal;color:var(--soft);display:inline-block;min-width:58px}
         .event b{font-weight:600}
@@ -56,10 +58,13 @@ enum DiagramStyle {
         .trouble b,.less .words{color:var(--trouble)}
         .less .words,.failed b{font-weight:700}
         .failed b,.violated .words,.violated .words em{color:var(--danger)}
-        .violated .words{white-space:normal;font-weight:700;line-height:18px;padding-top:2px;background:var(--alarm)}
+        .violated .words{font-weight:700;background:var(--alarm)}
+        .violated .said{white-space:normal;line-height:18px;max-height:36px}
         .violated .time{line-height:40px;background:var(--alarm);color:var(--danger)}
         .healed .words,.healed .time{line-height:30px}
         .healed .words,.healed .words em{color:var(--good);font-weight:700}
+        @container (max-width:360px){.said{white-space:normal;font-size:10.5px;line-height:11.5px;max-height:23px}\
+        .event .said em{min-width:0}.violated .said{line-height:13px;max-height:39px}}
         .rows .lit .time,.rows .lit .words,.event:hover .time,.event:hover .words{background:var(--lit)}
         .event:hover{background:var(--lit)}
         :focus-visible{outline:3px solid var(--link);outline-offset:2px}
@@ -74,7 +79,7 @@ enum DiagramStyle {
         border-top:2px solid var(--link);font-size:13px;overflow-wrap:anywhere;white-space:pre-line;max-height:30vh;\
         overflow:auto}
         #full[hidden]{display:none}
-        @media (max-width:900px){.top,.table{padding-left:12px;padding-right:12px}main{padding-left:2px;--gutter:112px;\
+        @media (max-width:1000px){.top,.table{padding-left:12px;padding-right:12px}main{padding-left:2px;--gutter:112px;\
         --words:minmax(190px,1fr)}.rows .words{padding:0 6px}}
         @media print{.heads,.time,.words{position:static!important}#full{display:none}}
 
@@ -85,10 +90,10 @@ enum DiagramStyle {
         rect.panel{fill:var(--panel)}
         path.pause{stroke:var(--soft);stroke-width:1;stroke-dasharray:1 5;fill:none}
         path.healed{stroke:var(--good);stroke-width:3;fill:none}
-        rect.alarm{fill:var(--alarm)}
+        rect.alarm,rect.plate{fill:var(--alarm)}
         .band rect{fill:var(--trouble);fill-opacity:.07}
         .band path{stroke:var(--trouble);stroke-opacity:.34;fill:none}
-        .band.down rect{fill:var(--soft);fill-opacity:.22}
+        .band.down rect{fill:var(--soft);fill-opacity:.18}
         .band.full path{stroke-opacity:.6}
         .band.wrongClock path{stroke-opacity:.95}
         .life{stroke:var(--life);stroke-width:2;fill:none}

@@ -20,10 +20,10 @@ struct Markup: Sendable {
         element(name, attributes) { $0.words(words) }
     }
 
-    /// An element of HTML that has no content and no end, or one of SVG that has neither.
-    mutating func leaf(_ name: StaticString, _ attributes: KeyValuePairs<StaticString, String>, isSVG: Bool = true) {
+    /// An element with nothing in it; one of HTML's void elements has no end either.
+    mutating func leaf(_ name: StaticString, _ attributes: KeyValuePairs<StaticString, String>, isVoid: Bool = false) {
         open(name, attributes)
-        if isSVG { text += "</\(name)>" }
+        if !isVoid { text += "</\(name)>" }
     }
 
     private mutating func open(_ name: StaticString, _ attributes: KeyValuePairs<StaticString, String>) {
