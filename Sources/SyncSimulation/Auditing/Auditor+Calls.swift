@@ -36,7 +36,9 @@ extension Auditor {
     func didCreate(_ account: Account, in call: World.Call) {
         guard let name = account.name else { return }
         visitors[call.process.device.index, default: []].insert(name)
-        if erasedNames.contains(name), account.incarnation != Account.initialIncarnation { world.marks.reach(.recreated) }
+        if erasedNames.contains(name), account.incarnation != Account.initialIncarnation {
+            world.marks.reach(.recreated)
+        }
     }
 
     func didLogOut(_ report: LogOutReport, in call: World.Call) {
@@ -68,7 +70,8 @@ extension Auditor {
         }
         if call.process.device.setup.rule != nil, !report.received.isEmpty { world.marks.reach(.mixedRules) }
         if call.process.device.setup.catalog != 0,
-            report.received.contains(where: { if case .purchase(let one) = $0 { one.product == "half" } else { false } })
+            report.received.contains(where: { if case .purchase(let one) = $0 { one.product == "half" } else { false } }
+            )
         {
             world.marks.reach(.unknownProduct)
         }
@@ -106,7 +109,8 @@ extension Auditor {
             world.marks.reach(.monthEnd)
         }
         if isUndisturbed { checkClock(snapshot.at.milliseconds, of: device) }
-        guard isUndisturbed, call.store.account == call.account, let place = ownPlace(of: call.account, onDevice: false),
+        guard isUndisturbed, call.store.account == call.account,
+            let place = ownPlace(of: call.account, onDevice: false),
             let own = ownPlace(of: call.account, onDevice: true)
         else { return }
         let account = ledger(place, on: device.index) ?? ModelLedger()
@@ -125,9 +129,10 @@ extension Auditor {
     private static func coverage(_ snapshot: Snapshot) -> [String: [ModelSpan]] {
         var coverage: [String: [ModelSpan]] = [:]
         for subscription in snapshot.subscriptions {
-            coverage["\(subscription.group)"] = subscription.periods.map {
-                ModelSpan(start: $0.start.milliseconds, end: $0.end.milliseconds)
-            }.joined
+            coverage["\(subscription.group)"] =
+                subscription.periods.map {
+                    ModelSpan(start: $0.start.milliseconds, end: $0.end.milliseconds)
+                }.joined
         }
         return coverage
     }

@@ -67,7 +67,8 @@ extension Auditor {
         let own = ledger(key, on: device.index) ?? ModelLedger()
         guard own.records != remote.records else { return }
         world.report(
-            .restore, "\(name) restored on a new device lacks \(own.missing(of: remote)?.words ?? "nothing, and has more")",
+            .restore,
+            "\(name) restored on a new device lacks \(own.missing(of: remote)?.words ?? "nothing, and has more")",
             lane: device.lane)
     }
 

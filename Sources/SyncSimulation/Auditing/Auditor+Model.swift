@@ -5,7 +5,7 @@ extension Auditor {
     /// nothing that was paid is missing.
     func checkModel(_ snapshot: Snapshot, _ held: Shown, _ device: SimulatedDevice) {
         guard device.setup.rule == nil else { return }
-        let model = ModelReplay(account: held.account, device: held.device, catalogue: prices(of: device))
+        let model = ModelReplay(account: held.account, device: held.device)
         let isKnown = world.subject.hasDefaultRules
         for (group, spans) in held.coverage.sorted(by: { $0.key < $1.key }) {
             let paid = model.coverage(of: group)
@@ -20,8 +20,10 @@ extension Auditor {
         }
         guard isKnown else { return }
         let now = snapshot.at.milliseconds
-        for product in ["owl", "crown"] where model.owns(product, at: now) != snapshot.owned.contains(ProductID(product)) {
-            report(.model, "\(product) is \(model.owns(product, at: now) ? "owned and not shown" : "shown and not owned")", device)
+        for product in ["owl", "crown"] {
+            let isOwned = model.owns(product, at: now)
+            guard isOwned != snapshot.owned.contains(ProductID(product)) else { continue }
+            report(.model, "\(product) is \(isOwned ? "owned and not shown" : "shown and not owned")", device)
         }
         let units = model.balance(of: "coins", world.scenario.sharesUnits ? .shared : .deviceLocal, at: now)
         if snapshot[balance: "coins"] != units {
@@ -42,10 +44,12 @@ extension Auditor {
         let isActive = paid.contains { $0.contains(now) }
         let end = paid.last { $0.start <= now }?.end
         guard shown.isActive != isActive || shown.expires?.milliseconds != end else { return }
-        report(
-            .model,
-            "\(group) is shown as \(shown.isActive ? "active" : "inactive") until \(shown.expires?.milliseconds.date ?? "never"),"
-                + " and is \(isActive ? "active" : "inactive") until \(end?.date ?? "never")", device)
+        let words = (Self.words(shown.isActive, shown.expires?.milliseconds), Self.words(isActive, end))
+        report(.model, "\(group) is shown as \(words.0), and is \(words.1)", device)
+    }
+
+    private static func words(_ isActive: Bool, _ end: Int64?) -> String {
+        "\(isActive ? "active" : "inactive") until \(end?.date ?? "never")"
     }
 
     /// Of what was paid nothing is missing: as much time, all in all.
@@ -56,12 +60,10 @@ extension Auditor {
         // A rule may wait for the remote; in the end all have met it.
         guard isHealed, given < owed else { return }
         report(
-            .paidTime, "\((owed - given) / World.day) days of \(group) that were paid are missing: \(shown.words)"
+            .paidTime,
+            "\((owed - given) / World.day) days of \(group) that were paid are missing: \(shown.words)"
                 + " instead of \(paid.words)", device)
     }
-
-    /// At what terms the device values what was recorded without.
-    private func prices(of device: SimulatedDevice) -> [ModelID: ModelTerms] { [:] }
 }
 
 extension [ModelSpan] {

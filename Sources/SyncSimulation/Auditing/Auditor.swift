@@ -144,8 +144,8 @@ extension Auditor {
         guard call.process.isAlive else { return }
         let record = UnknownRecord.record(id)
         note(
-            ModelLedger.Record(key: record.key, order: record.order, payload: record.payload), "the unknown record \(id)",
-            call)
+            ModelLedger.Record(key: record.key, order: record.order, payload: record.payload),
+            "the unknown record \(id)", call)
     }
 
     private func note(_ record: ModelLedger.Record, _ words: String, _ call: World.Call) {
@@ -172,10 +172,9 @@ extension Auditor {
             if known.devices.insert(device.index).inserted { world.marks.reach(.sameTransactionTwice) }
             sales[sale.transaction] = known
         } else {
-            if sales.values.contains(where: { !$0.devices.contains(device.index) && world.recorder.now - $0.at < 60_000 })
-            {
-                world.marks.reach(.boughtAtOnce)
-            }
+            let now = world.recorder.now
+            let others = sales.values.filter { !$0.devices.contains(device.index) && now - $0.at < 60_000 }
+            if !others.isEmpty { world.marks.reach(.boughtAtOnce) }
             sales[sale.transaction] = (sale, [device.index], world.recorder.now)
         }
     }

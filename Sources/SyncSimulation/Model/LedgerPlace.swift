@@ -32,7 +32,9 @@ struct LedgerPlace: Hashable {
         default: return nil
         }
         // An account's ledger may lie in parts, one for each replica.
-        guard parts.count == 1 || (parts.count == 2 && kind == .account && !isOnDevice && name != nil) else { return nil }
+        guard parts.count == 1 || (parts.count == 2 && kind == .account && !isOnDevice && name != nil) else {
+            return nil
+        }
     }
 
     /// Whose it is, in words.

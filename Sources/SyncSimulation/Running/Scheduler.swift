@@ -40,7 +40,7 @@ final class Scheduler: @unchecked Sendable {
             while executor.runOne() {
                 if executor.jobCount > jobLimit { throw .endless(jobs: jobLimit) }
             }
-            if isOver() { return }
+            if isOver() { break }
             let foreign = executor.takeForeign()
             foreignJobCount += foreign
             if foreign > 0 { continue }
@@ -48,6 +48,8 @@ final class Scheduler: @unchecked Sendable {
             now = max(now, next.at)
             next.action()
         }
+        // Nothing is waited for any more, and nothing that waits keeps the run alive.
+        timers = []
     }
 
     /// Calls `action` when virtual time has come to `time`. Returns a number for ``cancel(_:)``.

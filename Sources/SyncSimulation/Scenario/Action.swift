@@ -89,8 +89,9 @@ public struct Sale: Codable, Hashable, Sendable {
     public var isSigned: Bool
 
     /// A purchase.
-    public init(_ transaction: String, of product: String, quantity: Int64 = 1, date: Int64? = nil, isSigned: Bool = false)
-    {
+    public init(
+        _ transaction: String, of product: String, quantity: Int64 = 1, date: Int64? = nil, isSigned: Bool = false
+    ) {
         self.transaction = transaction
         self.product = product
         self.quantity = quantity

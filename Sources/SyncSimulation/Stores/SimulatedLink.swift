@@ -16,7 +16,8 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         try await exchange(
-            Request(operation: .read, key: key), stale: { contents in contents.staleAnswer(for: key, unless: knownVersion) }
+            Request(operation: .read, key: key),
+            stale: { contents in contents.staleAnswer(for: key, unless: knownVersion) }
         ) { (contents) async throws(BackendError) in
             try await contents.read(key, unless: knownVersion)
         }

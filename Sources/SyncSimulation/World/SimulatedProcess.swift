@@ -92,12 +92,13 @@ final class SimulatedProcess: @unchecked Sendable {
         subscribers = []
         for task in tasks { task.cancel() }
         tasks = []
+        // It holds the host, and so this process.
+        store = nil
         world.auditor.didEnd(self)
     }
 
     /// Nobody can say what became of a write to the remote.
     func didLoseTrack(of key: EntryKey, _ value: [UInt8]) { unsettled[key] = value }
-
 
     /// A stream of the remote's signals, as far as messages come through.
     func subscribe() -> AsyncStream<Void> {

@@ -125,7 +125,9 @@ extension World {
 
     /// The tutorial's server: it was told what the device showed, and says so to everybody.
     private func echo(_ group: String, _ source: String, _ call: Call) async throws(EntitlementError) -> String {
-        guard let end = try await call.store.snapshot()[group: GroupID(group)]?.expires else { return "nothing to echo" }
+        guard let end = try await call.store.snapshot()[group: GroupID(group)]?.expires else {
+            return "nothing to echo"
+        }
         let receipt = try await call.store.record(.asserted(GroupID(group), until: end, source: SourceID(source)))
         auditor.didAcknowledge(receipt.newFacts, in: call)
         marks.reach(.assertionEchoed)
@@ -140,7 +142,8 @@ extension World {
             guard call.process.isAlive else { return }
             for subscription in snapshot.subscriptions {
                 recorder.note(
-                    call.process.device.lane, .believes, Int(truncatingIfNeeded: subscription.expires?.milliseconds ?? 0),
+                    call.process.device.lane, .believes,
+                    Int(truncatingIfNeeded: subscription.expires?.milliseconds ?? 0),
                     .believes(
                         group: "\(subscription.group)", expires: subscription.expires?.milliseconds,
                         isActive: subscription.isActive))

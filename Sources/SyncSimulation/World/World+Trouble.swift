@@ -152,13 +152,16 @@ extension World {
     }
 
     private func forgeRefunds(under key: EntryKey) async {
-        guard let value = remote.contents.values[key], let document = try? LedgerDocument(decoding: value) else { return }
+        guard let value = remote.contents.values[key], let document = try? LedgerDocument(decoding: value) else {
+            return
+        }
         var forged = document.ledger
         for case .purchase(let purchase) in document.ledger.records.map({ Fact($0) })
         where purchase.transaction.store == .appStore {
             let revocation = Revocation(
                 transaction: purchase.transaction, revokedAt: purchase.date, reason: "forged",
-                stamp: Stamp(signedDate: nil, logicalTime: LogicalTime.zero.next(at: Timestamp(milliseconds: trueTime))))
+                stamp: Stamp(signedDate: nil, logicalTime: LogicalTime.zero.next(at: Timestamp(milliseconds: trueTime)))
+            )
             forged = forged.joined(with: Ledger([Fact.revocation(revocation).record]))
         }
         await put(LedgerDocument(ledger: forged).encoded(), under: key)

@@ -78,7 +78,8 @@ final class World: @unchecked Sendable {
     /// A device that comes late.
     func addDevice(_ setup: DeviceSetup) -> SimulatedDevice {
         let index = devices.count
-        let contents = StoreContents(MemoryBackend(host: Self.host(index, scheduler, dice)), executor: scheduler.executor)
+        let contents = StoreContents(
+            MemoryBackend(host: Self.host(index, scheduler, dice)), executor: scheduler.executor)
         contents.didChange = { [unowned self] in self.auditor.didChange($0, on: index) }
         contents.didEscape = { [unowned self] in self.didEscape() }
         // The remote's line lies between those of the first devices and of those that come late.
