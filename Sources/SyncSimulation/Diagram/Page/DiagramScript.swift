@@ -49,11 +49,27 @@ enum DiagramScript {
           document.addEventListener("focusin", follow);
           document.addEventListener("focusout", clear);
 
+          // A narrow window shows some of the lanes only, between the times and the words.
+          const reveal = row => {
+            const mark = (byKey.get(row.dataset.k) ?? []).find(element => element.matches(".mark"));
+            const box = mark?.getBoundingClientRect();
+            if (box && (box.left < 130 || box.right > innerWidth - 240)) {
+              mark.scrollIntoView({block: "nearest", inline: "center"});
+            }
+          };
+          const arrive = () => {
+            const row = rows.find(row => "#" + row.id === location.hash);
+            if (row) reveal(row);
+          };
+          addEventListener("hashchange", arrive);
+          addEventListener("load", arrive);
+
           const go = row => {
             if (!row) return;
             for (const other of rows) other.tabIndex = -1;
             row.tabIndex = 0;
             row.focus();
+            reveal(row);
           };
           document.addEventListener("keydown", event => {
             const here = rows.indexOf(document.activeElement);

@@ -3,8 +3,9 @@ enum DiagramStyle {
     /// Everything around the drawing.
     static let page: StaticString = """
         *{box-sizing:border-box}
-        html{scroll-padding-top:120px}
-        body{margin:0;background:var(--page);color:var(--ink);font:14px/1.45 system-ui,"Segoe UI",Roboto,"Helvetica Neue",\
+        html{scroll-padding:120px 0 90px}
+        body{margin:0;background:var(--page);color:var(--ink);font:14px/1.45 system-ui,"Segoe UI",Roboto,\
+        "Helvetica Neue",\
         "Noto Sans","DejaVu Sans",Arial,sans-serif;width:max-content;min-width:100%;padding-bottom:64px}
         .top{position:sticky;left:0;width:calc(100vw - 20px);padding:20px 24px 8px}
         .heading{display:flex;align-items:center;gap:16px;max-width:1360px}
@@ -26,25 +27,30 @@ enum DiagramStyle {
         .legend ul{list-style:none;display:flex;flex-wrap:wrap;gap:2px 18px;margin:6px 0 0;padding:0}
         .legend li{display:flex;align-items:center;gap:6px;color:var(--soft)}
         main{--gutter:116px;--words:minmax(230px,1fr);padding:0 0 0 8px}
-        .heads{position:sticky;top:0;z-index:3;display:grid;grid-template-columns:var(--gutter) var(--lanes) var(--words);\
+        .heads{position:sticky;top:0;z-index:3;display:grid;\
+        grid-template-columns:var(--gutter) var(--lanes) var(--words);\
         background:var(--page);border-bottom:1px solid var(--soft);height:46px}
         .corner{align-self:end;padding:0 8px 5px;color:var(--soft);font-size:12px}
         .heads .corner{position:sticky;left:0;background:var(--page);z-index:2;height:100%;display:flex;align-items:end}
         .heads .corner.words{left:auto;right:0}
         .lanes{position:relative}
-        .lanes .panel{position:absolute;top:0;bottom:0;background:var(--panel);border-radius:6px 6px 0 0;padding:5px 8px 0 10px}
-        .lanes span{display:block;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;font-size:13px;line-height:19px}
+        .lanes .panel{position:absolute;top:0;bottom:0;background:var(--panel);border-radius:6px 6px 0 0;\
+        padding:5px 8px 0 10px}
+        .lanes span{display:block;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;font-size:13px;\
+        line-height:19px}
         .lanes .replica,.lanes .remote{font-weight:700}
         .lanes .localStore{font-size:11px;line-height:15px;color:var(--soft);text-align:right}
         .lanes .localStore:only-child{text-align:left}
         .body{position:relative}
         .body>svg{position:absolute;left:var(--gutter);top:0;z-index:1;pointer-events:none}
         .rows{list-style:none;margin:0;padding:0}
-        .rows li{display:grid;grid-template-columns:var(--gutter) var(--lanes) var(--words);line-height:24px;font-size:12px}
+        .rows li{display:grid;grid-template-columns:var(--gutter) var(--lanes) var(--words);line-height:24px;\
+        font-size:12px}
         .time{grid-column:1;position:sticky;left:0;z-index:2;background:var(--page);padding:0 8px 0 0;text-align:right;\
         color:var(--soft);font:11px/24px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;\
         white-space:nowrap;overflow:hidden}
-        .rows .words{grid-column:3;container-type:inline-size;position:sticky;right:0;z-index:2;background:var(--page);padding:0 12px 0 10px;border-left:1px solid var(--pause);\
+        .rows .words{grid-column:3;container-type:inline-size;position:sticky;right:0;z-index:2;\
+        background:var(--page);padding:0 12px 0 10px;border-left:1px solid var(--pause);\
         overflow:hidden;display:flex;align-items:center}
         .said{white-space:nowrap;overflow:hidden;text-overflow:ellipsis;min-width:0}
         .event .words{box-shadow:inset 0 -1px var(--pause)}
@@ -65,10 +71,12 @@ enum DiagramStyle {
         .healed .words,.healed .words em{color:var(--good);font-weight:700}
         @container (max-width:360px){.said{white-space:normal;font-size:10.5px;line-height:11.5px;max-height:23px}\
         .event .said em{min-width:0}.violated .said{line-height:13px;max-height:39px}}
-        .rows .lit .time,.rows .lit .words,.event:hover .time,.event:hover .words{background:var(--lit)}
-        .event:hover{background:var(--lit)}
+        .rows .lit,.rows .lit .time,.rows .lit .words{background:var(--lit)}
+        .event:hover,.event:hover .time,.event:hover .words{background:var(--lit)}
         :focus-visible{outline:3px solid var(--link);outline-offset:2px}
-        .event:focus-visible{outline-offset:-3px;z-index:2;position:relative}
+        .event:focus-visible{outline-width:2px;outline-offset:-1px}
+        .event:focus-visible .time,.event:focus-visible .words{\
+        box-shadow:inset 0 1px var(--link),inset 0 -1px var(--link)}
         .event:target .time,.event:target .words{box-shadow:inset 0 0 0 2px var(--danger)}
         .table{position:sticky;left:0;width:calc(100vw - 20px);padding:16px 24px;overflow-x:auto}
         table{border-collapse:collapse;font-size:12px;margin-top:8px}
@@ -77,9 +85,10 @@ enum DiagramStyle {
         td:last-child{overflow-wrap:anywhere}
         #full{position:fixed;left:0;right:0;bottom:0;z-index:5;margin:0;padding:10px 24px;background:var(--panel);\
         border-top:2px solid var(--link);font-size:13px;overflow-wrap:anywhere;white-space:pre-line;max-height:30vh;\
-        overflow:auto}
+        overflow:hidden;pointer-events:none}
         #full[hidden]{display:none}
-        @media (max-width:1000px){.top,.table{padding-left:12px;padding-right:12px}main{padding-left:2px;--gutter:112px;\
+        @media (max-width:1000px){.top,.table{padding-left:12px;padding-right:12px}main{padding-left:2px;\
+        --gutter:112px;\
         --words:minmax(190px,1fr)}.rows .words{padding:0 6px}}
         @media print{.heads,.time,.words{position:static!important}#full{display:none}}
 
@@ -87,7 +96,7 @@ enum DiagramStyle {
 
     /// The drawing.
     static let drawing: StaticString = """
-        rect.panel{fill:var(--panel)}
+        rect.panel{fill:var(--soft);fill-opacity:.06}
         path.pause{stroke:var(--soft);stroke-width:1;stroke-dasharray:1 5;fill:none}
         path.healed{stroke:var(--good);stroke-width:3;fill:none}
         rect.alarm,rect.plate{fill:var(--alarm)}
@@ -127,7 +136,8 @@ enum DiagramStyle {
         .mark.violated path{fill:var(--danger);stroke:var(--page);stroke-width:2}
         .mark.violated text{fill:var(--page);font:700 15px system-ui,sans-serif;text-anchor:middle}
         .label{font:10.5px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:var(--ink);\
-        paint-order:stroke;stroke:var(--panel);stroke-width:3.5px;stroke-linejoin:round;white-space:pre;pointer-events:all}
+        paint-order:stroke;stroke:var(--panel);stroke-width:3.5px;stroke-linejoin:round;white-space:pre;\
+        pointer-events:all}
         .label.end{text-anchor:end}
         .label.failure{fill:var(--danger);font-weight:700}
         .label.trouble{fill:var(--trouble)}
@@ -140,7 +150,7 @@ enum DiagramStyle {
         .label.lit{stroke:var(--lit);stroke-width:5px}
         .lit.band rect{fill-opacity:.25}
         .lit.belief rect{stroke:var(--ink)}
-        body.lighting .message:not(.lit){opacity:.3}
+        body.lighting .body .message:not(.lit){opacity:.3}
 
         """
 }
