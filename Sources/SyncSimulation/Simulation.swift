@@ -42,6 +42,9 @@ public struct Simulation: Sendable {
     /// So many jobs are more than any run of a scenario takes; one that takes more does not come to an end.
     public static let jobLimit = 20_000_000
 
+    /// When every run begins: 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC.
+    public static let epoch = Scheduler.epoch
+
     /// Runs it on the calling thread, which it keeps until the end.
     ///
     /// - Parameter isRecording: whether the outcome has the trace, which takes time and memory.

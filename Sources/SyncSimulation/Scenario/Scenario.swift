@@ -76,28 +76,42 @@ public struct RemoteSetup: Codable, Hashable, Sendable {
 /// How often things go wrong by themselves, in thousandths of all messages or operations, and how long things take.
 public struct FaultRates: Codable, Hashable, Sendable {
     /// Requests that never arrive.
-    public var lostRequests = 0
+    public var lostRequests: Int
     /// Requests that arrive and whose answer does not.
-    public var lostAnswers = 0
+    public var lostAnswers: Int
     /// Requests that arrive twice.
-    public var repeatedRequests = 0
+    public var repeatedRequests: Int
     /// Requests that the remote refuses for the moment.
-    public var refusals = 0
+    public var refusals: Int
     /// Reads that a cache answers with what the key held before.
-    public var staleReads = 0
+    public var staleReads: Int
     /// The longest way of a message, in milliseconds.
-    public var longestDelay = 50
+    public var longestDelay: Int
     /// Messages that take a hundred times as long.
-    public var delayed = 0
+    public var delayed: Int
     /// Operations on a device's own store that fail without effect.
-    public var diskErrors = 0
+    public var diskErrors: Int
     /// Writes to a device's own store of which nobody can say whether they happened.
-    public var diskUnknowns = 0
+    public var diskUnknowns: Int
     /// Operations on a device's own store that take up to 20 ms, before or after their effect.
-    public var diskPauses = 200
+    public var diskPauses: Int
 
-    /// Nothing goes wrong.
-    public init() {}
+    /// These rates; by default nothing goes wrong.
+    public init(
+        lostRequests: Int = 0, lostAnswers: Int = 0, repeatedRequests: Int = 0, refusals: Int = 0, staleReads: Int = 0,
+        longestDelay: Int = 50, delayed: Int = 0, diskErrors: Int = 0, diskUnknowns: Int = 0, diskPauses: Int = 200
+    ) {
+        self.lostRequests = lostRequests
+        self.lostAnswers = lostAnswers
+        self.repeatedRequests = repeatedRequests
+        self.refusals = refusals
+        self.staleReads = staleReads
+        self.longestDelay = longestDelay
+        self.delayed = delayed
+        self.diskErrors = diskErrors
+        self.diskUnknowns = diskUnknowns
+        self.diskPauses = diskPauses
+    }
 }
 
 /// Something that happens.

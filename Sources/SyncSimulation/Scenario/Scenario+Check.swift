@@ -1,0 +1,77 @@
+import Entitlements
+
+extension Scenario {
+    /// What a run can do. A document says anything; runs add these numbers up and must not come to their ends.
+    func check() throws(InputError) {
+        try Self.check(devices.count, in: 1...20, "devices", "their number")
+        try Self.check(days, in: 1...36_500, "days")
+        try Self.check(steps.count, in: 0...100_000, "steps", "their number")
+        for (index, setup) in devices.enumerated() { try Self.check(setup, "devices[\(index)]") }
+        for field in FaultRates.fields {
+            let limit = field.name == "longestDelay" ? 86_400_000 : 1_000
+            try Self.check(faults[keyPath: field.path], in: 0...limit, "faults.\(field.name)")
+        }
+        for (index, step) in steps.enumerated() { try check(step, "steps[\(index)]") }
+    }
+
+    private static func check(_ setup: DeviceSetup, _ path: String) throws(InputError) {
+        try check(setup.catalog, in: 0...100, "\(path).catalog")
+        try check(setup.clockOffset, in: -longest...longest, "\(path).clockOffset")
+        if let hours = setup.pollingHours { try check(hours, in: 1...87_600, "\(path).pollingHours") }
+    }
+
+    /// 400 years, in milliseconds.
+    private static let longest: Int64 = 146_097 * 86_400_000
+
+    private func check(_ step: Step, _ path: String) throws(InputError) {
+        try Self.check(step.at, in: 0...Self.longest, "\(path).at")
+        try Self.check(step.process, in: 0...1, "\(path).process")
+        guard (step.device == nil) == step.action.isOnRemote else {
+            let reason = step.action.isOnRemote ? "this happens to the remote, without a device" : "a device is missing"
+            throw InputError(path: "\(path).device", reason: reason)
+        }
+        if let device = step.device { try Self.check(device, in: 0...(devices.count - 1), "\(path).device") }
+        switch step.action {
+        case .buy(let sale):
+            try Self.check(sale.quantity, in: 1...10_000, "\(path).action.buy.quantity")
+            if let date = sale.date {
+                try Self.check(date, in: -Self.longest...Self.longest, "\(path).action.buy.date")
+            }
+        case .crash(let count): try Self.check(count, in: 0...1_000_000, "\(path).action.crash")
+        default:
+            for amount in step.action.amounts {
+                try Self.check(amount, in: -Self.longest...Self.longest, "\(path).action")
+            }
+        }
+    }
+
+    private static func check<Number: BinaryInteger>(
+        _ number: Number, in range: ClosedRange<Number>, _ path: String, _ what: String = ""
+    ) throws(InputError) {
+        guard !range.contains(number) else { return }
+        let prefix = what.isEmpty ? "" : "\(what): "
+        throw InputError(
+            path: path, reason: "\(prefix)\(number) is not between \(range.lowerBound) and \(range.upperBound)")
+    }
+}
+
+extension Action {
+    /// Whether it happens to what the devices share.
+    var isOnRemote: Bool {
+        switch self {
+        case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .lie: true
+        default: false
+        }
+    }
+
+    /// The times and lengths of time in it, in milliseconds.
+    var amounts: [Int64] {
+        switch self {
+        case .assert(_, let until, _): [until]
+        case .fill(let amount), .moveClock(let amount), .cut(_, _, let amount), .fillRemote(let amount): [amount]
+        case .moveRemoteClock(let amount, let duration): [amount, duration]
+        case .lie(.garbage(let amount)), .lie(.laterFormat(let amount)): [amount]
+        default: []
+        }
+    }
+}

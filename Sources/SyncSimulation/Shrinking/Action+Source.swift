@@ -1,0 +1,114 @@
+extension Action {
+    /// The action as a Swift expression where an action is expected.
+    var source: String {
+        switch self {
+        case .buy(let sale): ".buy(\(sale.source))"
+        case .refund(let id, let isSigned): ".refund(\(id.source), isSigned: \(isSigned))"
+        case .reinstate(let id, let isSigned): ".reinstate(\(id.source), isSigned: \(isSigned))"
+        case .use(let entitlement, let id): ".use(\(entitlement.source), id: \(id.source))"
+        case .flag(let product, let isSet): ".flag(\(product.source), isSet: \(isSet))"
+        case .assert(let group, let until, let source):
+            ".assert(group: \(group.source), until: \(until.source), source: \(source.source))"
+        case .echo(let group, let source): ".echo(group: \(group.source), source: \(source.source))"
+        case .defer(let product, let isWithdrawn): ".defer(\(product.source), isWithdrawn: \(isWithdrawn))"
+        case .writeUnknown(let id): ".writeUnknown(id: \(id.source))"
+        case .sync: ".sync"
+        case .restore: ".restore"
+        case .look: ".look"
+        case .createAccount(let name): ".createAccount(\(name.source))"
+        case .logIn(let name, let adopts): ".logIn(\(name.source), adoptsAnonymous: \(adopts))"
+        case .logOut: ".logOut"
+        case .erase(let name): ".erase(\(name.source))"
+        default: sourceOfTrouble
+        }
+    }
+
+    private var sourceOfTrouble: String {
+        switch self {
+        case .start: ".start"
+        case .crash(let count): ".crash(afterOperations: \(count.source))"
+        case .backUp: ".backUp"
+        case .putBack: ".putBack"
+        case .wipe: ".wipe"
+        case .lose: ".lose"
+        case .fill(let duration): ".fill(\(duration.source))"
+        case .moveClock(let amount): ".moveClock(\(amount.source))"
+        case .cut(let requests, let answers, let duration):
+            ".cut(requests: \(requests), answers: \(answers), \(duration.source))"
+        case .backUpRemote: ".backUpRemote"
+        case .putBackRemote: ".putBackRemote"
+        case .wipeRemote: ".wipeRemote"
+        case .moveRemoteClock(let amount, let duration): ".moveRemoteClock(\(amount.source), for: \(duration.source))"
+        case .fillRemote(let duration): ".fillRemote(\(duration.source))"
+        case .lie(let lie): ".lie(\(lie.source))"
+        case .buy, .refund, .reinstate, .use, .flag, .assert, .echo, .defer, .writeUnknown, .sync, .restore, .look,
+            .createAccount, .logIn, .logOut, .erase:
+            source
+        }
+    }
+}
+
+extension Sale {
+    fileprivate var source: String {
+        var arguments = [transaction.source, "of: \(product.source)"]
+        if quantity != 1 { arguments.append("quantity: \(quantity.source)") }
+        if let date { arguments.append("date: \(date.source)") }
+        if isSigned { arguments.append("isSigned: true") }
+        return "Sale(" + arguments.joined(separator: ", ") + ")"
+    }
+}
+
+extension Lie {
+    fileprivate var source: String {
+        switch self {
+        case .oldContent: ".oldContent"
+        case .deletion: ".deletion"
+        case .garbage(let duration): ".garbage(\(duration.source))"
+        case .laterFormat(let duration): ".laterFormat(\(duration.source))"
+        case .forgedRefunds: ".forgedRefunds"
+        }
+    }
+}
+
+extension BinaryInteger {
+    /// A literal with its digits in threes.
+    var source: String {
+        let digits = String(magnitude)
+        var literal = self < 0 ? "-" : ""
+        for (index, digit) in digits.enumerated() {
+            if index > 0, (digits.count - index).isMultiple(of: 3) { literal += "_" }
+            literal.append(digit)
+        }
+        return literal
+    }
+}
+
+extension String {
+    /// A literal.
+    var source: String { "\"\(swiftEscaped)\"" }
+
+    /// What stands between the quotation marks of a literal.
+    var swiftEscaped: String {
+        var escaped = ""
+        for scalar in unicodeScalars {
+            switch scalar {
+            case "\"": escaped += "\\\""
+            case "\\": escaped += "\\\\"
+            case "\n": escaped += "\\n"
+            case "\r": escaped += "\\r"
+            case "\t": escaped += "\\t"
+            case _ where scalar.isInvisible:
+                escaped += "\\u{\(String(scalar.value, radix: 16, uppercase: true))}"
+            default: escaped.unicodeScalars.append(scalar)
+            }
+        }
+        return escaped
+    }
+}
+
+extension Unicode.Scalar {
+    /// Whether a reader of source would not see it, or see something else in another order.
+    fileprivate var isInvisible: Bool {
+        [.control, .format, .lineSeparator, .paragraphSeparator].contains(properties.generalCategory)
+    }
+}

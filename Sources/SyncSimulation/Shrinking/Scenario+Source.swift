@@ -1,0 +1,121 @@
+extension Scenario {
+    /// The scenario as a Swift expression, to be compiled where `SyncSimulation` is imported. What is as by default is
+    /// left out. Lines after the first are indented to stand in a function of a type.
+    public var swiftSource: String { source(indentedBy: 8) }
+
+    /// A regression test to be put into a suite of Swift Testing.
+    ///
+    /// - Parameters:
+    ///   - violation: what the scenario violates; it goes into the test's name.
+    ///   - subject: Swift source of what was put to the test, such as
+    ///     `Subject(rules: ConflictRules(expiry: LatestExpiryWins()))`; `nil` for the default.
+    public func regressionTest(for violation: Violation?, subject: String? = nil) -> String {
+        let name = "seed \(seed)" + (violation.map { ": \($0)" } ?? "")
+        let call = subject.map { "Simulation(scenario, of: \($0))" } ?? "Simulation(scenario)"
+        return """
+                @Test("\(Self.fitting(name))")
+                func seed\(seed)() {
+                    let scenario = \(swiftSource)
+                    #expect(\(call).run().violations.isEmpty)
+                }
+
+            """
+    }
+
+    /// So many characters of a name fit into a line of 120 beside what is around it.
+    private static let nameLength = 104
+
+    private static func fitting(_ name: String) -> String {
+        let escaped = name.swiftEscaped
+        guard escaped.count > nameLength else { return escaped }
+        // Cut before it is escaped, so that no escape is cut.
+        var length = name.count
+        while length > 0, name.prefix(length).description.swiftEscaped.count >= nameLength { length -= 1 }
+        return name.prefix(length).description.swiftEscaped + "…"
+    }
+
+    private func source(indentedBy indentation: Int) -> String {
+        let inner = String(repeating: " ", count: indentation + 4)
+        var arguments = ["seed: \(seed.source)"]
+        arguments.append(
+            "devices: " + Self.list(devices.map { SourceCall("DeviceSetup", $0.arguments) }, indentation + 4))
+        if remote != RemoteSetup() { arguments.append("remote: " + SourceCall("RemoteSetup", remote.arguments).line) }
+        if faults != FaultRates() {
+            let call = SourceCall("FaultRates", faults.arguments)
+            arguments.append("faults: " + call.text(indentedBy: indentation + 4, prefix: 8))
+        }
+        if !sharesUnits { arguments.append("sharesUnits: false") }
+        arguments.append("steps: " + Self.list(steps.map { SourceCall("Step", $0.arguments) }, indentation + 4))
+        arguments.append("days: \(days.source)")
+        return "Scenario(\n" + arguments.map { inner + $0 }.joined(separator: ",\n") + ")"
+    }
+
+    /// A call a line.
+    private static func list(_ calls: [SourceCall], _ indentation: Int) -> String {
+        guard !calls.isEmpty else { return "[]" }
+        let inner = String(repeating: " ", count: indentation + 4)
+        let lines = calls.map { inner + $0.text(indentedBy: indentation + 4, prefix: 0) }
+        // The formatter wants a comma after the last of several.
+        let end = lines.count > 1 ? ",\n" : "\n"
+        return "[\n" + lines.joined(separator: ",\n") + end + String(repeating: " ", count: indentation) + "]"
+    }
+}
+
+/// A call of an initializer in Swift source.
+private struct SourceCall {
+    let name: String
+    let arguments: [String]
+
+    init(_ name: String, _ arguments: [String]) {
+        self.name = name
+        self.arguments = arguments
+    }
+
+    var line: String { name + "(" + arguments.joined(separator: ", ") + ")" }
+
+    /// On one line where it fits, else with each argument on a line of its own.
+    func text(indentedBy indentation: Int, prefix: Int) -> String {
+        if indentation + prefix + line.count < 120 { return line }
+        let inner = String(repeating: " ", count: indentation + 4)
+        return name + "(\n" + arguments.map { inner + $0 }.joined(separator: ",\n") + ")"
+    }
+}
+
+extension DeviceSetup {
+    fileprivate var arguments: [String] {
+        let usual = DeviceSetup()
+        var arguments: [String] = []
+        if let rule { arguments.append("rule: \(rule.source)") }
+        if catalog != usual.catalog { arguments.append("catalog: \(catalog.source)") }
+        if clockOffset != usual.clockOffset { arguments.append("clockOffset: \(clockOffset.source)") }
+        if account != usual.account { arguments.append("account: \(account?.source ?? "nil")") }
+        if let pollingHours { arguments.append("pollingHours: \(pollingHours.source)") }
+        return arguments
+    }
+}
+
+extension RemoteSetup {
+    fileprivate var arguments: [String] {
+        var arguments: [String] = []
+        if !comparesAndSwaps { arguments.append("comparesAndSwaps: false") }
+        if !tellsTime { arguments.append("tellsTime: false") }
+        return arguments
+    }
+}
+
+extension FaultRates {
+    fileprivate var arguments: [String] {
+        Self.fields.filter { self[keyPath: $0.path] != FaultRates()[keyPath: $0.path] }.map {
+            "\($0.name): \(self[keyPath: $0.path].source)"
+        }
+    }
+}
+
+extension Step {
+    fileprivate var arguments: [String] {
+        var arguments = ["at: \(at.source)"]
+        if let device { arguments.append("device: \(device.source)") }
+        if process != 0 { arguments.append("process: \(process.source)") }
+        return arguments + [action.source]
+    }
+}

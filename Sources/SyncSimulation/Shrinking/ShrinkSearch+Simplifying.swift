@@ -1,0 +1,125 @@
+extension ShrinkSearch {
+    /// What a scenario says besides its steps: all at once where that does, else one by one.
+    func simplifySurroundings() {
+        tries { $0.faults = FaultRates() }
+        for field in FaultRates.fields {
+            tries { $0.faults[keyPath: field.path] = FaultRates()[keyPath: field.path] }
+        }
+        tries { $0.remote = RemoteSetup() }
+        tries { $0.remote.comparesAndSwaps = true }
+        tries { $0.remote.tellsTime = true }
+        tries { $0.sharesUnits = true }
+        for index in best.devices.indices {
+            tries { $0.devices[index] = DeviceSetup(account: $0.devices[index].account) }
+            tries { $0.devices[index].rule = nil }
+            tries { $0.devices[index].catalog = 0 }
+            tries { $0.devices[index].clockOffset = 0 }
+            tries { $0.devices[index].pollingHours = nil }
+        }
+        // A device that is opened for an account needs no log-in.
+        tries { scenario in
+            for index in scenario.devices.indices { scenario.devices[index].account = DeviceSetup().account }
+        }
+        shorten()
+    }
+
+    private func shorten() {
+        let lastDay = Int((best.steps.map(\.at).max() ?? 0) / World.day) + 1
+        if lastDay < best.days { tries { $0.days = lastDay } }
+        while best.days > 1, tries({ $0.days = max(1, $0.days / 2) }) {}
+        if best.days > 1 { tries { $0.days -= 1 } }
+    }
+
+    /// Each step by itself, and the times of all.
+    func simplifySteps() {
+        let isSpread = spread()
+        for index in best.steps.indices {
+            if best.steps[index].process != 0 { tries { $0.steps[index].process = 0 } }
+            for action in best.steps[index].action.simpler { tries { $0.steps[index].action = action } }
+            if !isSpread { round(index) }
+        }
+    }
+
+    /// Steps at even distances from each other, which says that only their order matters. Returns whether they are.
+    private func spread() -> Bool {
+        for distance in [World.day, World.hour, 1_000] {
+            let isDone = tries { scenario in
+                for index in scenario.steps.indices { scenario.steps[index].at = Int64(index) * distance }
+            }
+            if isDone { return true }
+        }
+        for unit in Self.units {
+            let isDone = tries { scenario in
+                for index in scenario.steps.indices { scenario.steps[index].at -= scenario.steps[index].at % unit }
+            }
+            if isDone { break }
+        }
+        return false
+    }
+
+    private func round(_ index: Int) {
+        let time = best.steps[index].at
+        for unit in Self.units where time % unit != 0 {
+            // Steps stay in the order of their times.
+            let rounded = time - time % unit
+            guard index == 0 || rounded >= best.steps[index - 1].at else { continue }
+            if tries({ $0.steps[index].at = rounded }) { return }
+        }
+    }
+
+    /// Days, hours, minutes and seconds, in milliseconds.
+    fileprivate static let units = [World.day, World.hour, 60_000, 1_000]
+}
+
+extension Action {
+    /// Actions that say less, those that say least first.
+    fileprivate var simpler: [Action] {
+        let candidates: [Action] =
+            switch self {
+            case .buy(let sale): sale.simpler.map { .buy($0) }
+            case .refund(let id, _): [.refund(id, isSigned: false)]
+            case .reinstate(let id, _): [.reinstate(id, isSigned: false)]
+            case .logIn(let name, _): [.logIn(name, adoptsAnonymous: false)]
+            case .assert(let group, let until, let source):
+                until.rounder.map { .assert(group: group, until: $0, source: source) }
+            case .crash(let count): [0, 1, count / 2].filter { $0 < count }.map { .crash(afterOperations: $0) }
+            case .fill(let amount): amount.rounder.map { .fill($0) }
+            case .fillRemote(let amount): amount.rounder.map { .fillRemote($0) }
+            case .moveClock(let amount): amount.rounder.map { .moveClock($0) }
+            case .moveRemoteClock(let amount, let duration):
+                amount.rounder.map { .moveRemoteClock($0, for: duration) }
+                    + duration.rounder.map { .moveRemoteClock(amount, for: $0) }
+            case .cut(true, true, let amount):
+                [.cut(requests: true, answers: false, amount), .cut(requests: false, answers: true, amount)]
+            case .lie(.garbage(let amount)): amount.rounder.map { .lie(.garbage($0)) }
+            case .lie(.laterFormat(let amount)): amount.rounder.map { .lie(.laterFormat($0)) }
+            default: []
+            }
+        return candidates.filter { $0 != self }
+    }
+}
+
+extension Sale {
+    /// Each differs in one thing, since the shrinker changes what it has, one thing after another.
+    fileprivate var simpler: [Sale] {
+        var candidates = [Sale(transaction, of: product)]
+        candidates.append(changed { $0.quantity = 1 })
+        candidates.append(changed { $0.isSigned = false })
+        candidates.append(changed { $0.date = nil })
+        if let date { candidates += date.rounder.map { date in changed { $0.date = date } } }
+        return candidates
+    }
+
+    private func changed(_ change: (inout Sale) -> Void) -> Sale {
+        var sale = self
+        change(&sale)
+        return sale
+    }
+}
+
+extension Int64 {
+    /// The number without its parts below a day, an hour, a minute, a second, where that leaves something.
+    fileprivate var rounder: [Int64] {
+        ShrinkSearch.units.map { self - self % $0 }.filter { $0 != 0 && $0 != self }
+    }
+}

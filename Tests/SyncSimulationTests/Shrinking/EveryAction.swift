@@ -1,0 +1,97 @@
+import SyncSimulation
+
+/// A scenario with every kind of action, and with nothing as by default.
+enum EveryAction {
+    static let scenario: Scenario = {
+        var scenario = Scenario(
+            seed: 18_446_744_073_709_551_615,
+            devices: [
+                DeviceSetup(),
+                DeviceSetup(
+                    rule: "latestExpiryWins", catalog: 1, clockOffset: -94_608_000_000, account: nil, pollingHours: 24),
+                DeviceSetup(account: "a \"quoted\" name"),
+            ], steps: [], days: 36_500)
+        scenario.remote.comparesAndSwaps = false
+        scenario.remote.tellsTime = false
+        scenario.sharesUnits = false
+        scenario.faults = FaultRates(
+            lostRequests: 1, lostAnswers: 2, repeatedRequests: 3, refusals: 4, staleReads: 5, longestDelay: 60_000,
+            delayed: 7, diskErrors: 8, diskUnknowns: 9, diskPauses: 1_000)
+        for (index, action) in onDevices.enumerated() {
+            scenario.steps.append(
+                Step(at: Int64(index) * 86_399_999, device: index % 3, process: index % 2, action))
+        }
+        for (index, action) in onRemote.enumerated() {
+            scenario.steps.append(Step(at: 3_153_600_000_000 + Int64(index), action))
+        }
+        return scenario
+    }()
+
+    static let onDevices: [Action] = [
+        .buy(Sale("t0001", of: "quarter")),
+        .buy(Sale("t\"\\\n\u{1B}\u{202E}é2", of: "coins", quantity: 10_000, date: -1, isSigned: true)),
+        .buy(Sale("a transaction with a name as long as they come", of: "a long product")),
+        .refund("t0001", isSigned: true), .reinstate("t0001", isSigned: false), .use("random-owls", id: "s0001"),
+        .flag("owl", isSet: true), .assert(group: "random", until: 15_552_000_000, source: "parse"),
+        .echo(group: "random", source: "parse"), .defer("quarter", isWithdrawn: true), .writeUnknown(id: "t0003"),
+        .sync, .restore, .look, .createAccount("alice"), .logIn("alice", adoptsAnonymous: true), .logOut,
+        .erase("alice"), .start, .crash(afterOperations: 1_234), .backUp, .putBack, .wipe, .lose, .fill(1_000),
+        .moveClock(-3_153_600_000_000), .cut(requests: true, answers: false, 60_000),
+    ]
+
+    static let onRemote: [Action] = [
+        .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock(-999, for: 1_000_000), .fillRemote(12),
+        .lie(.oldContent), .lie(.deletion), .lie(.garbage(86_400_000)), .lie(.laterFormat(172_800_000)),
+        .lie(.forgedRefunds),
+    ]
+
+    /// A name for each case, so that whoever adds one is asked here.
+    static func name(of action: Action) -> String {
+        switch action {
+        case .buy: "buy"
+        case .refund: "refund"
+        case .reinstate: "reinstate"
+        case .use: "use"
+        case .flag: "flag"
+        case .assert: "assert"
+        case .echo: "echo"
+        case .defer: "defer"
+        case .writeUnknown: "writeUnknown"
+        case .sync: "sync"
+        case .restore: "restore"
+        case .look: "look"
+        case .createAccount: "createAccount"
+        case .logIn: "logIn"
+        case .logOut: "logOut"
+        case .erase: "erase"
+        case .start: "start"
+        case .crash: "crash"
+        case .backUp: "backUp"
+        case .putBack: "putBack"
+        case .wipe: "wipe"
+        case .lose: "lose"
+        case .fill: "fill"
+        case .moveClock: "moveClock"
+        case .cut: "cut"
+        case .backUpRemote: "backUpRemote"
+        case .putBackRemote: "putBackRemote"
+        case .wipeRemote: "wipeRemote"
+        case .moveRemoteClock: "moveRemoteClock"
+        case .fillRemote: "fillRemote"
+        case .lie(let lie): "lie \(name(of: lie))"
+        }
+    }
+
+    private static func name(of lie: Lie) -> String {
+        switch lie {
+        case .oldContent: "oldContent"
+        case .deletion: "deletion"
+        case .garbage: "garbage"
+        case .laterFormat: "laterFormat"
+        case .forgedRefunds: "forgedRefunds"
+        }
+    }
+
+    /// How many there are in the functions above.
+    static let caseCount = 35
+}

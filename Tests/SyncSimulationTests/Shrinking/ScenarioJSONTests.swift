@@ -1,0 +1,98 @@
+import Entitlements
+import SyncSimulation
+import Testing
+
+@Suite("A scenario as JSON")
+struct ScenarioJSONTests {
+    @Test("comes back as it was, with every kind of action")
+    func everyAction() throws {
+        let json = EveryAction.scenario.json
+        let read = try Scenario(json: json)
+        #expect(read == EveryAction.scenario)
+        #expect(read.json == json)
+    }
+
+    @Test("comes back as it was for drawn scenarios, whatever the swarm draws")
+    func drawn() throws {
+        for seed in UInt64(1)...300 {
+            let scenario = Swarm().scenario(seed: seed)
+            try #expect(Scenario(json: scenario.json) == scenario, "seed \(seed)")
+        }
+        let large = Swarm(replicas: 20, days: 36_500).scenario(seed: 1)
+        try #expect(Scenario(json: large.json) == large)
+    }
+
+    @Test("has its members in the order of their names")
+    func sorted() throws {
+        let scenario = Scenario(
+            seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, .use("owl", id: "s1"))], days: 3)
+        let text = String(decoding: scenario.json, as: UTF8.self)
+        let members = text.split(separator: "\n").filter { $0.hasPrefix("  \"") }.map { $0.prefix { $0 != ":" } }
+        #expect(
+            members == [
+                "  \"days\" ", "  \"devices\" ", "  \"faults\" ", "  \"remote\" ", "  \"seed\" ",
+                "  \"sharesUnits\" ", "  \"steps\" ",
+            ])
+    }
+
+    /// A change to a sound document, and what is said of the result.
+    struct Damage: CustomTestStringConvertible, Sendable {
+        var old: String
+        var new: String
+        var error: String
+        var testDescription: String { "\(old) → \(new)" }
+    }
+
+    private static let damages = [
+        Damage(old: "\"days\" : 3,", new: "", error: "days: missing"),
+        Damage(old: "\"days\" : 3", new: "\"days\" : 0", error: "days: 0 is not between 1 and 36500"),
+        Damage(old: "\"sync\"", new: "\"synch\"", error: "steps[0].action: no such case, or several"),
+        Damage(
+            old: "\"device\" : 0", new: "\"device\" : 1", error: "steps[0].device: 1 is not between 0 and 0"),
+        Damage(old: "\"device\" : 0,", new: "", error: "steps[0].device: a device is missing"),
+        Damage(
+            old: "\"sync\"", new: "\"wipeRemote\"",
+            error: "steps[0].device: this happens to the remote, without a device"),
+        Damage(old: "\"process\" : 0", new: "\"process\" : 2", error: "steps[0].process: 2 is not between 0 and 1"),
+        Damage(
+            old: "\"at\" : 5", new: "\"at\" : 9223372036854775807",
+            error: "steps[0].at: 9223372036854775807 is not between 0 and 12622780800000"),
+        Damage(
+            old: "\"catalog\" : 0", new: "\"catalog\" : -1",
+            error: "devices[0].catalog: -1 is not between 0 and 100"),
+        Damage(
+            old: "\"refusals\" : 0", new: "\"refusals\" : 1001",
+            error: "faults.refusals: 1001 is not between 0 and 1000"),
+        Damage(
+            old: "\"catalog\" : 0", new: "\"catalog\" : 0, \"pollingHours\" : 0",
+            error: "devices[0].pollingHours: 0 is not between 1 and 87600"),
+    ]
+
+    @Test("is refused with the place where it is wrong", arguments: damages)
+    func refused(damage: Damage) throws {
+        let scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, .sync)], days: 3)
+        let text = String(decoding: scenario.json, as: UTF8.self)
+        try #require(text.ranges(of: damage.old).count == 1)
+        let damaged = Array(text.replacing(damage.old, with: damage.new).utf8)
+        let error = #expect(throws: InputError.self) { try Scenario(json: damaged) }
+        #expect(error.map { "\($0)" } == damage.error)
+    }
+
+    @Test("is refused when it is no JSON, or of another shape", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])
+    func noScenario(text: String) {
+        #expect(throws: InputError.self) { try Scenario(json: Array(text.utf8)) }
+    }
+
+    @Test(
+        "is refused when amounts would overflow",
+        arguments: [
+            Action.moveClock(.min), .fill(.max), .buy(Sale("t1", of: "owl", quantity: 10_001)),
+            .buy(Sale("t1", of: "owl", date: .min)), .crash(afterOperations: -1),
+            .assert(group: "random", until: .max, source: "parse"), .cut(requests: true, answers: true, .max),
+        ])
+    func overflow(action: Action) {
+        let scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, action)], days: 3)
+        let error = #expect(throws: InputError.self) { try Scenario(json: scenario.json) }
+        #expect(error?.path.hasPrefix("steps[0].action") == true)
+    }
+}

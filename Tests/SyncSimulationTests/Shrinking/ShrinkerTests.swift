@@ -1,0 +1,64 @@
+import SyncCore
+import SyncSimulation
+import Testing
+
+@Suite("Shrinking")
+struct ShrinkerTests {
+    /// Devices share a store that loses what another device wrote at the same moment.
+    private static let careless = Subject(makeRemote: { CarelessBackend(MemoryBackend(host: $0)) })
+
+    private static func firstFailing(_ subject: Subject, _ seeds: ClosedRange<UInt64>) throws -> Scenario {
+        let found = seeds.lazy.map { Swarm().scenario(seed: $0) }
+            .first { !Simulation($0, of: subject).run().violations.isEmpty }
+        return try #require(found, "none of \(seeds) fails")
+    }
+
+    @Test("a store that ignores preconditions is shown with two devices at most, and nothing that could be spared")
+    func carelessStore() throws {
+        let scenario = try Self.firstFailing(Self.careless, 1...200)
+        let shrunk = try #require(Shrinker(of: Self.careless).shrink(scenario))
+        let small = shrunk.scenario
+        #expect(shrunk.isMinimal)
+        #expect(small.devices.count <= 2, "seed \(scenario.seed)")
+        #expect(small.steps.count <= 6 && small.steps.count < scenario.steps.count, "seed \(scenario.seed)")
+        let oracle = try #require(Simulation(scenario, of: Self.careless).run().violations.first).oracle
+        func fails(_ scenario: Scenario) -> Bool {
+            Simulation(scenario, of: Self.careless).run().violations.contains { $0.oracle == oracle }
+        }
+        #expect(shrunk.violation.oracle == oracle)
+        #expect(fails(small))
+        for index in small.steps.indices {
+            var smaller = small
+            smaller.steps.remove(at: index)
+            #expect(!fails(smaller), "seed \(scenario.seed): step \(index) could be spared")
+        }
+        #expect(Simulation(small).run().violations.isEmpty, "a sound store holds in the same scenario")
+    }
+
+    @Test("the same scenario shrinks to the same one, and each run is told")
+    func repeatable() throws {
+        let scenario = try Self.firstFailing(Self.careless, 201...400)
+        var told: [Shrinker.Progress] = []
+        let first = try #require(Shrinker(of: Self.careless, attempts: 60).shrink(scenario) { told.append($0) })
+        let second = try #require(Shrinker(of: Self.careless, attempts: 60).shrink(scenario))
+        #expect(first == second)
+        #expect(told.map(\.attempts) == Array(2...first.attempts))
+        #expect(told.last?.steps == first.scenario.steps.count)
+        #expect(zip(told, told.dropFirst()).allSatisfy { $0.steps >= $1.steps && $0.devices >= $1.devices })
+    }
+
+    @Test("when attempts are used up, what there is still fails, and says that it may not be the smallest")
+    func exhausted() throws {
+        let scenario = try Self.firstFailing(Self.careless, 1...200)
+        let shrunk = try #require(Shrinker(of: Self.careless, attempts: 4).shrink(scenario))
+        #expect(shrunk.attempts == 4)
+        #expect(!shrunk.isMinimal)
+        #expect(Simulation(shrunk.scenario, of: Self.careless).run().violations.contains(shrunk.violation))
+    }
+
+    @Test("what holds is not shrunk")
+    func holds() {
+        let scenario = Scenario(seed: 1, devices: [DeviceSetup()], steps: [Step(at: 0, device: 0, .sync)], days: 1)
+        #expect(Shrinker().shrink(scenario) == nil)
+    }
+}
