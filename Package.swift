@@ -76,6 +76,7 @@ let package = Package(
             dependencies: [
                 "EntitlementSync", "Entitlements", "FileStorage", "SyncCore", "SyncCoreTesting", "TestSupport", "syncd",
             ]),
+        .testTarget(name: "SyncsimTests", dependencies: ["SyncSimulation", "TestSupport", "syncsim"]),
     ]
 )
 

@@ -1,26 +1,62 @@
-import SyncSimulation
+import ArgumentParser
 import Entitlements
 import Foundation
 
+/// The command line of the simulation.
+struct SyncSim: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "syncsim",
+        abstract: "Prove it before it meets a customer: many devices, every fault, in virtual time.",
+        discussion: """
+            A seed decides everything in a run: who buys what where, what goes wrong, and in which order. The same seed \
+            gives the same run, byte for byte.
+
+            Examples:
+              syncsim run --seeds 1..10000
+              syncsim replay 42
+              syncsim shrink 42 --rules latestExpiryWins --scenario-out small.json
+              syncsim report 42 --out seed42.html
+
+            Exit codes: 0 all that must hold held, 1 something did not hold or the command failed, 2 usage, 3 not found.
+            """,
+        version: "0.1.0",
+        subcommands: [Run.self, Replay.self, Shrink.self, Report.self])
+}
+
 @main
-struct SyncSim {
+enum Main {
     static func main() {
-        let a = UInt64(CommandLine.arguments[1])!, b = UInt64(CommandLine.arguments[2])!
-        var marks = Marks()
-        var bad = 0
-        for seed in a...b {
-            let s = Swarm().scenario(seed: seed)
-            if a == b { print(s.devices, s.remote, s.faults, s.sharesUnits) }
-            let rule = ConflictRules.expiryRules.first {
-                $0.name == (ProcessInfo.processInfo.environment["RULE"] ?? "stackPurchases")
-            }!
-            let o = Simulation(s, of: Subject(rules: ConflictRules(expiry: rule))).run(
-                isRecording: CommandLine.arguments.count > 3)
-            marks.add(o.marks)
-            if CommandLine.arguments.count > 3 { for e in o.trace!.events { print(e) } }
-            if !o.violations.isEmpty { bad += 1; if bad < 40 { print(seed, o.violations[0], o.violations.count) } }
-            if a == b { print(String(o.traceHash, radix: 16), o.jobCount) }
+        do {
+            try checkArguments()
+            var command = try SyncSim.parseAsRoot()
+            try command.run()
+        } catch let code as ExitCode {
+            exit(code.rawValue)
+        } catch {
+            finish(with: error)
         }
-        print("bad", bad, "missing", marks.missing)
+    }
+
+    /// Bytes that are no UTF-8 would be replaced, and name another file.
+    private static func checkArguments() throws(Failure) {
+        for (index, argument) in CommandLine.arguments.enumerated() where argument.contains("\u{FFFD}") {
+            throw Failure(.usage, "argument \(index) is not UTF-8: \"\(argument.singleLine)\"")
+        }
+    }
+
+    /// Prints help where help was asked for, else one line on standard error.
+    private static func finish(with error: any Error) -> Never {
+        if SyncSim.exitCode(for: error) == .success {
+            print(SyncSim.fullMessage(for: error))
+            exit(0)
+        }
+        let isUsage = SyncSim.exitCode(for: error) == .validationFailure
+        let failure = isUsage ? Failure(.usage, SyncSim.message(for: error) + " (see syncsim --help)") : Failure(error)
+        let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
+        FileHandle.standardError.write(Data("syncsim: \(line)\n".utf8))
+        exit(failure.code.rawValue)
     }
 }
+
+// Entitlements has a type of this name too; the command line means the package's.
+typealias Flag = ArgumentParser.Flag

@@ -1,0 +1,59 @@
+import ArgumentParser
+import Foundation
+import SyncSimulation
+
+struct Replay: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Run one scenario again and print all that happens, the same each time.",
+        discussion: """
+            A line for each event: when, where, what. Then what was violated, if anything was.
+
+            Example: syncsim replay 42
+            """)
+
+    @OptionGroup var options: ScenarioOptions
+
+    @Flag(help: "Print one JSON object.")
+    var json = false
+
+    func run() throws {
+        let subject = try options.subject.subject()
+        let scenario = try options.load()
+        let outcome = Simulation(scenario, of: subject).run(isRecording: true)
+        let trace = outcome.trace ?? Trace(lanes: [])
+        if json {
+            try writeOutput(try ReplayOutput(scenario: scenario, outcome: outcome, rules: options.subject.name).json())
+        } else {
+            let lines =
+                [options.title(of: scenario)] + trace.lines + Self.end(of: outcome, trace)
+                + ["trace \(outcome.traceHash.hash)"]
+            try writeOutput(lines.joined(separator: "\n") + "\n")
+        }
+        if !outcome.violations.isEmpty { throw ExitCode(Failure.Code.failed.rawValue) }
+    }
+
+    private static func end(of outcome: Simulation.Outcome, _ trace: Trace) -> [String] {
+        guard !outcome.violations.isEmpty else { return ["all held"] }
+        return ["\(plural(outcome.violations.count, "violation")):"]
+            + outcome.violations.map { "  " + $0.line(in: trace) }
+    }
+}
+
+/// What `replay --json` prints.
+private struct ReplayOutput: Encodable {
+    var scenario: Scenario
+    var rules: String
+    var hash: String
+    var trace: Trace?
+    var violations: [Violation]
+    var marks: [String: Int]
+
+    init(scenario: Scenario, outcome: Simulation.Outcome, rules: String) {
+        self.scenario = scenario
+        self.rules = rules
+        hash = outcome.traceHash.hash
+        trace = outcome.trace
+        violations = outcome.violations
+        marks = outcome.marks.counts
+    }
+}

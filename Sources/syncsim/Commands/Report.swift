@@ -1,0 +1,30 @@
+import ArgumentParser
+import SyncSimulation
+
+struct Report: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Draw one scenario's run as a space-time diagram.",
+        discussion: """
+            One HTML file that needs nothing else: a line for each device and store, messages as arrows, faults shaded.
+
+            Example: syncsim report 42 --out seed42.html
+            """)
+
+    @OptionGroup var options: ScenarioOptions
+
+    @Option(help: ArgumentHelp("The file to write; one that is there is replaced.", valueName: "file"))
+    var out: String
+
+    func run() throws {
+        let subject = try options.subject.subject()
+        let scenario = try options.load()
+        let outcome = Simulation(scenario, of: subject).run(isRecording: true)
+        let title = options.title(of: scenario)
+        let diagram = SpaceTimeDiagram(
+            outcome.trace ?? Trace(lanes: []), title: "Seed \(scenario.seed)", subtitle: title,
+            violations: outcome.violations, epoch: Simulation.epoch)
+        try writeFile(Array(diagram.html.utf8), to: out)
+        let result = outcome.violations.isEmpty ? "all held" : plural(outcome.violations.count, "violation")
+        try writeOutput("\(out): \(title): \(result)\n")
+    }
+}

@@ -1,0 +1,60 @@
+import ArgumentParser
+import Foundation
+import SyncSimulation
+
+struct Shrink: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Find the smallest scenario that still fails, and print it as a ready-made regression test.",
+        discussion: """
+            Steps, devices and faults are left out and all else is made simpler, as long as the same oracle is violated.
+
+            Example: syncsim shrink 42 --scenario-out small.json
+            """)
+
+    @OptionGroup var options: ScenarioOptions
+
+    @Option(
+        help: ArgumentHelp("Also write the smallest scenario to this file, for replay and report.", valueName: "file"))
+    var scenarioOut: String?
+
+    @Option(help: ArgumentHelp("Take at most so many runs, 1 to 1000000.", valueName: "number"))
+    var attempts: Int = 2_000
+
+    func run() throws {
+        guard (1...1_000_000).contains(attempts) else {
+            throw Failure(.usage, "--attempts: \(attempts) is not between 1 and 1000000")
+        }
+        let subject = try options.subject.subject()
+        let source = try options.subject.source()
+        let scenario = try options.load()
+        let progress = Progress()
+        let found = Shrinker(of: subject, attempts: attempts).shrink(scenario) { state in
+            progress.show(
+                "\(state.attempts) runs, \(plural(state.steps, "step")) on \(plural(state.devices, "device"))")
+        }
+        progress.clear()
+        guard let shrunk = found else {
+            throw Failure(.failed, "\(options.title(of: scenario)): all held, so that there is nothing to shrink")
+        }
+        if let scenarioOut { try writeFile(shrunk.scenario.json, to: scenarioOut) }
+        writeNotice(Self.summary(of: shrunk, from: scenario) + "\n")
+        try writeOutput(Self.text(of: shrunk, source: source))
+    }
+
+    private static func text(of shrunk: Shrinker.Shrunk, source: String?) -> String {
+        // The test's name may be cut.
+        let words = "\(shrunk.violation)".split(whereSeparator: \.isNewline).joined(separator: " ")
+        let modules = source == nil ? "SyncSimulation and Testing" : "Entitlements, SyncSimulation and Testing"
+        return "    // For a suite in a file that imports \(modules).\n    // \(words)\n"
+            + shrunk.scenario.regressionTest(for: shrunk.violation, subject: source)
+    }
+
+    private static func summary(of shrunk: Shrinker.Shrunk, from scenario: Scenario) -> String {
+        let sizes = [
+            (scenario.steps.count, shrunk.scenario.steps.count, "step"),
+            (scenario.devices.count, shrunk.scenario.devices.count, "device"),
+        ]
+        return sizes.map { "\(plural($0, $2)) to \($1)" }.joined(separator: ", ") + " in \(shrunk.attempts) runs"
+            + (shrunk.isMinimal ? "" : "; more --attempts may find a smaller one")
+    }
+}

@@ -1,0 +1,33 @@
+import Foundation
+import Synchronization
+
+/// How far a command is, on standard error: one line that changes on a terminal, else a line every ten seconds.
+final class Progress: Sendable {
+    private let isTerminal = isatty(STDERR_FILENO) == 1
+    private let begin = ContinuousClock().now
+    private let last: Mutex<ContinuousClock.Instant>
+
+    init() {
+        last = Mutex(ContinuousClock().now)
+    }
+
+    /// How long it has gone on.
+    var elapsed: Duration { begin.duration(to: ContinuousClock().now) }
+
+    /// Shows `text`, one line, if it is time to.
+    func show(_ text: @autoclosure () -> String) {
+        let isDue = last.withLock { last in
+            let now = ContinuousClock().now
+            guard last.duration(to: now) >= (isTerminal ? .milliseconds(100) : .seconds(10)) else { return false }
+            last = now
+            return true
+        }
+        guard isDue else { return }
+        writeNotice(isTerminal ? "\r\(text())\u{1B}[K" : text() + "\n")
+    }
+
+    /// Takes the line away.
+    func clear() {
+        if isTerminal { writeNotice("\r\u{1B}[K") }
+    }
+}

@@ -1,0 +1,89 @@
+import SyncSimulation
+
+/// What `run` says in the end.
+struct RunSummary: Encodable {
+    struct Failing: Encodable {
+        var seed: UInt64
+        var oracle: String
+        var message: String
+    }
+
+    struct Hash: Encodable {
+        var seed: UInt64
+        var hash: String
+    }
+
+    /// Failing seeds, in ascending order.
+    var failing: [Failing]
+    /// How many have run.
+    var seeds: Int
+    var firstSeed: UInt64
+    var rules: String
+    var jobs: Int
+    /// Wall time.
+    var seconds: Double
+    var seedsPerSecond: Double
+    var virtualDays: Double
+    /// How much faster virtual time went by than real time, on all threads together.
+    var timesRealTime: Double
+    var marks: [String: Int]
+    var missingMarks: [String]
+    var isInterrupted: Bool
+    /// `nil` when nobody asked for them.
+    var hashes: [Hash]?
+
+    init(_ tally: Tally, plan: SeedCrew.Plan, rules: String, elapsed: Duration) {
+        failing = tally.failures.map {
+            Failing(seed: $0.seed, oracle: $0.violation.oracle.rawValue, message: $0.violation.message)
+        }
+        seeds = tally.seeds
+        firstSeed = plan.seeds.first
+        self.rules = rules
+        jobs = plan.jobs
+        seconds = max(elapsed.inSeconds, 0.000_001)
+        seedsPerSecond = Double(tally.seeds) / seconds
+        virtualDays = tally.virtualSeconds / 86_400
+        timesRealTime = tally.virtualSeconds / seconds
+        marks = tally.marks.counts
+        missingMarks = tally.marks.missing.map(\.rawValue)
+        isInterrupted = Interruption.isAsked
+        hashes = plan.keepsHashes ? tally.hashes.map { Hash(seed: $0.seed, hash: $0.hash.hash) } : nil
+    }
+
+    /// So many failing seeds are listed; whoever wants all asks for JSON.
+    static let listed = 20
+
+    func text(listsMarks: Bool) -> String {
+        var lines: [String] = []
+        if !failing.isEmpty {
+            lines.append("\(failing.count) of \(plural(seeds, "seed")) fail\(failing.count == 1 ? "s" : ""):")
+            lines += failing.prefix(Self.listed).map { failing in
+                let words = failing.message.split(whereSeparator: \.isNewline).joined(separator: " ")
+                return "  \(failing.seed)  \(failing.oracle): \(words)"
+            }
+            if failing.count > Self.listed { lines.append("  and \(failing.count - Self.listed) more") }
+        } else {
+            lines.append(seeds == 1 ? "the seed holds" : "all \(seeds) seeds hold")
+        }
+        if isInterrupted { lines.append("interrupted") }
+        lines.append(
+            "\(plural(seeds, "seed")) in \(seconds.text(digits: 2)) s on \(plural(jobs, "thread")), "
+                + "\(seedsPerSecond.text(digits: 1)) a second")
+        lines.append(
+            "\(virtualDays.text(digits: 0)) virtual days, \(timesRealTime.text(digits: 0)) times as fast as real time")
+        return (lines + markLines(listsMarks: listsMarks)).joined(separator: "\n") + "\n"
+    }
+
+    private func markLines(listsMarks: Bool) -> [String] {
+        var lines = ["\(marks.count - missingMarks.count) of \(marks.count) rare states reached"]
+        if listsMarks {
+            let width = Mark.allCases.map(\.rawValue.count).max() ?? 0
+            lines += Mark.allCases.map { mark in
+                let padding = String(repeating: " ", count: width - mark.rawValue.count)
+                return "  \(mark.rawValue)\(padding)  \(marks[mark.rawValue] ?? 0)"
+            }
+        }
+        if !missingMarks.isEmpty { lines.append("never reached: \(missingMarks.joined(separator: ", "))") }
+        return lines
+    }
+}

@@ -1,0 +1,95 @@
+import Foundation
+import TestSupport
+
+/// The built `syncsim`, run in a folder of a test's own.
+struct Program {
+    /// What a run ended with.
+    struct Outcome: Equatable {
+        var exitCode: Int32
+        var output: String
+        var error: String
+
+        /// Nothing but one line on standard error.
+        static func refused(_ exitCode: Int32, _ reason: String) -> Outcome {
+            Outcome(exitCode: exitCode, output: "", error: "syncsim: \(reason)\n")
+        }
+
+        /// The lines of the output.
+        var lines: [Substring] { output.split(separator: "\n") }
+    }
+
+    let folder: TemporaryFolder
+
+    init() throws {
+        folder = try TemporaryFolder()
+    }
+
+    func path(_ name: String) -> String { folder.path(of: name) }
+
+    func write(_ text: String, to name: String) throws {
+        try Data(text.utf8).write(to: URL(filePath: path(name)))
+    }
+
+    func bytes(of name: String) throws -> [UInt8] { Array(try Data(contentsOf: URL(filePath: path(name)))) }
+
+    /// Runs the words of `command`, separated by single spaces, and waits for the end.
+    @discardableResult
+    func run(_ command: String) throws -> Outcome { try start(command).outcome() }
+
+    /// Starts it without waiting for its end.
+    func start(_ command: String) throws -> RunningProgram {
+        try RunningProgram(Self.program, command.split(separator: " ").map(String.init), folder: folder.path)
+    }
+
+    /// Built beside the tests, on which they depend.
+    private static let program: URL = {
+        let tests = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().path(percentEncoded: false)
+        let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests
+        return URL(filePath: bundle).deletingLastPathComponent().appending(path: "syncsim")
+    }()
+}
+
+/// A process whose output is collected in files, so that it never waits for a reader.
+final class RunningProgram {
+    private let process = Process()
+    private let output: URL
+    private let error: URL
+
+    init(_ program: URL, _ arguments: [String], folder: String) throws {
+        let name = UUID().uuidString
+        output = URL(filePath: "\(folder)/\(name).out")
+        error = URL(filePath: "\(folder)/\(name).err")
+        for file in [output, error] { try Data().write(to: file) }
+        process.executableURL = program
+        process.arguments = arguments
+        process.currentDirectoryURL = URL(filePath: folder)
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = try FileHandle(forWritingTo: output)
+        process.standardError = try FileHandle(forWritingTo: error)
+        try process.run()
+    }
+
+    /// As Ctrl-C does, once the program watches for it: until then nobody knows what a signal does, since whoever
+    /// started the tests may have it ignored.
+    func interrupt() throws {
+        let status = URL(filePath: "/proc/\(process.processIdentifier)/status")
+        while process.isRunning {
+            let text = try String(contentsOf: status, encoding: .utf8)
+            let caught = text.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last
+            let mask = caught.flatMap { UInt64($0, radix: 16) } ?? 0
+            if mask & (1 << UInt64(SIGINT - 1)) != 0 { break }
+            sched_yield()
+        }
+        kill(process.processIdentifier, SIGINT)
+    }
+
+    /// Waits for its end. The exit code of one that a signal ended is the negative signal.
+    func outcome() throws -> Program.Outcome {
+        process.waitUntilExit()
+        let status = process.terminationStatus
+        return Program.Outcome(
+            exitCode: process.terminationReason == .exit ? status : -status,
+            output: String(decoding: try Data(contentsOf: output), as: UTF8.self),
+            error: String(decoding: try Data(contentsOf: error), as: UTF8.self))
+    }
+}

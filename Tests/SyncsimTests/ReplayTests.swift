@@ -1,0 +1,122 @@
+import Entitlements
+import Foundation
+import SyncSimulation
+import Testing
+
+@Suite("syncsim replay and report")
+struct ReplayTests {
+    private let program: Program
+
+    init() throws {
+        program = try Program()
+    }
+
+    private func save(_ scenario: Scenario, as name: String) throws {
+        try program.write(String(decoding: scenario.json, as: UTF8.self), to: name)
+    }
+
+    /// What `replay --json` prints.
+    private struct Output: Decodable {
+        var scenario: Scenario
+        var rules: String
+        var hash: String
+        var trace: Trace
+        var violations: [Violation]
+        var marks: [String: Int]
+    }
+
+    @Test("a replay is the same, byte for byte, in two processes", arguments: [3, 17, 23])
+    func byteEqual(seed: Int) throws {
+        let running = try (0..<2).map { _ in try program.start("replay \(seed)") }
+        let outcomes = try running.map { try $0.outcome() }
+        #expect(outcomes[0] == outcomes[1])
+        #expect(outcomes[0].exitCode == 0)
+        #expect(outcomes[0].error == "")
+        let outcome = Simulation(Swarm().scenario(seed: UInt64(seed))).run(isRecording: true)
+        let lines = outcomes[0].lines
+        #expect(lines.first?.hasPrefix("seed \(seed), ") == true)
+        #expect(lines.dropFirst().dropLast(2).map(String.init) == outcome.trace?.lines)
+        #expect(lines.dropLast().last == "all held")
+        #expect(lines.last?.hasPrefix("trace ") == true)
+    }
+
+    @Test("a scenario from a file is that of the seed that it was drawn from, in text and in JSON")
+    func scenarioFile() throws {
+        let scenario = Swarm(replicas: 2, days: 20).scenario(seed: 9)
+        try save(scenario, as: "nine.json")
+        for format in ["", " --json"] {
+            let fromFile = try program.run("replay --scenario nine.json\(format)")
+            try #expect(fromFile == program.run("replay 9 --replicas 2 --days 20\(format)"))
+            #expect(fromFile.exitCode == 0)
+        }
+    }
+
+    @Test("JSON has scenario, trace, violations and marks")
+    func json() throws {
+        let text = try program.run("replay 3 --json").output
+        let output = try JSONDecoder().decode(Output.self, from: Data(text.utf8))
+        let scenario = Swarm().scenario(seed: 3)
+        let outcome = Simulation(scenario).run(isRecording: true)
+        #expect(output.scenario == scenario)
+        #expect(output.rules == "stackPurchases")
+        #expect(output.trace == outcome.trace)
+        #expect(output.violations.isEmpty)
+        #expect(UInt64(output.hash, radix: 16) == outcome.traceHash)
+        #expect(
+            output.marks == Dictionary(uniqueKeysWithValues: Mark.allCases.map { ($0.rawValue, outcome.marks[$0]) }))
+    }
+
+    @Test(
+        "wrong input is refused in a line",
+        arguments: [
+            ("replay", 2, "a seed is missing, or --scenario with a file"),
+            ("replay 1 --scenario a.json", 2, "a seed and --scenario exclude each other"),
+            ("replay -- -1", 2, "\"-1\" is no seed: a number from 0 to 18446744073709551615"),
+            ("replay --scenario a.json --days 3", 2, "--replicas and --days go with a seed; the file says both"),
+            ("replay --scenario missing.json", 3, "missing.json: it cannot be read: No such file or directory"),
+            ("replay --scenario broken.json", 1, "broken.json: not JSON"),
+            (
+                "replay --scenario strange.json", 1,
+                "strange.json: devices[0].rule: \"mine\" is none of stackPurchases, latestExpiryWins, remoteWins"
+            ),
+            ("replay --scenario .", 1, ".: it cannot be read: Is a directory"),
+            ("report 3", 2, "Missing expected argument '--out <file>' (see syncsim --help)"),
+            (
+                "report 3 --out missing/a.html", 1,
+                "missing/a.html: it cannot be written: No such file or directory"
+            ),
+            ("shrink 3 --attempts 0", 2, "--attempts: 0 is not between 1 and 1000000"),
+            ("shrink", 2, "a seed is missing, or --scenario with a file"),
+        ])
+    func refused(command: String, exitCode: Int32, reason: String) throws {
+        try program.write("{", to: "broken.json")
+        try save(Scenario(seed: 1, devices: [DeviceSetup(rule: "mine")], steps: [], days: 1), as: "strange.json")
+        let outcome = try program.run(command)
+        #expect(outcome == .refused(exitCode, reason))
+    }
+
+    @Test("a report is one page, the same each time, and takes the place of an older file")
+    func report() throws {
+        try program.write("older", to: "a.html")
+        for name in ["a.html", "b.html"] {
+            let outcome = try program.run("report 3 --out \(name)")
+            #expect(outcome.exitCode == 0)
+            #expect(outcome.error == "")
+            #expect(outcome.output.hasPrefix("\(name): seed 3, ") && outcome.output.hasSuffix(": all held\n"))
+        }
+        let page = try program.bytes(of: "a.html")
+        try #expect(page == program.bytes(of: "b.html"))
+        let text = String(decoding: page, as: UTF8.self)
+        #expect(text.hasPrefix("<!doctype html>") || text.hasPrefix("<!DOCTYPE html>"))
+        #expect(text.contains("Seed 3"))
+    }
+
+    @Test("what holds cannot be shrunk, and nothing is written")
+    func nothingToShrink() throws {
+        let outcome = try program.run("shrink 3 --days 20 --scenario-out small.json")
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output == "")
+        #expect(outcome.error.hasSuffix("all held, so that there is nothing to shrink\n"))
+        #expect(!FileManager.default.fileExists(atPath: program.path("small.json")))
+    }
+}

@@ -1,0 +1,148 @@
+import Foundation
+import SyncSimulation
+import Testing
+
+@Suite("syncsim run")
+struct RunTests {
+    private let program: Program
+
+    init() throws {
+        program = try Program()
+    }
+
+    /// What `run --json` prints.
+    private struct Summary: Decodable {
+        struct Failing: Decodable {
+            var seed: UInt64
+            var oracle: String
+            var message: String
+        }
+        struct Hash: Decodable, Equatable {
+            var seed: UInt64
+            var hash: String
+        }
+        var failing: [Failing]
+        var seeds: Int
+        var firstSeed: UInt64
+        var rules: String
+        var jobs: Int
+        var seconds: Double
+        var seedsPerSecond: Double
+        var virtualDays: Double
+        var timesRealTime: Double
+        var marks: [String: Int]
+        var missingMarks: [String]
+        var isInterrupted: Bool
+        var hashes: [Hash]?
+    }
+
+    @Test("hashes of 40 seeds are the same in three processes, on one thread and on several, and in this one")
+    func hashes() throws {
+        let running = try ["--jobs 1", "--jobs 2", "--jobs 3"].map {
+            try program.start("run --seeds 1..40 --hashes \($0)")
+        }
+        let outcomes = try running.map { try $0.outcome() }
+        let seeds = outcomes[0].lines.compactMap { $0.split(separator: " ").first.flatMap { UInt64($0) } }
+        #expect(seeds == Array(1...40))
+        #expect(Set(outcomes[0].lines.compactMap { $0.split(separator: " ").last }).count == 40)
+        #expect(outcomes[1].output == outcomes[0].output)
+        #expect(outcomes[2].output == outcomes[0].output)
+        #expect(outcomes.map(\.exitCode) == [0, 0, 0])
+        for (seed, line) in zip(seeds, outcomes[0].lines).prefix(5) {
+            let digits = String(Simulation(Swarm().scenario(seed: seed)).run().traceHash, radix: 16)
+            let hash = String(repeating: "0", count: 16 - digits.count) + digits
+            #expect(line == "\(seed) \(hash)")
+        }
+    }
+
+    @Test("says that all hold, how fast it was, and what was never reached")
+    func text() throws {
+        let outcome = try program.run("run --seeds 1..3 --jobs 2 --marks")
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.error == "")
+        #expect(outcome.lines.first == "all 3 seeds hold")
+        #expect(outcome.lines[1].contains(#/^3 seeds in \d+\.\d\d s on 2 threads, \d+\.\d a second$/#))
+        #expect(outcome.lines[2].contains(#/^\d+ virtual days, \d+ times as fast as real time$/#))
+        #expect(outcome.lines[3].contains(#/^\d+ of \d+ rare states reached$/#))
+        for mark in Mark.allCases {
+            #expect(outcome.lines.contains { $0.split(separator: " ").first == mark.rawValue[...] })
+        }
+        #expect(outcome.lines.last?.hasPrefix("never reached: ") == true)
+    }
+
+    @Test("prints one JSON object with all of that, members in the order of their names")
+    func json() throws {
+        let outcome = try program.run("run --seeds 5..6 --json --hashes --rules stackPurchases --replicas 2 --days 30")
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.error == "")
+        let summary = try JSONDecoder().decode(Summary.self, from: Data(outcome.output.utf8))
+        #expect(summary.failing.isEmpty)
+        #expect(summary.seeds == 2)
+        #expect(summary.firstSeed == 5)
+        #expect(summary.rules == "stackPurchases")
+        #expect(summary.seconds > 0 && summary.seedsPerSecond > 0 && summary.timesRealTime > 0)
+        #expect(summary.virtualDays >= 60 && summary.virtualDays < 200)
+        #expect(Set(summary.marks.keys) == Set(Mark.allCases.map(\.rawValue)))
+        #expect(summary.missingMarks == Mark.allCases.map(\.rawValue).filter { summary.marks[$0] == 0 })
+        #expect(!summary.isInterrupted)
+        #expect(summary.hashes?.map(\.seed) == [5, 6])
+        let members = outcome.lines.filter { $0.hasPrefix("  \"") }.map { String($0.prefix { $0 != ":" }) }
+        #expect(members == members.sorted() && members.count == 13)
+    }
+
+    @Test("exits with 1 when a rare state was never reached and all were asked for")
+    func requireMarks() throws {
+        let outcome = try program.run("run --seeds 7 --require-marks")
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.lines.first == "the seed holds")
+    }
+
+    @Test("tells what it has when it is interrupted")
+    func interrupted() throws {
+        let running = try program.start("run --seeds 1..1000000000 --jobs 2 --json")
+        try running.interrupt()
+        let outcome = try running.outcome()
+        #expect(outcome.exitCode == 130)
+        #expect(outcome.error == "")
+        let summary = try JSONDecoder().decode(Summary.self, from: Data(outcome.output.utf8))
+        #expect(summary.isInterrupted)
+        #expect(summary.seeds < 1_000_000)
+    }
+
+    @Test(
+        "refuses wrong input in a line",
+        arguments: [
+            ("--seeds 4..1", "--seeds: 4 comes after 1; write 1..4"),
+            ("--seeds 1...4", "--seeds: \"1...4\" is neither A..B nor a number, 0 to 18446744073709551615 each"),
+            ("--seeds +4", "--seeds: \"+4\" is neither A..B nor a number, 0 to 18446744073709551615 each"),
+            (
+                "--seeds 1..99999999999999999999",
+                "--seeds: \"1..99999999999999999999\" is neither A..B nor a number, 0 to 18446744073709551615 each"
+            ),
+            ("--seeds 1 --rules best", "--rules: \"best\" is none of stackPurchases, latestExpiryWins, remoteWins"),
+            ("--seeds 1 --replicas 0", "--replicas: 0 is not between 1 and 20"),
+            ("--seeds 1 --replicas 21", "--replicas: 21 is not between 1 and 20"),
+            ("--seeds 1 --days 0", "--days: 0 is not between 1 and 36500"),
+            ("--seeds 1 --days 36501", "--days: 36501 is not between 1 and 36500"),
+            ("--seeds 1 --jobs 0", "--jobs: 0 is not between 1 and 256"),
+            (
+                "--seeds 1..2 --until-failure",
+                "--until-failure goes on without end: name only the first seed with --seeds"
+            ),
+            ("--seeds 1 --until-failure --hashes", "--hashes and --until-failure exclude each other"),
+            ("", "Missing expected argument '--seeds <A..B>' (see syncsim --help)"),
+            ("--seeds 1 --jobs many", "The value 'many' is invalid for '--jobs <number>' (see syncsim --help)"),
+        ])
+    func refused(options: String, reason: String) throws {
+        let outcome = try program.run("run \(options)")
+        #expect(outcome == .refused(2, reason))
+    }
+
+    @Test("every command explains itself with an example", arguments: ["run", "replay", "shrink", "report"])
+    func help(command: String) throws {
+        let outcome = try program.run("\(command) --help")
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.error == "")
+        #expect(outcome.output.contains("Example: syncsim \(command) "))
+    }
+}
