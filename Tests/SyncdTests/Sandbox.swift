@@ -123,6 +123,17 @@ final class RunningCommand {
 
     func kill() { _ = Foundation.kill(process.processIdentifier, SIGKILL) }
 
+    /// Kills it `delay` from now, unless it ends before.
+    func kill(after delay: Duration) {
+        let end = ContinuousClock.now + delay
+        // Its output is closed when it ends. Waiting for that leaves the processor to it; the clock does the last bit.
+        var closing = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: 0, revents: 0)
+        let milliseconds = Int32(delay / .milliseconds(1)) - 1
+        if milliseconds > 0 { _ = poll(&closing, 1, milliseconds) }
+        while closing.revents == 0, ContinuousClock.now < end {}
+        kill()
+    }
+
     /// Waits for its end. The exit code of one that a signal ended is the negative signal.
     func outcome() -> Sandbox.Outcome {
         let printed = output.fileHandleForReading.readDataToEndOfFile()
