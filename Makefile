@@ -20,8 +20,8 @@ demo: setup ## Build syncd and let it tell its story: two devices, a lost phone,
 	"$$(swift build --show-bin-path)/syncd" demo
 
 test: setup ## Run all tests, and the tests of dates once more in several time zones
-	swift test
-	swift test --package-path Tests/LedgerFormat --scratch-path .build-format
+	.ci/test
+	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/zones '$(DATE_TESTS)'
 
 lint: ## Check the format of all Swift code
