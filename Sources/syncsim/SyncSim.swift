@@ -8,8 +8,8 @@ struct SyncSim: ParsableCommand {
         commandName: "syncsim",
         abstract: "Prove it before it meets a customer: many devices, every fault, in virtual time.",
         discussion: """
-            A seed decides everything in a run: who buys what where, what goes wrong, and in which order. The same seed \
-            gives the same run, byte for byte.
+            A seed decides everything in a run: who buys what where, what goes wrong, and in which order. The same \
+            seed gives the same run, byte for byte.
 
             Examples:
               syncsim run --seeds 1..10000

@@ -11,11 +11,12 @@ extension Scenario {
     ///     `Subject(rules: ConflictRules(expiry: LatestExpiryWins()))`; `nil` for the default.
     public func regressionTest(for violation: Violation?, subject: String? = nil) -> String {
         let name = "seed \(seed)" + (violation.map { ": \($0)" } ?? "")
-        let call = subject.map { "Simulation(scenario, of: \($0))" } ?? "Simulation(scenario)"
+        let setup = subject.map { "\n        let subject = \($0)" } ?? ""
+        let call = subject == nil ? "Simulation(scenario)" : "Simulation(scenario, of: subject)"
         return """
                 @Test("\(Self.fitting(name))")
                 func seed\(seed)() {
-                    let scenario = \(swiftSource)
+                    let scenario = \(swiftSource)\(setup)
                     #expect(\(call).run().violations.isEmpty)
                 }
 

@@ -17,6 +17,11 @@ enum Interruption {
             Interruption.flag.store(true, ordering: .relaxed)
             signal(SIGINT, SIG_DFL)
         }
+        // A program that was started by a thread that blocks signals would never hear of it.
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        sigaddset(&signals, SIGINT)
+        pthread_sigmask(SIG_UNBLOCK, &signals, nil)
     }
 }
 

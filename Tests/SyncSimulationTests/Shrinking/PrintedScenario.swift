@@ -6,8 +6,8 @@ import Testing
 /// changes, `SourceTests` fails and shows what to put here.
 @Suite("A printed regression test")
 struct PrintedScenario {
-    static func everyAction() -> Scenario {
-        let scenario = Scenario(
+    enum Printed {
+        static let everyAction = Scenario(
             seed: 18_446_744_073_709_551_615,
             devices: [
                 DeviceSetup(),
@@ -83,7 +83,6 @@ struct PrintedScenario {
                 Step(at: 3_153_600_000_009, .lie(.forgedRefunds)),
             ],
             days: 36_500)
-        return scenario
     }
 
     @Test("seed 42: coverage: \"device 1\" lost 3 days")
@@ -99,6 +98,7 @@ struct PrintedScenario {
                 Step(at: 3_600_000, device: 1, .buy(Sale("t0002", of: "quarter"))),
             ],
             days: 1)
-        #expect(Simulation(scenario, of: Subject(rules: ConflictRules())).run().violations.isEmpty)
+        let subject = Subject(rules: ConflictRules())
+        #expect(Simulation(scenario, of: subject).run().violations.isEmpty)
     }
 }

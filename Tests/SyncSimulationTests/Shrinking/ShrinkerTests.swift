@@ -1,3 +1,4 @@
+import Entitlements
 import SyncCore
 import SyncSimulation
 import Testing
@@ -33,6 +34,21 @@ struct ShrinkerTests {
             #expect(!fails(smaller), "seed \(scenario.seed): step \(index) could be spared")
         }
         #expect(Simulation(small).run().violations.isEmpty, "a sound store holds in the same scenario")
+    }
+
+    @Test(
+        "latestExpiryWins is shown to lose paid time by two devices and two purchases",
+        arguments: [1, 11, 21] as [UInt64])
+    func latestExpiryWins(first: UInt64) throws {
+        let subject = Subject(rules: ConflictRules(expiry: LatestExpiryWins()))
+        let scenario = try Self.firstFailing(subject, first...first + 99)
+        let shrunk = try #require(Shrinker(of: subject).shrink(scenario))
+        #expect(shrunk.violation.oracle == .paidTime, "seed \(scenario.seed)")
+        #expect(shrunk.scenario.devices.count <= 2, "seed \(scenario.seed)")
+        #expect(shrunk.scenario.steps.count == 2, "seed \(scenario.seed)")
+        #expect(shrunk.scenario.steps.allSatisfy { EveryAction.name(of: $0.action) == "buy" }, "seed \(scenario.seed)")
+        #expect(shrunk.scenario.faults == FaultRates())
+        #expect(Simulation(shrunk.scenario).run().violations.isEmpty, "seed \(scenario.seed): the default loses it too")
     }
 
     @Test("the same scenario shrinks to the same one, and each run is told")

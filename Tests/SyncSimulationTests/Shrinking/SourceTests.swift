@@ -18,8 +18,8 @@ struct SourceTests {
     @Test("what was printed compiles, and is the scenario that printed it")
     func printed() throws {
         let source = EveryAction.scenario.swiftSource
-        try #expect(Self.text(of: "PrintedScenario.swift").contains("        let scenario = \(source)\n"))
-        #expect(PrintedScenario.everyAction() == EveryAction.scenario)
+        try #expect(Self.text(of: "PrintedScenario.swift").contains("        static let everyAction = \(source)\n"))
+        #expect(PrintedScenario.Printed.everyAction == EveryAction.scenario)
     }
 
     @Test("a printed regression test compiles and runs")

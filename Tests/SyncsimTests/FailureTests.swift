@@ -1,0 +1,91 @@
+import Entitlements
+import Foundation
+import SyncSimulation
+import Testing
+
+/// The tutorials' rule loses paid time, so that there is something to find.
+@Suite("syncsim where something does not hold")
+struct FailureTests {
+    private let program: Program
+    private let rules = "--rules latestExpiryWins"
+    private let subject = Subject(rules: ConflictRules(expiry: LatestExpiryWins()))
+
+    init() throws {
+        program = try Program()
+    }
+
+    private func violations(_ scenario: Scenario) -> [Violation] { Simulation(scenario, of: subject).run().violations }
+
+    /// The first seed that fails, found by the program itself.
+    private func failingSeed() throws -> UInt64 {
+        let outcome = try program.run("run --seeds 1 --until-failure --jobs 1 \(rules)")
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.lines.first?.contains(#/^1 of \d+ seeds? fails:$/#) == true)
+        let seed = try #require(outcome.lines.dropFirst().first?.split(separator: " ").first.flatMap { UInt64($0) })
+        try #require(seed <= 100, "it is caught within 100 seeds")
+        return seed
+    }
+
+    @Test("run names the failing seeds first, in order, and exits with 1; so does its JSON")
+    func failing() throws {
+        let expected = (UInt64(1)...30).filter { !violations(Swarm().scenario(seed: $0)).isEmpty }
+        try #require(!expected.isEmpty)
+        let outcome = try program.run("run --seeds 1..30 --jobs 2 \(rules)")
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.error == "")
+        #expect(outcome.lines.first?.hasPrefix("\(expected.count) of 30 seeds fail") == true)
+        let listed = outcome.lines.dropFirst().prefix { $0.hasPrefix("  ") }
+        #expect(listed.compactMap { $0.split(separator: " ").first.flatMap { UInt64($0) } } == expected)
+        struct Summary: Decodable {
+            struct Failing: Decodable { var seed: UInt64, oracle: String, message: String }
+            var failing: [Failing]
+        }
+        let printed = try program.run("run --seeds 1..30 --jobs 2 --json \(rules)")
+        #expect(printed.exitCode == 1)
+        let summary = try JSONDecoder().decode(Summary.self, from: Data(printed.output.utf8))
+        #expect(summary.failing.map(\.seed) == expected)
+        for failing in summary.failing {
+            let violation = try #require(violations(Swarm().scenario(seed: failing.seed)).first)
+            #expect(failing.oracle == violation.oracle.rawValue && failing.message == violation.message)
+        }
+    }
+
+    @Test("a failing seed is replayed, shrunk to two purchases, replayed from its file and drawn")
+    func wholeWay() throws {
+        let seed = try failingSeed()
+        let replayed = try program.run("replay \(seed) \(rules)")
+        #expect(replayed.exitCode == 1)
+        #expect(replayed.output.contains("VIOLATED paidTime: "))
+        #expect(replayed.lines.last?.hasPrefix("trace ") == true)
+
+        let shrunk = try program.run("shrink \(seed) \(rules) --scenario-out small.json")
+        #expect(shrunk.exitCode == 0)
+        #expect(shrunk.error.contains(#/^\d+ steps to 2, \d devices to [12] in \d+ runs\n$/#))
+        let small = try Scenario(json: program.bytes(of: "small.json"))
+        let violation = try #require(violations(small).first)
+        #expect(
+            shrunk.output.hasSuffix(
+                small.regressionTest(
+                    for: violation, subject: "Subject(rules: ConflictRules(expiry: LatestExpiryWins()))")))
+        #expect(shrunk.output.hasPrefix("    // For a suite in a file that imports "))
+
+        let again = try program.run("replay --scenario small.json \(rules)")
+        #expect(again.exitCode == 1)
+        #expect(again.output.contains("violation") && again.output.contains("paidTime: "))
+        try #expect(program.run("replay --scenario small.json").exitCode == 0)
+
+        let drawn = try program.run("report --scenario small.json --out small.html \(rules)")
+        #expect(drawn.exitCode == 0)
+        #expect(drawn.output.contains("latestExpiryWins: ") && drawn.output.contains(" violation"))
+        let page = String(decoding: try program.bytes(of: "small.html"), as: UTF8.self)
+        #expect(page.contains("paidTime"))
+    }
+
+    @Test("shrinking ends after so many attempts, and says that there may be a smaller one")
+    func attempts() throws {
+        let seed = try failingSeed()
+        let shrunk = try program.run("shrink \(seed) \(rules) --attempts 3")
+        #expect(shrunk.exitCode == 0)
+        #expect(shrunk.error.hasSuffix(" in 3 runs; more --attempts may find a smaller one\n"))
+    }
+}
