@@ -43,7 +43,9 @@ extension EntitlementStore {
         -> MigrationReport
     {
         let plan = try MigrationPlan(migration, group: group, of: self)
-        let (session, now) = (session, now)
+        let session = session
+        await attendClock()
+        let now = now
         let before = try await session.ledgers.current()
         guard plan.statementCount > 0 else { return plan.report(of: [], in: before, now: now) }
         let trial = try plan.facts(in: before, replica: MigrationPlan.trialReplica, now: now)

@@ -6,9 +6,9 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `storage` or `damaged`.
     public func access(to entitlement: EntitlementID) async throws(EntitlementError) -> Access {
         let session = session
+        await attendClock()
         let state = try await session.ledgers.current()
         let context = try await context(of: session)
-        try await clock.keep()
         guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
             throw .unknown(entitlement)
         }
@@ -20,7 +20,7 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
         let session = session
-        try await clock.keep()
+        await attendClock()
         return try await snapshot(of: try await session.ledgers.current(), in: session)
     }
 
@@ -77,7 +77,9 @@ extension EntitlementStore {
     public func use(_ entitlement: EntitlementID, id: SpendID? = nil) async throws(EntitlementError) -> UseOutcome {
         let id = id ?? SpendID(host.randomUUID())
         do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
-        let (session, now) = (session, now)
+        let session = session
+        await attendClock()
+        let now = now
         let before = try await session.ledgers.current()
         let context = try await context(of: session)
         // What spends nothing writes nothing, not even a replica's id.

@@ -21,7 +21,9 @@ extension EntitlementStore {
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
         for item in evidence { try plan.add(item) }
-        let (session, now) = (session, now)
+        let session = session
+        await attendClock()
+        let now = now
         let before = try await session.ledgers.current()
         // Nothing is written before everything was found sound.
         try plan.checkAgreement(with: before.facts)
@@ -76,7 +78,9 @@ extension EntitlementStore {
             throw EntitlementError(.invalid, "what was bought in production is never put back; refund it instead")
         }
         do { try environment.validate() } catch { throw EntitlementError(.invalid, "environment: \(error)") }
-        let (session, now) = (session, now)
+        let session = session
+        await attendClock()
+        let now = now
         var facts: [Fact] = []
         for target in [LocalLedgers.Target.account, .device] {
             facts += try await session.ledgers.append(to: target) { state in
@@ -101,7 +105,9 @@ extension EntitlementStore {
         guard known.kind == .nonConsumable else {
             throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name), only a nonConsumable has a flag")
         }
-        let (session, now, environment) = (session, now, environment)
+        let (session, environment) = (session, environment)
+        await attendClock()
+        let now = now
         let facts = try await session.ledgers.append(to: .account) { state, replica in
             let time = state.facts.latestTime.next(at: now)
             let marks = state.facts.flags[FlagMarks.Reference(product, environment)]

@@ -93,7 +93,9 @@ extension EntitlementStore {
             replay.nextBoundary(after: Timestamp(milliseconds: now.milliseconds + notice.milliseconds))
                 .map { Timestamp(milliseconds: $0.milliseconds - notice.milliseconds) },
         ]
-        let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - now.milliseconds) }
+        // While a mark holds the clock it stands still, and it is longer until a boundary than it shows.
+        let shown = clock.shown
+        let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - shown.milliseconds) }
         return ([longest] + waits.filter { $0 > .zero }).min() ?? longest
     }
 
@@ -112,11 +114,24 @@ extension EntitlementStore {
     /// Tells everybody what changed since they were told last, by this store or by others.
     @discardableResult
     func tell(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
-        try await clock.keep()
+        await attendClock()
         let turn = feed.takeTurn()
         let state = try await session.ledgers.current()
         feed.tell(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
         return state
+    }
+
+    /// Takes up what other processes know of the time, and keeps what this one knows.
+    ///
+    /// Nothing else depends on it: where the local store fails, what is known already counts, and the failure is told.
+    func attendClock() async {
+        do throws(EntitlementError) {
+            try await clock.load()
+            try await clock.keep()
+        } catch {
+            // A caller who was cancelled has stopped listening to the reasons.
+            if !Task.isCancelled { feed.tell(.failed(error)) }
+        }
     }
 
     /// Tells of facts that this store has just written. They are written, whatever becomes of telling.

@@ -35,9 +35,13 @@ struct ClockMarks: Hashable, Sendable {
 
     /// The time, when the wall clock shows `wall`.
     func now(at wall: Timestamp) -> Timestamp {
+        max(shown(at: wall), contact?.serverTime ?? .earliest, softMark)
+    }
+
+    /// The wall clock, corrected; no mark holds it.
+    func shown(at wall: Timestamp) -> Timestamp {
         let (sum, overflow) = wall.milliseconds.addingReportingOverflow(offset)
-        let shown = overflow ? wall : Timestamp(milliseconds: sum)
-        return max(shown, contact?.serverTime ?? .earliest, softMark)
+        return overflow ? wall : Timestamp(milliseconds: sum)
     }
 
     /// Notes that this time was seen.

@@ -12,6 +12,8 @@ final class TrustedClock: Sendable {
         var marks = ClockMarks()
         /// The marks that the local store holds, as far as is known.
         var kept = ClockMarks()
+        /// The version of the entry that holds them.
+        var keptVersion: EntryVersion?
         /// Requests are numbered as they begin; the answer to an earlier one does not replace that to a later one.
         var lastRequest: UInt64 = 0
         var answeredRequest: UInt64 = 0
@@ -43,6 +45,13 @@ final class TrustedClock: Sendable {
             state.marks.see(now)
             return now
         }
+    }
+
+    /// What the corrected clock would show if no mark held it: where this is earlier than ``now``, time stands still
+    /// until it has caught up.
+    var shown: Timestamp {
+        let wall = wall
+        return isTrusted ? state.withLock { $0.marks.shown(at: wall) } : wall
     }
 
     /// What is known, for showing.
@@ -85,11 +94,25 @@ final class TrustedClock: Sendable {
     /// shall be locked out by a damaged hint. A store that cannot be read is an error.
     func load() async throws(EntitlementError) {
         guard isTrusted else { return }
-        let (kept, _) = try await read()
+        let known = state.withLock { $0.keptVersion }
+        let outcome: ReadOutcome
+        do { outcome = try await backend.read(try EntryKey(LedgerKeys.clock), unless: known).outcome } catch {
+            throw EntitlementError(error)
+        }
+        switch outcome {
+        case .unchanged: break
+        case .absent: take(nil)
+        case .found(let entry): take(entry)
+        }
+    }
+
+    /// Takes up what the local store was found to hold.
+    private func take(_ entry: Entry?) {
         let wall = wall
         state.withLock { state in
-            state.kept = kept
-            state.marks.learn(from: kept, at: wall)
+            state.kept = entry.flatMap { ClockMarks($0.value) } ?? ClockMarks()
+            state.keptVersion = entry?.version
+            state.marks.learn(from: state.kept, at: wall)
         }
     }
 
@@ -98,39 +121,24 @@ final class TrustedClock: Sendable {
         guard isTrusted else { return }
         _ = now  // What is seen now is what is kept.
         for _ in 0..<LedgerEntries.maximumAttempts {
-            let (marks, kept) = state.withLock { ($0.marks, $0.kept) }
+            let (marks, kept, version) = state.withLock { ($0.marks, $0.kept, $0.keptVersion) }
             guard marks.isWorthKeeping(instead: kept) else { return }
-            let (stored, precondition) = try await read()
-            if stored != kept {
-                // Another process was here.
-                let wall = wall
-                state.withLock { state in
-                    state.kept = stored
-                    state.marks.learn(from: stored, at: wall)
-                }
-                continue
-            }
             do {
-                let key = try EntryKey(LedgerKeys.clock)
-                if case .written = try await backend.write(marks.bytes, to: key, if: precondition).outcome {
-                    state.withLock { $0.kept = marks }
+                let outcome = try await backend.write(
+                    marks.bytes, to: try EntryKey(LedgerKeys.clock), if: version.map(Precondition.matches) ?? .absent
+                ).outcome
+                switch outcome {
+                case .written(let version):
+                    state.withLock { ($0.kept, $0.keptVersion) = (marks, version) }
                     return
+                // Another process was here.
+                case .conflict(let current): take(current)
+                case .deleted: preconditionFailure("a write does not delete")
                 }
-            } catch let error where error.disposition == .outcomeUnknown {
-                continue  // The next round looks.
             } catch {
-                throw EntitlementError(error)
+                guard error.disposition == .outcomeUnknown else { throw EntitlementError(error) }
+                try await load()
             }
-        }
-    }
-
-    private func read() async throws(EntitlementError) -> (ClockMarks, Precondition) {
-        do {
-            let outcome = try await backend.read(try EntryKey(LedgerKeys.clock)).outcome
-            guard case .found(let entry) = outcome else { return (ClockMarks(), .absent) }
-            return (ClockMarks(entry.value) ?? ClockMarks(), .matches(entry.version))
-        } catch {
-            throw EntitlementError(error)
         }
     }
 }

@@ -139,7 +139,8 @@ extension Auditor {
 
     /// A fact that is no revocation takes nothing away.
     private func checkCoverage(from before: Shown, to now: Shown, _ device: SimulatedDevice) {
-        guard device.setup.rule == nil, !now.account.isErased, now.account.missing(of: before.account) == nil,
+        guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
+            now.account.missing(of: before.account) == nil,
             now.device.missing(of: before.device) == nil,
             revocations(in: now.account) == revocations(in: before.account)
         else { return }

@@ -63,6 +63,7 @@ extension Auditor {
     /// A store's signature was recorded: it is at least as late as the signature, so that the device may have become
     /// righter.
     func didSeeSignature(on device: SimulatedDevice) {
+        if device.clockOffset < -60_000 { device.correctionCount += 1 }
         clocks[device.index]?.allowTruth()
         keptClocks[device.index]?.allowTruth()
     }

@@ -98,6 +98,8 @@ final class Auditor {
 
     /// Whether a fact may lie in a place: in its account's, or in nobody's on its device and those of its adopters.
     func belongs(_ fact: Acknowledged, to place: LedgerPlace, on device: Int?) -> Bool {
+        if fact.isOnDevice, device != fact.device { return false }
+        if !fact.isOnDevice, place.kind == .device { return false }
         if let name = fact.account { return place.name == name }
         guard let name = place.name else { return device == fact.device }
         return adopters[fact.device]?.contains(name) == true

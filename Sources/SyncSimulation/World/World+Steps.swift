@@ -83,6 +83,7 @@ extension World {
     static func store(_ isSigned: Bool) -> StoreID { isSigned ? .appStore : .reported }
 
     private func buy(_ sale: Sale, _ call: Call) async throws(EntitlementError) -> String {
+        if sale.isSigned { auditor.didSeeSignature(on: call.process.device) }
         let receipt = try await call.store.record(
             .reported(
                 ProductID(sale.product), transaction: TransactionID(sale.transaction),
