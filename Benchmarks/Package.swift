@@ -10,6 +10,7 @@ let package = Package(
             name: "benchmarks",
             dependencies: [
                 .product(name: "Entitlements", package: "EntitlementSync"),
+                .product(name: "SyncSimulation", package: "EntitlementSync"),
                 // Spawned, not called: listed so that running the benchmarks builds it.
                 "start-to-access",
             ]),

@@ -26,8 +26,10 @@ struct Benchmarks {
         }
         let start = StartToAccess(
             catalog: catalog, catalogPath: catalogPath, programPath: programFolder + "/start-to-access")
+        let started = start.measure(with: &stopwatch)
         return Report(
-            measurements: measurements, start: start.measure(with: &stopwatch), checksum: stopwatch.checksum)
+            measurements: measurements, start: started, checksum: stopwatch.checksum,
+            pace: SimulationPace().measure())
     }
 
     /// Where the sources are: four levels above this file.

@@ -3,6 +3,8 @@ struct Report {
     let measurements: [Measurement]
     let start: Measurement
     let checksum: UInt64
+    /// Of the simulation: real and virtual nanoseconds.
+    let pace: (nanoseconds: Double, virtualNanoseconds: Double)
 
     var text: String {
         var lines = [
@@ -20,18 +22,28 @@ struct Report {
             "",
             "process start to access answered, \(start.size) purchases: \(duration(start.nanoseconds)); "
                 + "/bin/true: \(duration(start.floor)); ratio \(decimal(start.ratio, places: 2))",
+            "simulation, \(SimulationPace.devices) devices that sync every hour for \(SimulationPace.days) days: "
+                + "\(duration(pace.nanoseconds)); real time × "
+                + "\(Int64(pace.virtualNanoseconds / pace.nanoseconds))",
             "medians; ratios are medians of rounds that took turns (checksum \(String(checksum, radix: 16)))",
         ]
         return lines.joined(separator: "\n")
     }
 
     var json: String {
-        let rows = (measurements + [start]).map { measurement in
-            "  {\"name\":\"\(measurement.name)\",\"records\":\(measurement.size),"
-                + "\"nanoseconds\":\(decimal(measurement.nanoseconds, places: 1)),"
-                + "\"floorNanoseconds\":\(decimal(measurement.floor, places: 1)),"
-                + "\"ratio\":\(decimal(measurement.ratio, places: 3))}"
-        }
+        let rows =
+            (measurements + [start]).map { measurement in
+                "  {\"name\":\"\(measurement.name)\",\"records\":\(measurement.size),"
+                    + "\"nanoseconds\":\(decimal(measurement.nanoseconds, places: 1)),"
+                    + "\"floorNanoseconds\":\(decimal(measurement.floor, places: 1)),"
+                    + "\"ratio\":\(decimal(measurement.ratio, places: 3))}"
+            }
+            + [
+                "  {\"name\":\"simulation\",\"records\":\(SimulationPace.devices),"
+                    + "\"nanoseconds\":\(decimal(pace.nanoseconds, places: 1)),"
+                    + "\"floorNanoseconds\":\(decimal(pace.virtualNanoseconds, places: 1)),"
+                    + "\"ratio\":\(decimal(pace.virtualNanoseconds / pace.nanoseconds, places: 3))}"
+            ]
         return "[\n" + rows.joined(separator: ",\n") + "\n]"
     }
 

@@ -1,8 +1,8 @@
 import Entitlements
 
 extension Auditor {
-    /// What a device shows is what the model makes of the facts that it holds. Under rules that the model does not know,
-    /// nothing that was paid is missing.
+    /// What a device shows is what the model makes of the facts that it holds. Under rules that the model does not
+    /// know, nothing that was paid is missing.
     func checkModel(_ snapshot: Snapshot, _ held: Shown, _ device: SimulatedDevice) {
         guard device.setup.rule == nil else { return }
         let model = ModelReplay(account: held.account, device: held.device)

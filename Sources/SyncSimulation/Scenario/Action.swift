@@ -106,7 +106,7 @@ public enum Lie: Codable, Hashable, Sendable {
     case oldContent
     /// It deletes every ledger.
     case deletion
-    /// It puts bytes that are no ledger in the place of every ledger for so many milliseconds; then they are taken away.
+    /// It puts bytes that are no ledger in the place of every ledger for so many milliseconds.
     case garbage(Int64)
     /// It puts a document of a later format in the place of every ledger for so many milliseconds.
     case laterFormat(Int64)

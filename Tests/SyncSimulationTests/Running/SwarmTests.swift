@@ -1,0 +1,90 @@
+import Entitlements
+import SyncCore
+import SyncSimulation
+import Testing
+
+@Suite("The swarm")
+struct SwarmTests {
+    @Test("holds for the first seeds, and reaches most rare states", .timeLimit(.minutes(15)))
+    func firstSeeds() {
+        var marks = Marks()
+        for seed in UInt64(1)...240 {
+            let outcome = Simulation(Swarm().scenario(seed: seed)).run()
+            #expect(outcome.violations.isEmpty, "seed \(seed)")
+            marks.add(outcome.marks)
+        }
+        // The nightly set has to reach all of them; so few seeds cannot.
+        #expect(marks.missing.count <= 6, "missing: \(marks.missing)")
+    }
+
+    @Test("runs a seed the same way twice, trace and all")
+    func repeatable() {
+        for seed in UInt64(301)...312 {
+            let scenario = Swarm().scenario(seed: seed)
+            let (first, second) = (Simulation(scenario).run(isRecording: true), Simulation(scenario).run())
+            #expect(first.traceHash == second.traceHash, "seed \(seed)")
+            #expect(first.jobCount == second.jobCount, "seed \(seed)")
+            #expect(first.trace?.events.isEmpty == false)
+        }
+    }
+
+    @Test("draws other scenarios from other seeds, with as many devices and days as asked for")
+    func draws() {
+        let scenarios = (UInt64(1)...50).map { Swarm(replicas: 4, days: 90).scenario(seed: $0) }
+        #expect(Set(scenarios.map(\.steps)).count == 50)
+        #expect(scenarios.allSatisfy { $0.devices.count == 4 && $0.days == 90 })
+        #expect(scenarios.contains { !$0.remote.comparesAndSwaps } && scenarios.contains { $0.remote.comparesAndSwaps })
+    }
+
+    @Test("catches the tutorials' rule losing paid time within 100 seeds")
+    func latestExpiryWins() {
+        let subject = Subject(rules: ConflictRules(expiry: LatestExpiryWins()))
+        let seed = (UInt64(1)...100).first { seed in
+            Simulation(Swarm().scenario(seed: seed), of: subject).run().violations.contains { $0.oracle == .paidTime }
+        }
+        #expect(seed != nil)
+    }
+}
+
+@Suite("What leaves the simulation")
+struct EscapeTests {
+    @Test("fails the run: a store that works in a detached task")
+    func detached() {
+        let subject = Subject(makeRemote: { DetachedBackend(MemoryBackend(host: $0)) })
+        let scenario = Scenario(
+            seed: 1, devices: [DeviceSetup()],
+            steps: [Step(at: 0, device: 0, .buy(Sale("t1", of: "owl"))), Step(at: 1_000, device: 0, .sync)], days: 1)
+        #expect(Simulation(scenario).run().violations.isEmpty)
+        let outcome = Simulation(scenario, of: subject).run()
+        #expect(outcome.violations.contains { $0.oracle == .execution })
+    }
+}
+
+/// A store whose reads leave the task that asks.
+private struct DetachedBackend: KeyValueBackend {
+    let wrapped: MemoryBackend
+
+    init(_ wrapped: MemoryBackend) { self.wrapped = wrapped }
+
+    var capabilities: Capabilities { wrapped.capabilities }
+    var label: String { wrapped.label }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        await Task.detached {}.value
+        return try await wrapped.read(key, unless: knownVersion)
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await wrapped.write(value, to: key, if: precondition)
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await wrapped.delete(key, if: precondition)
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+    }
+}
