@@ -139,6 +139,8 @@ extension EntitlementStore {
             guard error.kind == .damaged else { throw error }
         }
         try await entries.replace(keys.ledger) { _ in .erased }
+        // What it had claimed and not moved yet is nobody's again: behind the claim nobody would see it.
+        try await Adoption(backend: local, host: host).settle()
         do { try await AccountDirectory(backend: local).erase(account) } catch { throw EntitlementError(error) }
         if session.account == account {
             feed.tell(.accountErased(account))

@@ -68,6 +68,8 @@ final class AccountWorld {
     let remote: MemoryBackend
     var devices: [Device] = []
     var deeds: [String: Deed] = [:]
+    /// What has been seen in an account's own ledgers.
+    private var moved: Set<String> = []
     private var number = 0
 
     init(seed: UInt64, catalog: Catalog) async throws {
@@ -111,16 +113,28 @@ final class AccountWorld {
     func noteAdoption(on device: Device, by account: Account?) async throws {
         let holdings = try await Holdings(of: device.local)
         var adopter = account.map(Holdings.name) ?? holdings.claim
-        let waiting = deeds.filter { $0.value.owner == device.nobody }.keys
+        let waiting = deeds.filter { id, deed in
+            deed.owner == device.nobody || isClaimVoid(id, deed, on: device, holdings)
+        }.keys
         adopter = adopter ?? waiting.lazy.flatMap(holdings.owners).first { $0 != "anonymous" }
         guard let adopter else { return }
         for id in waiting { deeds[id]?.owner = adopter }
+    }
+
+    /// Whether an account claimed something and was erased before any of it was moved: then it is nobody's again.
+    private func isClaimVoid(_ id: String, _ deed: Deed, on device: Device, _ holdings: Holdings) -> Bool {
+        deed.device == device.number && holdings.erased.contains(deed.owner) && !moved.contains(id)
     }
 
     /// No place holds what is somebody else's.
     func check(_ comment: String) async throws {
         for device in devices {
             let holdings = try await Holdings(of: device.local)
+            for (id, deed) in deeds where isClaimVoid(id, deed, on: device, holdings) {
+                let isHere = holdings.claim == nil && holdings["anonymous"].contains(id)
+                if isHere { deeds[id]?.owner = device.nobody }
+            }
+            for (holder, ids) in holdings.ids where holder != "anonymous" { moved.formUnion(ids) }
             for (holder, ids) in holdings.ids {
                 for id in ids {
                     let owner = deeds[id]?.owner ?? "?"

@@ -78,6 +78,35 @@ struct AdoptionCrashTests {
         #expect(step > 15 && claimedCount > 8 && claimedCount <= step)
     }
 
+    @Test(
+        "What was claimed and not moved when its account was erased elsewhere is nobody's again, and shows",
+        arguments: [false, true])
+    func erasedBeforeMoving(isDone: Bool) async throws {
+        var (step, claimedCount) = (0, 0)
+        while true {
+            let stage = try AdoptionCrashTests()
+            let local = try await stage.device()
+            let other = try await stage.open(MemoryBackend())
+            let first = try await other.createAccount("alice")
+            let mortal = mortal(local, diesAt: step, isDone: isDone)
+            do { _ = try await stage.open(mortal).logIn("alice", adoptAnonymous: true) } catch {}
+            let after = try await Holdings(of: local)
+            try await other.eraseAccount("alice")
+            if after.claim == Holdings.name(first), after[first].isEmpty {
+                claimedCount += 1
+                let store = try await stage.open(local)
+                let error = await #expect(throws: EntitlementError.self) { try await store.logIn("alice") }
+                #expect(error?.kind == .unknownAccount, "step \(step)")
+                let end = try await Holdings(of: local)
+                #expect(end.claim == nil && end["anonymous"] == Self.facts, "step \(step)")
+                #expect(try await store.snapshot().owned == [Owls.nightOwl], "step \(step)")
+            }
+            if mortal.callCount <= step { break }
+            step += 1
+        }
+        #expect(step > 15 && claimedCount > 1)
+    }
+
     private func carryOn(_ afterwards: Afterwards, on local: MemoryBackend) async throws {
         let store = try await open(local)
         switch afterwards {

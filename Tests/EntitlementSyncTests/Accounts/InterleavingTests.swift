@@ -33,6 +33,12 @@ struct InterleavingTests {
         for kind in kinds { #expect(counts[kind, default: 0] > 10, "\(kind): \(counts), seed \(seed)") }
     }
 
+    @Test("Histories in which something was once lost, leaked or left", arguments: [9_291_167_507_569_140 as UInt64])
+    func known(_ seed: UInt64) async throws {
+        var counts: [String: Int] = [:]
+        try await Self.history(seed: seed, try Owls.catalog(), &counts)
+    }
+
     private static func history(seed: UInt64, _ catalog: Catalog, _ counts: inout [String: Int]) async throws {
         let world = try await AccountWorld(seed: seed, catalog: catalog)
         var steps: [String] = []
