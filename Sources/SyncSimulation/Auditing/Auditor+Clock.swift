@@ -22,7 +22,7 @@ extension Auditor {
         if world.remote.clockOffset != 0 { world.marks.reach(.serverWrong) }
         let heard = ClockBounds(lowest: error, highest: error)
         // Of several answers under way, or one during which the clock was moved, nobody here knows which one counts.
-        if process.requestsUnderWay > 1 || process.device.clockMoves != process.clockMovesSeen {
+        if process.isOverlapping || process.device.clockMoves != process.clockMovesSeen {
             clocks[device] = clocks[device].map { $0.union(heard) }
         } else {
             clocks[device] = heard
@@ -31,6 +31,7 @@ extension Auditor {
 
     func didMoveClock(of device: SimulatedDevice, by amount: Int64) {
         device.clockMoves += 1
+        if abs(amount) > 60_000 { device.correctionCount += 1 }
         if amount < 0 { world.marks.reach(.clockSetBack) }
         for index in [device.index] {
             clocks[index]?.move(by: amount)

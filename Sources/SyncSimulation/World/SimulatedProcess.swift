@@ -24,6 +24,8 @@ final class SimulatedProcess: @unchecked Sendable {
     /// was sent.
     private(set) var requestsUnderWay = 0
     private(set) var clockMovesSeen = 0
+    /// Whether the last request was sent while another waited.
+    private(set) var isOverlapping = false
     var tasks: [Task<Void, Never>] = []
     private var hostBits: SeededGenerator
     /// Keys of the remote whose last write by this process met somebody else's.
@@ -116,7 +118,8 @@ final class SimulatedProcess: @unchecked Sendable {
     var isSubscribed: Bool { !subscribers.isEmpty }
 
     func beginRequest() {
-        if requestsUnderWay == 0 { clockMovesSeen = device.clockMoves }
+        isOverlapping = requestsUnderWay > 0
+        if !isOverlapping { clockMovesSeen = device.clockMoves }
         requestsUnderWay += 1
     }
 
