@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs bench proto clean
+.PHONY: help setup demo test soak lint docs bench proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # What must come out the same in every time zone, as a filter of `swift test`.
@@ -23,6 +23,9 @@ test: setup ## Run all tests, and the tests of dates once more in several time z
 	.ci/test
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/zones '$(DATE_TESTS)'
+
+soak: setup ## Simulate until a seed fails, then leave it shrunk and drawn in soak/; FROM=seed, LIMIT=seconds
+	.ci/soak
 
 lint: ## Check the format of all Swift code
 	swift format lint --strict --parallel --recursive $(FOLDERS) Package.swift

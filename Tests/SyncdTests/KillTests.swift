@@ -49,8 +49,8 @@ struct KillTests {
         print(
             """
             kill -9 of syncd, \(2 * round) rounds: record killed \(records.killed), finished \(records.finished); sync \
-            killed \(syncs.killed), finished \(syncs.finished); \(acknowledged.count) acknowledged, \(unacknowledged) written \
-            and not acknowledged, \(leftovers) left-over files seen
+            killed \(syncs.killed), finished \(syncs.finished); \(acknowledged.count) acknowledged, \
+            \(unacknowledged) written and not acknowledged, \(leftovers) left-over files seen
             """)
         #expect(records.hasHit(10) && syncs.hasHit(10))
         #expect(try sandbox.run(words("sync --create-remote")).exitCode == 0)

@@ -24,6 +24,8 @@ final class SimulatedDevice: @unchecked Sendable {
     var hasInterruptedClaim = false
     /// Who logged out last with facts that were not sent.
     var leftUnsent: String?
+    /// The groups of which it ever showed an end.
+    var believedGroups: Set<String> = []
     /// Set once it is lost for good.
     var isLost = false
     /// Until when the store has no room, in milliseconds since the beginning.

@@ -135,20 +135,27 @@ extension World {
         return receipt.newFacts.isEmpty ? "covered" : "recorded"
     }
 
+    /// What a device believes: of every group that it ever had anything of, also when that is gone.
+    private func note(beliefsOf snapshot: Snapshot, on device: SimulatedDevice) {
+        let subscriptions = snapshot.subscriptions.filter { $0.expires != nil }
+        for group in Set(subscriptions.map { "\($0.group)" }).union(device.believedGroups).sorted() {
+            let subscription = subscriptions.first { "\($0.group)" == group }
+            device.believedGroups.insert(group)
+            recorder.note(
+                device.lane, .believes, Int(truncatingIfNeeded: subscription?.expires?.milliseconds ?? 0),
+                .believes(
+                    group: group, expires: subscription?.expires?.milliseconds,
+                    isActive: subscription?.isActive ?? false))
+        }
+    }
+
     /// What a device shows now, for the trace and for the oracles.
     func check(_ call: Call) async {
         let before = call.process.device.contents.writeCount
         do throws(EntitlementError) {
             let snapshot = try await call.store.snapshot()
             guard call.process.isAlive else { return }
-            for subscription in snapshot.subscriptions {
-                recorder.note(
-                    call.process.device.lane, .believes,
-                    Int(truncatingIfNeeded: subscription.expires?.milliseconds ?? 0),
-                    .believes(
-                        group: "\(subscription.group)", expires: subscription.expires?.milliseconds,
-                        isActive: subscription.isActive))
-            }
+            note(beliefsOf: snapshot, on: call.process.device)
             auditor.didShow(snapshot, in: call, isUndisturbed: before == call.process.device.contents.writeCount)
         } catch {
             if call.process.isAlive { auditor.didFail(error, to: "look", in: call.process) }

@@ -70,7 +70,9 @@ final class World: @unchecked Sendable {
 
     func report(_ oracle: Violation.Oracle, _ message: String, lane: Int) {
         // The first ones tell; a run that goes wrong goes on going wrong.
-        guard violations.count < 20 else { return }
+        guard violations.count < 20,
+            !violations.contains(where: { $0.oracle == oracle && $0.lane == lane && $0.message == message })
+        else { return }
         violations.append(Violation(oracle, message, at: recorder.now, lane: lane))
         recorder.note(lane, .violated, 0, .violated(oracle: oracle.rawValue, message))
     }
