@@ -36,6 +36,7 @@ extension Auditor {
     func didCreate(_ account: Account, in call: World.Call) {
         guard let name = account.name else { return }
         visitors[call.process.device.index, default: []].insert(name)
+        checkMade(account, in: call)
         if erasedNames.contains(name), account.incarnation != Account.initialIncarnation {
             world.marks.reach(.recreated)
         }
@@ -50,6 +51,7 @@ extension Auditor {
     /// From now on what the account has may be lost.
     func willErase(_ name: String) {
         erasedNames.insert(name)
+        eraseCounts[name, default: 0] += 1
         for index in acknowledged.indices {
             let adopted = adopters[acknowledged[index].device]?.contains(name) == true
             if acknowledged[index].account == name || (acknowledged[index].account == nil && adopted) {
@@ -88,7 +90,8 @@ extension Auditor {
     }
 
     private func isAllowed(_ error: EntitlementError, in process: SimulatedProcess) -> Bool {
-        switch error.kind {
+        guard !isStarvation(error) else { return false }
+        return switch error.kind {
         // An older catalogue, and accounts that come and go.
         case .unknownProduct: process.device.setup.catalog != 0
         case .signInNeeded, .unknownAccount: process.device.setup.account == nil || !erasedNames.isEmpty
@@ -101,6 +104,14 @@ extension Auditor {
         }
     }
 
+    /// Nobody has to give up after a hundred attempts: so many rivals are nowhere.
+    private func isStarvation(_ error: EntitlementError) -> Bool {
+        guard let failure = error.backendError, failure.kind == .busy, failure.disposition == .transient else {
+            return false
+        }
+        return !failure.message.hasPrefix("simulated")
+    }
+
     /// What a device shows.
     func didShow(_ snapshot: Snapshot, in call: World.Call, isUndisturbed: Bool) {
         let device = call.process.device
@@ -109,6 +120,7 @@ extension Auditor {
             world.marks.reach(.monthEnd)
         }
         if isUndisturbed { checkClock(snapshot.at.milliseconds, of: device) }
+        if call.store.account == call.account { checkMeeting(snapshot, in: call) }
         guard isUndisturbed, call.store.account == call.account,
             let place = ownPlace(of: call.account, onDevice: false),
             let own = ownPlace(of: call.account, onDevice: true)

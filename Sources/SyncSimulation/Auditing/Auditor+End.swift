@@ -72,11 +72,15 @@ extension Auditor {
             lane: device.lane)
     }
 
-    func checkFollower() {
+    func checkFollower() async throws(BackendError) {
         let store = world.remote.contents
         guard store.capabilities.changes else { return }
         let followed = follower.versions.keys.sorted().map(\.text)
-        guard followed != store.keys.map(\.text) else { return }
+        var isSame = followed == store.keys.map(\.text)
+        for (key, version) in follower.versions.sorted(by: { $0.key < $1.key }) where isSame {
+            isSame = try await store.read(key, unless: version).outcome == .unchanged
+        }
+        guard !isSame else { return }
         world.report(.changes, "by its cursors the remote holds \(followed)", lane: world.remote.lane)
     }
 
@@ -84,6 +88,7 @@ extension Auditor {
     func checkEnd() {
         checkOwnership()
         checkErased()
+        checkInvented()
     }
 
     /// No transaction counts for two accounts, and none for one that never recorded it.
@@ -116,6 +121,15 @@ extension Auditor {
         }
     }
 
+    /// Whether the device's note on who is logged in names this life of an account.
+    private func isLoggedIn(_ life: LedgerPlace, on device: SimulatedDevice) -> Bool {
+        guard let note = device.contents.values.first(where: { $0.key.text == "device/session" })?.value else {
+            return false
+        }
+        let lines = String(decoding: note, as: UTF8.self).split(separator: "\n").map(String.init)
+        return lines.count == 4 && lines[1] == life.name && lines[2] == life.incarnation
+    }
+
     private func checkErased() {
         guard !hasRemoteForgotten else { return }
         for life in erasedLives.sorted(by: { $0.owner < $1.owner }) {
@@ -129,6 +143,9 @@ extension Auditor {
                         && !$0.ledger.records.isEmpty
                 }
                 if !rest.isEmpty { world.report(.erased, "\(life.owner) is still on the device", lane: device.lane) }
+                if isLoggedIn(life, on: device) {
+                    world.report(.erased, "\(life.owner) is still logged in on the device", lane: device.lane)
+                }
             }
         }
     }

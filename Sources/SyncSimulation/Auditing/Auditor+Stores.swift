@@ -15,6 +15,7 @@ extension Auditor {
             world.report(.neverShrinks, "\(change.key) holds no ledger after a write", lane: lane)
             return
         }
+        if device == nil { checkOverwritten(change, by: new) }
         guard let old = change.old.flatMap(ModelLedger.init(document:)) else { return }
         if old.isErased, !new.isErased {
             world.report(.erased, "the erased ledger \(change.key) holds something again", lane: lane)
@@ -25,6 +26,14 @@ extension Auditor {
         guard let missing = new.missing(of: old) else { return }
         if place.name == nil, let device, didMove(old, on: device, from: place) { return }
         world.report(.neverShrinks, "\(change.key) lost the record \(missing.words)", lane: lane)
+    }
+
+    /// What cannot be read is left as it is, by all who can have seen it.
+    private func checkOverwritten(_ change: StoreContents.Change, by new: ModelLedger) {
+        guard let old = change.old, ModelLedger(document: old) == nil, !new.isErased,
+            let since = world.lieTimes[change.key], world.recorder.now - since > World.longestExchange
+        else { return }
+        world.report(.neverShrinks, "\(change.key) could not be read and was overwritten", lane: world.remote.lane)
     }
 
     /// Whether all that nobody's ledger held is in the ledgers of somebody who adopts here.

@@ -41,6 +41,17 @@ final class Auditor {
     var hasRemoteForgotten = false
     private var decoded: [DecodedPlace: (bytes: [UInt8], ledger: ModelLedger?)] = [:]
     var follower = Follower()
+    /// Calls that sync, under way on each device.
+    var syncsUnderWay: [Int: Int] = [:]
+    /// Steps under way on each device.
+    var stepsUnderWay: [Int: Int] = [:]
+    var stepsBegun: [Int: Int] = [:]
+    /// The lives of accounts that were made, and how often their names had been erased by then.
+    var made: [String: (incarnation: String, times: Int)] = [:]
+    var eraseCounts: [String: Int] = [:]
+    var erasesUnderWay = 0
+    /// Of which accounts each device may have heard from the remote.
+    var meetings: [Int: Set<LedgerPlace>] = [:]
     /// How often a process wrote to a ledger.
     var ledgerWriteCount = 0
 
@@ -170,6 +181,7 @@ extension Auditor {
     func didBuy(_ sale: Sale, _ call: World.Call) {
         guard call.process.isAlive else { return }
         let device = call.process.device
+        checkSaid(sale, in: call)
         if var known = sales[sale.transaction] {
             if known.devices.insert(device.index).inserted { world.marks.reach(.sameTransactionTwice) }
             sales[sale.transaction] = known

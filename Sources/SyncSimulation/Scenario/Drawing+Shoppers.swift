@@ -177,7 +177,9 @@ extension Drawing {
         let time = dice.pick(end / 3...end)
         add(.erase(name), at: time, on: anyDevice)
         if dice.happens(perMille: 500) {
-            add(.createAccount(name), at: time + dice.pick(0...World.day), on: anyDevice)
+            let again = time + dice.pick(0...World.day)
+            add(.createAccount(name), at: again, on: anyDevice)
+            if dice.happens(perMille: 500) { add(.createAccount(name), at: again + dice.pick(0...200), on: anyDevice) }
             for device in scenario.devices.indices where dice.happens(perMille: 600) {
                 add(.logIn(name, adoptsAnonymous: false), at: time + dice.pick(0...5 * World.day), on: device)
             }

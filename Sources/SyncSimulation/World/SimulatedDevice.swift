@@ -18,6 +18,8 @@ final class SimulatedDevice: @unchecked Sendable {
     var correctionCount = 0
     /// Whether its store was ever put back from a copy.
     var wasPutBack = false
+    /// How often its store was emptied or put back.
+    var replacementCount = 0
     /// Whether two processes ever ran at once.
     var hasHadTwoProcesses = false
     /// Whether a process ended between claiming nobody's ledger and completing its adoption.

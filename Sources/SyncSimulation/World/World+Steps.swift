@@ -16,7 +16,8 @@ extension World {
         recorder.note(device.lane, .begun, number, .begun(step: number, step.action.words))
         let call = Call(
             step: number, process: process, store: store, account: store.account,
-            correctionCount: device.correctionCount)
+            correctionCount: device.correctionCount, aloneAs: auditor.willStep(on: device))
+        defer { auditor.didStep(on: device) }
         auditor.didMeet(call.account, on: device)
         do throws(EntitlementError) {
             let words = try await act(step.action, call)
@@ -39,6 +40,8 @@ extension World {
         var account: Account
         /// How often the device's time had been set right when it began.
         var correctionCount = 0
+        /// Which step of its device it is, when no other was under way there.
+        var aloneAs: Int?
     }
 
     private func act(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
@@ -52,6 +55,7 @@ extension World {
                     TransactionReference(store: Self.store(isSigned), id: TransactionID(id)),
                     signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
             auditor.didAcknowledge(receipt.newFacts, in: call)
+            auditor.checkStatement(on: id, isReinstated: true, in: call)
             if !receipt.newFacts.isEmpty { marks.reach(.reinstated) }
             return receipt.newFacts.isEmpty ? "nothing to reverse" : "counts again"
         case .use(let entitlement, let id): return try await use(entitlement, id, call)
@@ -95,7 +99,8 @@ extension World {
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.didBuy(sale, call)
         // Bought now, it counts now.
-        if sale.date == nil, sale.product == "owl" || sale.product == "quarter" {
+        let isLookedAt = sale.product == "owl" || sale.product == "quarter"
+        if sale.date == nil, isLookedAt || (sale.product == "coins" && auditor.isAlone(call)) {
             let entitlement: EntitlementID = sale.product == "owl" ? "owl" : "random-owls"
             let access = try await call.store.access(to: entitlement)
             if call.process.isAlive { auditor.didLookAfterBuying(sale, access, call) }
@@ -110,15 +115,19 @@ extension World {
         let receipt = try await call.store.record(
             .refunded(reference, signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
         auditor.didAcknowledge(receipt.newFacts, in: call)
+        auditor.checkStatement(on: id, isReinstated: false, in: call)
         if !receipt.newFacts.isEmpty { marks.reach(isKnown ? .refundInStack : .refundFirst) }
         return receipt.newFacts.isEmpty ? "known" : "taken back"
     }
 
     private func use(_ entitlement: String, _ id: String, _ call: Call) async throws(EntitlementError) -> String {
+        let before = try await call.store.snapshot()
+        let isNew = !auditor.hasSpent(id)
         switch try await call.store.use(EntitlementID(entitlement), id: SpendID(id)) {
         case .granted: return "granted"
         case .spent(let remaining, let product):
             if call.process.isAlive { auditor.didSpend(id, of: product, in: call) }
+            if isNew { auditor.checkSpent(id, before: before[balance: product], after: remaining, in: call) }
             return "spent a unit, \(remaining) left"
         case .denied(let denial): return "denied: \(denial)"
         }
@@ -126,11 +135,11 @@ extension World {
 
     /// The tutorial's server: it was told what the device showed, and says so to everybody.
     private func echo(_ group: String, _ source: String, _ call: Call) async throws(EntitlementError) -> String {
-        guard let end = try await call.store.snapshot()[group: GroupID(group)]?.expires else {
-            return "nothing to echo"
-        }
+        let shown = try await call.store.snapshot()
+        guard let end = shown[group: GroupID(group)]?.expires else { return "nothing to echo" }
         let receipt = try await call.store.record(.asserted(GroupID(group), until: end, source: SourceID(source)))
         auditor.didAcknowledge(receipt.newFacts, in: call)
+        auditor.checkEcho(group, shown, receipt, in: call)
         marks.reach(.assertionEchoed)
         return receipt.newFacts.isEmpty ? "covered" : "recorded"
     }
@@ -164,15 +173,32 @@ extension World {
 }
 
 extension World {
+    /// A call that syncs, watched.
+    private func syncing<Report: Sendable>(
+        _ call: Call, _ body: () async throws(EntitlementError) -> Report
+    ) async throws(EntitlementError) -> Report {
+        let beginning = auditor.willSync(call)
+        let report: Report
+        do throws(EntitlementError) {
+            report = try await body()
+        } catch {
+            auditor.didEndSync(beginning, call, error)
+            throw error
+        }
+        let failure = (report as? LogOutReport).flatMap { $0.failure }
+        auditor.didEndSync(beginning, call, failure)
+        return report
+    }
+
     private func actOnAccount(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
         let store = call.store
         switch action {
         case .sync:
-            let report = try await store.sync()
+            let report = try await syncing(call) { () async throws(EntitlementError) in try await store.sync() }
             if call.process.isAlive { auditor.didSync(report, in: call) }
             return "received \(report.received.count), sent \(report.didSend ? "something" : "nothing")"
         case .restore:
-            let report = try await store.restore()
+            let report = try await syncing(call) { () async throws(EntitlementError) in try await store.restore() }
             if call.process.isAlive { auditor.didSync(report.sync, in: call) }
             return "brought back \(report.purchases.count)"
         case .look:
@@ -188,12 +214,14 @@ extension World {
             if call.process.isAlive { auditor.didLogIn(account, in: call) }
             return "\(account) \(account.incarnation)"
         case .logOut:
-            let report = try await store.logOut()
+            let report = try await syncing(call) { () async throws(EntitlementError) in try await store.logOut() }
             if report.hasUnsentFacts { marks.reach(.loggedOutUnsent) }
             auditor.didLogOut(report, in: call)
             return report.hasUnsentFacts ? "with unsent facts" : "all sent"
         case .erase(let name):
             auditor.willErase(name)
+            auditor.erasesUnderWay += 1
+            defer { auditor.erasesUnderWay -= 1 }
             try await store.eraseAccount(name)
             auditor.didErase(name)
             return "erased"

@@ -54,6 +54,7 @@ extension World {
     private func replace(_ words: String, in device: SimulatedDevice, _ change: (StoreContents) -> Bool) {
         let before = auditor.holdings()
         guard change(device.contents) else { return }
+        device.replacementCount += 1
         auditor.didLose(comparedWith: before, .local)
         auditor.didReplaceStore(of: device)
         note(device.lane + 1, words)
@@ -111,11 +112,13 @@ extension World {
     private func tell(_ lie: Lie) async {
         let keys = remote.contents.keys.filter { LedgerPlace($0.text)?.kind == .account }
         let before = auditor.holdings()
+        auditor.hasRemoteForgotten = true
         for key in keys {
             let truth = remote.contents.values[key]
             // One lie at a time about one thing.
             if let truth, ModelLedger(document: truth) == nil { continue }
             truths[key] = truth
+            lieTimes[key] = recorder.now
             switch lie {
             case .oldContent: await put(remote.contents.history[key]?.first.flatMap { $0?.value }, under: key)
             case .deletion: await put(nil, under: key)

@@ -25,6 +25,8 @@ final class World: @unchecked Sendable {
     private var lives = 0
     /// What stood in the remote before a client put in its place what nobody can read.
     var truths: [EntryKey: [UInt8]] = [:]
+    /// Since when that is so.
+    var lieTimes: [EntryKey: Int64] = [:]
     /// How often the run was left by somebody who should not have.
     private(set) var escapeCount = 0
 
@@ -32,6 +34,8 @@ final class World: @unchecked Sendable {
     static let epoch = Scheduler.epoch
     static let day: Int64 = 86_400_000
     static let hour: Int64 = 3_600_000
+    /// Longer than anybody takes from reading to writing, and longer than any message is under way.
+    static let longestExchange = hour
 
     init(_ scenario: Scenario, subject: Subject, isRecording: Bool) {
         self.scenario = scenario

@@ -1,0 +1,191 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+extension Auditor {
+    /// What was recorded of a purchase is what its shopper said.
+    func checkSaid(_ sale: Sale, in call: World.Call) {
+        let name = call.account.name
+        for (place, ledger) in ledgers(on: call.process.device.index) where place.name == name {
+            for purchase in ledger.facts.purchases where purchase.transaction.id == ModelID(sale.transaction) {
+                let date = sale.date.map { World.epoch + $0 }
+                let isSame =
+                    purchase.product == ModelID(sale.product) && purchase.quantity == sale.quantity
+                    && purchase.stamp.isSigned == sale.isSigned && (date == nil || date == purchase.date)
+                guard !isSame else { continue }
+                world.report(
+                    .nothingLost,
+                    "\(sale.transaction) was recorded as \(purchase.quantity) × \(purchase.product) of"
+                        + " \(purchase.date.date)\(purchase.stamp.isSigned ? ", signed" : "")",
+                    lane: call.process.device.lane)
+            }
+        }
+    }
+
+    /// A refund or its reversal was recorded, or was known: the device's store says the same.
+    func checkStatement(on transaction: String, isReinstated: Bool, in call: World.Call) {
+        guard isAlone(call) else { return }
+        for (place, ledger) in ledgers(on: call.process.device.index)
+        where place.name == call.account.name && place.incarnation == call.account.incarnation {
+            for revocation in ledger.facts.revocations
+            where revocation.transaction.id == ModelID(transaction) && revocation.isReinstated != isReinstated {
+                world.report(
+                    .nothingLost,
+                    "\(isReinstated ? "the reversal of the refund" : "the refund") of \(transaction)"
+                        + " was acknowledged and does not count", lane: call.process.device.lane)
+            }
+        }
+    }
+
+    /// A step begins on a device. Returns how many have, or `nil` when others are under way there.
+    func willStep(on device: SimulatedDevice) -> Int? {
+        stepsUnderWay[device.index, default: 0] += 1
+        stepsBegun[device.index, default: 0] += 1
+        return stepsUnderWay[device.index] == 1 ? stepsBegun[device.index] : nil
+    }
+
+    func didStep(on device: SimulatedDevice) { stepsUnderWay[device.index, default: 1] -= 1 }
+
+    /// Whether nobody else has worked on the device's store since the call began.
+    func isAlone(_ call: World.Call) -> Bool {
+        let device = call.process.device
+        return call.process.isAlive && device.running.count == 1 && device.setup.pollingHours == nil
+            && call.aloneAs != nil && call.aloneAs == stepsBegun[device.index] && !isErased(call.account)
+    }
+
+    /// Whether this id was acknowledged to have spent a unit.
+    func hasSpent(_ id: String) -> Bool { acknowledged.contains { $0.words == "spend \(id)" } }
+
+    /// A unit was spent: there is one less.
+    func checkSpent(_ id: String, before: Int64, after: Int64, in call: World.Call) {
+        guard isAlone(call), after != before - 1 else { return }
+        world.report(
+            .spends, "\(before) units were there, \(id) has spent one, and \(after) are left",
+            lane: call.process.device.lane)
+    }
+
+    /// The expiry that a device shows was said to it again.
+    func checkEcho(_ group: String, _ shown: Snapshot, _ receipt: RecordingReceipt, in call: World.Call) {
+        let now = shown.at.milliseconds
+        guard isAlone(call), !receipt.newFacts.isEmpty, let subscription = shown[group: GroupID(group)],
+            subscription.isActive, let end = subscription.expires?.milliseconds, end - now > 60_000
+        else { return }
+        // Who has bought in his own future hears of another stretch of time.
+        let ledgers = ledgers(on: call.process.device.index).filter { $0.place.name == call.account.name }
+        guard !ledgers.flatMap(\.ledger.facts.purchases).contains(where: { $0.date > now }) else { return }
+        world.report(.model, "the echo of \(group)'s own end was recorded", lane: call.process.device.lane)
+    }
+
+    /// An account was made, or was there: until it is erased its name has one life.
+    func checkMade(_ account: Account, in call: World.Call) {
+        guard let name = account.name, call.process.isAlive, !hasRemoteForgotten else { return }
+        let times = eraseCounts[name, default: 0]
+        if let known = made[name], known.times == times, known.incarnation != account.incarnation {
+            world.report(
+                .ownership, "\(name) was made as \(known.incarnation) and as \(account.incarnation)",
+                lane: call.process.device.lane)
+        }
+        if erasesUnderWay == 0 { made[name] = (account.incarnation, times) }
+    }
+
+    /// Nothing is in any store that nobody said.
+    func checkInvented() {
+        var sold: Set<ModelID> = []
+        var spent: Set<ModelID> = []
+        for step in world.scenario.steps {
+            switch step.action {
+            case .buy(let sale): sold.insert(ModelID(sale.transaction))
+            case .use(_, let id): spent.insert(ModelID(id))
+            default: break
+            }
+        }
+        for device in world.devices.map({ Optional($0.index) }) + [nil] {
+            let lane = device.map { world.devices[$0].lane } ?? world.remote.lane
+            for (place, ledger) in ledgers(on: device) {
+                let facts = ledger.facts
+                for id in facts.transactionIDs.subtracting(sold).sorted() {
+                    world.report(.ownership, "\(place.owner) has \(id), which nobody bought", lane: lane)
+                }
+                for id in facts.spendIDs.subtracting(spent).sorted() {
+                    world.report(.spends, "\(place.owner) has spent \(id), which nobody used", lane: lane)
+                }
+            }
+        }
+    }
+}
+
+/// What was where when a sync began.
+struct SyncBeginning {
+    var place: LedgerPlace
+    var key: EntryKey
+    var local: ModelLedger
+    var remote: ModelLedger
+    var deviceLosses: Int
+}
+
+extension Auditor {
+    /// A call begins that syncs; `nil` when nobody is logged in.
+    func willSync(_ call: World.Call) -> SyncBeginning? {
+        let device = call.process.device
+        syncsUnderWay[device.index, default: 0] += 1
+        guard call.account.name != nil, let key = ownPlace(of: call.account, onDevice: false),
+            let place = LedgerPlace(key.text)
+        else { return nil }
+        return SyncBeginning(
+            place: place, key: key, local: ledger(key, on: device.index) ?? ModelLedger(), remote: remoteLedger(place),
+            deviceLosses: device.replacementCount)
+    }
+
+    /// It has ended, by `error` if there is one.
+    func didEndSync(_ beginning: SyncBeginning?, _ call: World.Call, _ error: EntitlementError?) {
+        let device = call.process.device
+        syncsUnderWay[device.index, default: 1] -= 1
+        guard let beginning else { return }
+        // Where its own store failed, it may have done so after the remote had answered.
+        let isOfRemote = error?.kind == .sync && error?.syncError?.side != .local
+        if !isOfRemote || error?.syncError?.hasReceived == true || !call.process.isAlive {
+            meetings[device.index, default: []].insert(beginning.place)
+        }
+        guard error == nil, call.process.isAlive else { return }
+        checkSynced(beginning, call)
+    }
+
+    /// Both sides have what the other had when the sync began. Of a remote that keeps an entry for each replica a late
+    /// request may have put an older one back; one that forgot does not know what it forgot.
+    private func checkSynced(_ beginning: SyncBeginning, _ call: World.Call) {
+        let device = call.process.device
+        guard world.scenario.remote.comparesAndSwaps, !hasRemoteForgotten, erasedNames.isEmpty,
+            device.replacementCount == beginning.deviceLosses
+        else { return }
+        let remote = remoteLedger(beginning.place)
+        if let missing = remote.missing(of: beginning.local) {
+            world.report(
+                .equalLedgers, "a sync has ended well, and the remote lacks \(missing.words)", lane: device.lane)
+        }
+        // A cache may have answered.
+        guard world.scenario.faults.staleReads == 0 else { return }
+        let local = ledger(beginning.key, on: device.index) ?? ModelLedger()
+        if let missing = local.missing(of: beginning.remote) {
+            world.report(
+                .equalLedgers, "a sync has ended well, and the device lacks \(missing.words)", lane: device.lane)
+        }
+    }
+
+    /// Who has never met the remote does not know what was bought elsewhere, and says so.
+    func checkMeeting(_ snapshot: Snapshot, in call: World.Call) {
+        let device = call.process.device
+        guard !isHealed, device.setup.pollingHours == nil, syncsUnderWay[device.index, default: 0] == 0,
+            call.account.name != nil, let key = ownPlace(of: call.account, onDevice: false),
+            let place = LedgerPlace(key.text), meetings[device.index]?.contains(place) != true
+        else { return }
+        for item in snapshot.access {
+            switch item.access {
+            case .granted, .denied(.restoreNeeded), .denied(.pendingApproval), .denied(.signInNeeded): continue
+            case .denied(let denial):
+                world.report(
+                    .restore, "\(place.owner) has never met the remote, and \(item.entitlement) is \(denial)",
+                    lane: device.lane)
+            }
+        }
+    }
+}
