@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lint docs bench proto clean
+.PHONY: help setup demo test soak mutants lint docs bench proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # What must come out the same in every time zone, as a filter of `swift test`.
@@ -20,12 +20,16 @@ demo: setup ## Build syncd and let it tell its story: two devices, a lost phone,
 	"$$(swift build --show-bin-path)/syncd" demo
 
 test: setup ## Run all tests, and the tests of dates once more in several time zones
+	.ci/mutants check
 	.ci/test
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/zones '$(DATE_TESTS)'
 
 soak: setup ## Simulate until a seed fails, then leave it shrunk and drawn in soak/; FROM=seed, LIMIT=seconds
 	.ci/soak
+
+mutants: setup ## Make deliberate mistakes in the engine, one after the other: the simulation must notice each
+	.ci/mutants
 
 lint: ## Check the format of all Swift code
 	swift format lint --strict --parallel --recursive $(FOLDERS) Package.swift
