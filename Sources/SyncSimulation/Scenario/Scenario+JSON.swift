@@ -14,7 +14,7 @@ extension Scenario {
     /// let outcome = Simulation(scenario).run()
     /// ```
     ///
-    /// - Throws: ``InputError`` with the place, for text that is no JSON, for what is missing or of another type, and
+    /// - Throws: `InputError` with the place, for text that is no JSON, for what is missing or of another type, and
     ///   for what no run can do, such as a step on a device that there is not.
     public init(json: [UInt8]) throws(InputError) {
         do {

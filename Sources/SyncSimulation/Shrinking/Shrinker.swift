@@ -53,7 +53,9 @@ public struct Shrinker: Sendable {
 
     /// Shrinks `scenario` on the calling thread.
     ///
-    /// - Parameter progress: called after each run.
+    /// - Parameters:
+    ///   - scenario: what fails.
+    ///   - progress: called after each run.
     /// - Returns: what is left; `nil` when the scenario does not fail.
     public func shrink(_ scenario: Scenario, progress: (Progress) -> Void = { _ in }) -> Shrunk? {
         guard let violation = Simulation(scenario, of: subject).run().violations.first else { return nil }
