@@ -68,6 +68,7 @@ public struct Simulation: Sendable {
         let escapes = EscapeWatch.escapeCount + world.scheduler.foreignJobCount + world.escapeCount
         if escapes > 0 { world.report(.execution, "\(escapes) jobs left the executor of the run", lane: 0) }
         world.mixContents()
+        defer { world.takeDown() }
         return Outcome(
             violations: world.violations, marks: world.marks, traceHash: world.recorder.hash,
             trace: isRecording ? world.trace : nil, jobCount: world.scheduler.executor.jobCount,

@@ -95,6 +95,11 @@ final class World: @unchecked Sendable {
         return device
     }
 
+    /// Lets go of what holds each other.
+    func takeDown() {
+        for device in devices { device.processes = [] }
+    }
+
     /// Mixes what all stores hold in the end into the trace's hash.
     func mixContents() {
         for contents in devices.map(\.contents) + [remote.contents] {
