@@ -162,9 +162,11 @@ extension Drawing {
             if dice.happens(perMille: 400) { buy(on: device, at: dice.pick(0...time)) }
             for _ in 0..<dice.pick(1...4) {
                 let name = names[Int(dice.pick(0...Int64(names.count - 1)))]
-                add(
-                    .logIn(name, adoptsAnonymous: dice.happens(perMille: 500)), at: time, on: device,
-                    process: anyProcess)
+                let (adopts, process) = (dice.happens(perMille: 500), anyProcess)
+                if adopts, traits.crashes, dice.happens(perMille: 300) {
+                    interruptAdoption(at: time, on: device, process, names)
+                }
+                add(.logIn(name, adoptsAnonymous: adopts), at: time, on: device, process: process)
                 time += dice.pick(0...end / 4)
                 if dice.happens(perMille: 400) {
                     add(.logOut, at: time, on: device)
@@ -184,5 +186,15 @@ extension Drawing {
                 add(.logIn(name, adoptsAnonymous: false), at: time + dice.pick(0...5 * World.day), on: device)
             }
         }
+    }
+
+    /// There is something to adopt, the process ends while it does so, and somebody else comes next.
+    private mutating func interruptAdoption(at time: Int64, on device: Int, _ process: Int, _ names: [String]) {
+        let begin = max(0, time - dice.pick(1...5_000))
+        buy(on: device, at: begin)
+        add(.look, at: begin, on: device, process: process)
+        add(.crash(afterOperations: Int(dice.pick(5...40))), at: max(0, time - 1), on: device, process: process)
+        let next = names[Int(dice.pick(0...Int64(names.count - 1)))]
+        add(.logIn(next, adoptsAnonymous: true), at: time + dice.pick(1...World.day), on: device, process: process)
     }
 }
