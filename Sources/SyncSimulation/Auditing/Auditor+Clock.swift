@@ -21,11 +21,14 @@ extension Auditor {
         if correction > World.hour { world.marks.reach(.clockCorrected) }
         if world.remote.clockOffset != 0 { world.marks.reach(.serverWrong) }
         let heard = ClockBounds(lowest: error, highest: error)
+        // A contact may set the time back.
+        shownTimes[device] = nil
         // Of several answers under way, or one during which the clock was moved, nobody here knows which one counts.
         if process.isOverlapping || process.device.clockMoves != process.clockMovesSeen {
             clocks[device] = clocks[device].map { $0.union(heard) }
         } else {
             clocks[device] = heard
+            contacted.insert(device)
         }
     }
 
@@ -47,6 +50,7 @@ extension Auditor {
             return
         }
         // What moved on by less than ten minutes need not have been kept.
+        if let shown = shownTimes[device.index] { shownTimes[device.index] = shown - 605_000 }
         clocks[device.index] = keptClocks[device.index].map {
             ClockBounds(lowest: $0.lowest - 605_000, highest: $0.highest + 605_000)
         }
@@ -71,6 +75,7 @@ extension Auditor {
 
     /// A device showed `time` as its now.
     func checkClock(_ time: Int64, of device: SimulatedDevice) {
+        checkMark(time, of: device)
         guard world.scenario.remote.tellsTime, !device.hasHadTwoProcesses || isHealed,
             let bounds = clocks[device.index]
         else { return }
@@ -80,6 +85,19 @@ extension Auditor {
         world.report(
             .clock, "the device is wrong by \(error) ms, \(bounds.lowest) to \(bounds.highest) can be explained",
             lane: device.lane)
+    }
+}
+
+extension Auditor {
+    /// Between two contacts time does not go back, whoever sets the wall clock back.
+    private func checkMark(_ time: Int64, of device: SimulatedDevice) {
+        guard !device.hasHadTwoProcesses, contacted.contains(device.index),
+            device.running.allSatisfy({ $0.requestsUnderWay == 0 })
+        else { return }
+        let shown = shownTimes[device.index] ?? time
+        shownTimes[device.index] = max(shown, time)
+        guard time < shown else { return }
+        world.report(.clock, "time went back from \(shown.date) to \(time.date)", lane: device.lane)
     }
 }
 

@@ -67,6 +67,8 @@ extension Auditor {
     func didReplaceStore(of device: SimulatedDevice) {
         clocks[device.index] = nil
         keptClocks[device.index] = nil
+        contacted.remove(device.index)
+        shownTimes[device.index] = nil
         shown = shown.filter { $0.key.device != device.index }
     }
 }

@@ -33,6 +33,9 @@ final class Auditor {
     var sales: [String: (sale: Sale, devices: Set<Int>, at: Int64)] = [:]
     var clocks: [Int: ClockBounds] = [:]
     var keptClocks: [Int: ClockBounds] = [:]
+    /// Devices that have heard the remote's time, and the greatest time that they have shown since.
+    var contacted: Set<Int> = []
+    var shownTimes: [Int: Int64] = [:]
     /// What each replica showed last.
     var shown: [ShownPlace: Shown] = [:]
     var isHealed = false
