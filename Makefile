@@ -25,7 +25,7 @@ test: setup ## Run all tests, and the tests of dates once more in several time z
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/zones '$(DATE_TESTS)'
 
-soak: setup ## Simulate until a seed fails, then leave it shrunk and drawn in soak/; FROM=seed, LIMIT=seconds
+soak: setup ## Simulate until a seed fails, then leave it shrunk and drawn in .build-soak/failed; FROM=seed, LIMIT=seconds
 	.ci/soak
 
 mutants: setup ## Make deliberate mistakes in the engine, one after the other: the simulation must notice each
