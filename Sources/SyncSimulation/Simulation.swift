@@ -23,7 +23,8 @@ public struct Simulation: Sendable {
         public var violations: [Violation]
         /// Which rare states were reached.
         public var marks: Marks
-        /// A hash of all that happened, in order.
+        /// A hash of what happened, in order: when, where, what kind of thing, whether it failed, and all bytes that the
+        /// stores hold in the end. Texts are not in it.
         public var traceHash: UInt64
         /// What happened, if it was asked for.
         public var trace: Trace?
@@ -39,7 +40,8 @@ public struct Simulation: Sendable {
         self.subject = subject
     }
 
-    /// So many jobs are more than any run of a scenario takes; one that takes more does not come to an end.
+    /// A run that takes more jobs than so many is taken for one that does not come to an end. No drawn scenario takes a
+    /// hundredth of it; decades of hourly syncs would.
     public static let jobLimit = 20_000_000
 
     /// When every run begins: 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC.

@@ -41,6 +41,14 @@ struct Adoption: Sendable {
         throw entries.busy(keys.ledger, isUnknown: false)
     }
 
+    /// Completes what `account` has claimed; does nothing when the claim is another's, or there is none.
+    func settle(claimOf account: Account) async throws(EntitlementError) {
+        let held = try await entries.read(try Self.keys(of: .anonymous).ledger)
+        guard let claim = held.ledger.claim, claim.account == account.name, claim.incarnation == account.incarnation
+        else { return }
+        try await settle()
+    }
+
     /// Completes what was claimed; does nothing when nothing is.
     func settle() async throws(EntitlementError) {
         let keys = try Self.keys(of: .anonymous)

@@ -84,7 +84,10 @@ extension EntitlementStore {
         let adoption = Adoption(backend: local, host: host)
         // What an interrupted adoption left is somebody's: it goes to its owner before anybody else comes.
         try await adoption.settle()
-        if adoptAnonymous { _ = try await adoption.adopt(for: account, at: now) }
+        if adoptAnonymous {
+            await attendClock()
+            _ = try await adoption.adopt(for: account, at: now)
+        }
         try await DeviceSession(backend: local).set(account)
         try await switchSession(to: account)
         await tell(of: [], in: session)

@@ -140,7 +140,7 @@ extension EntitlementStore {
         }
         try await entries.replace(keys.ledger) { _ in .erased }
         // What it had claimed and not moved yet is nobody's again: behind the claim nobody would see it.
-        try await Adoption(backend: local, host: host).settle()
+        try await Adoption(backend: local, host: host).settle(claimOf: account)
         do { try await AccountDirectory(backend: local).erase(account) } catch { throw EntitlementError(error) }
         if session.account == account {
             feed.tell(.accountErased(account))

@@ -123,14 +123,16 @@ extension EntitlementStore {
 
     /// Takes up what other processes know of the time, and keeps what this one knows.
     ///
-    /// Nothing else depends on it: where the local store fails, what is known already counts, and the failure is told.
+    /// Who asks for access does not depend on it: where the local store fails, what is known already counts, and the
+    /// failure is told, once until it has gone well again.
     func attendClock() async {
         do throws(EntitlementError) {
             try await clock.load()
             try await clock.keep()
+            clock.didAttend()
         } catch {
             // A caller who was cancelled has stopped listening to the reasons.
-            if !Task.isCancelled { feed.tell(.failed(error)) }
+            if !Task.isCancelled, clock.didFailToAttend() { feed.tell(.failed(error)) }
         }
     }
 

@@ -17,6 +17,8 @@ final class TrustedClock: Sendable {
         /// Requests are numbered as they begin; the answer to an earlier one does not replace that to a later one.
         var lastRequest: UInt64 = 0
         var answeredRequest: UInt64 = 0
+        /// Whether it was told that the marks cannot be read or kept.
+        var hasFailed = false
     }
 
     private let backend: any KeyValueBackend
@@ -63,6 +65,17 @@ final class TrustedClock: Sendable {
         guard isTrusted else { return }
         state.withLock { state in
             if date > state.marks.now(at: wall) { state.marks.vouch(for: date) }
+        }
+    }
+
+    /// The marks were read, and kept where that was worth it.
+    func didAttend() { state.withLock { $0.hasFailed = false } }
+
+    /// The marks could not be read or kept. Returns whether that is news.
+    func didFailToAttend() -> Bool {
+        state.withLock { state in
+            defer { state.hasFailed = true }
+            return !state.hasFailed
         }
     }
 

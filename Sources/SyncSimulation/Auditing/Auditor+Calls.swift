@@ -99,7 +99,7 @@ extension Auditor {
         // Without preconditions an erased name stays erased.
         case .unsuitableStore: !erasedNames.isEmpty && !world.scenario.remote.comparesAndSwaps
         case .sync: !isHealed
-        case .storage: !isHealed && error.backendError.map { !$0.message.isEmpty } == true
+        case .storage: !isHealed && error.backendError.map { $0.message.hasPrefix("simulated") } == true
         default: false
         }
     }

@@ -23,17 +23,21 @@ extension Auditor {
     }
 
     /// A refund or its reversal was recorded, or was known: the device's store says the same.
-    func checkStatement(on transaction: String, isReinstated: Bool, in call: World.Call) {
+    func checkStatement(on transaction: TransactionReference, isReinstated: Bool, in call: World.Call) {
         guard isAlone(call) else { return }
-        for (place, ledger) in ledgers(on: call.process.device.index)
-        where place.name == call.account.name && place.incarnation == call.account.incarnation {
-            for revocation in ledger.facts.revocations
-            where revocation.transaction.id == ModelID(transaction) && revocation.isReinstated != isReinstated {
-                world.report(
-                    .nothingLost,
-                    "\(isReinstated ? "the reversal of the refund" : "the refund") of \(transaction)"
-                        + " was acknowledged and does not count", lane: call.process.device.lane)
-            }
+        // The account's part may hold one statement, and the device's part a stronger one.
+        let ledger = ledgers(on: call.process.device.index)
+            .filter { $0.place.name == call.account.name && $0.place.incarnation == call.account.incarnation }
+            .reduce(ModelLedger()) { $0.joined(with: $1.ledger) }
+        for revocation in ledger.facts.revocations
+        where revocation.transaction.id == ModelID("\(transaction.id)")
+            && revocation.transaction.store == ModelID("\(transaction.store)")
+            && revocation.isReinstated != isReinstated
+        {
+            world.report(
+                .nothingLost,
+                "\(isReinstated ? "the reversal of the refund" : "the refund") of \(transaction)"
+                    + " was acknowledged and does not count", lane: call.process.device.lane)
         }
     }
 

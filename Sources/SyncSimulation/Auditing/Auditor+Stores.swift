@@ -17,12 +17,12 @@ extension Auditor {
         }
         if device == nil { checkOverwritten(change, by: new) }
         guard let old = change.old.flatMap(ModelLedger.init(document:)) else { return }
+        // A late request to a store without preconditions may put an older entry of its replica back.
+        if device == nil, !world.scenario.remote.comparesAndSwaps { return }
         if old.isErased, !new.isErased {
             world.report(.erased, "the erased ledger \(change.key) holds something again", lane: lane)
             return
         }
-        // A late request to a store without preconditions may put an older entry of its replica back.
-        if device == nil, !world.scenario.remote.comparesAndSwaps { return }
         guard let missing = new.missing(of: old) else { return }
         if place.name == nil, let device, didMove(old, on: device, from: place) { return }
         world.report(.neverShrinks, "\(change.key) lost the record \(missing.words)", lane: lane)

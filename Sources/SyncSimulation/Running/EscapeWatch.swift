@@ -10,9 +10,9 @@ import Darwin
 
 /// Notices jobs that go to the process's global executor while a simulation runs on the thread: they have escaped.
 ///
-/// The Swift runtime calls a hook for each such job, if one is set (`swift_task_enqueueGlobal_hook` and its siblings
-/// for delays, of the concurrency library's interface for executors). Where there is none, the simulation still
-/// notices when what escaped touches a simulated clock or store, or is waited for.
+/// The Swift runtime calls a hook for each such job, if one is set (`swift_task_enqueueGlobal_hook` of the concurrency
+/// library's interface for executors). Where there is none, and for jobs of the main actor, the simulation still notices
+/// when what escaped touches a simulated clock or store, or is waited for.
 enum EscapeWatch {
     private typealias Enqueue = @convention(thin) (UnownedJob) -> Void
     private typealias Hook = @convention(thin) (UnownedJob, Enqueue) -> Void
@@ -32,7 +32,13 @@ enum EscapeWatch {
     }()
 
     private static let isInstalled: Bool = {
-        guard let symbol = dlsym(nil, "swift_task_enqueueGlobal_hook") else { return false }
+        // The whole process; nil stands for that in glibc and musl only.
+        #if canImport(Darwin)
+        let everywhere = UnsafeMutableRawPointer(bitPattern: -2)
+        #else
+        let everywhere: UnsafeMutableRawPointer? = nil
+        #endif
+        guard let symbol = dlsym(everywhere, "swift_task_enqueueGlobal_hook") else { return false }
         let slot = symbol.assumingMemoryBound(to: Hook?.self)
         guard slot.pointee == nil else { return false }
         slot.pointee = { job, original in

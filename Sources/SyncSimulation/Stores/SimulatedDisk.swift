@@ -57,6 +57,8 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
         var dice = process.world.dice.generator(for: device.index, device.takeDiskNumber(), .disk)
         let changes = operation == .write || operation == .delete
         if dice.happens(perMille: rates.diskErrors) {
+            // A call that cannot read what others know of the time goes on with what its process knows.
+            if key?.text == "device/clock" { device.correctionCount += 1 }
             throw BackendError(
                 .busy, operation: operation, key: key, disposition: .transient, message: "simulated: the disk is busy")
         }

@@ -19,19 +19,23 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
     }
 
     private let wrapped: any KeyValueBackend
+    /// The store itself where it is one of memory, which alone can be copied and put back.
+    private let memory: MemoryBackend?
     private let executor: SimulationExecutor
     private(set) var values: [EntryKey: [UInt8]] = [:]
     /// What keys held before, oldest first, as caches may still answer; at most three of each.
     private(set) var history: [EntryKey: [Entry?]] = [:]
     private var versions: [EntryKey: EntryVersion] = [:]
-    /// Writes that changed something, by processes.
-    private(set) var writeCount = 0
+    /// Writes of processes to ledgers; devices also note what time it is.
+    private(set) var ledgerWriteCount = 0
     var didChange: (Change) -> Void = { _ in }
     /// What touched it from another thread than the run's.
     var didEscape: () -> Void = {}
 
-    init(_ wrapped: any KeyValueBackend, executor: SimulationExecutor) {
+    /// - Parameter memory: what `wrapped` wraps, if it does.
+    init(_ wrapped: any KeyValueBackend, memory: (any KeyValueBackend)? = nil, executor: SimulationExecutor) {
         self.wrapped = wrapped
+        self.memory = (memory ?? wrapped) as? MemoryBackend
         self.executor = executor
     }
 
@@ -80,7 +84,7 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
         remember(key)
         values[key] = value
         versions[key] = version
-        writeCount += 1
+        if LedgerPlace(key.text) != nil { ledgerWriteCount += 1 }
         didChange(Change(key: key, old: old, new: value, isFromProcess: true))
     }
 
@@ -101,12 +105,12 @@ extension StoreContents {
 
     /// A copy of all that it holds.
     func copy() -> Copy {
-        Copy(values: values, backup: (wrapped as? MemoryBackend)?.backup())
+        Copy(values: values, backup: memory?.backup())
     }
 
     /// Holds what `copy` does from now on. Returns whether the store can do that: only one of memory can.
     func putBack(_ copy: Copy) -> Bool {
-        guard let memory = wrapped as? MemoryBackend, let backup = copy.backup else { return false }
+        guard let memory, let backup = copy.backup else { return false }
         let before = values
         memory.putBack(backup)
         values = copy.values
@@ -120,7 +124,7 @@ extension StoreContents {
 
     /// Holds nothing any more, as if it had been made anew.
     func wipe() -> Bool {
-        putBack(Copy(values: [:], backup: (wrapped as? MemoryBackend).map { _ in MemoryBackend.Backup() }))
+        putBack(Copy(values: [:], backup: MemoryBackend.Backup()))
     }
 
     /// Puts `value` under `key`, whatever stands there, as somebody does who is none of the run's processes.

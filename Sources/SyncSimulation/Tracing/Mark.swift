@@ -10,7 +10,7 @@ public enum Mark: String, Codable, Hashable, Sendable, CaseIterable {
     case requestRepeated
     /// A cache answered a read with what the key held before.
     case staleAnswer
-    /// What follows the remote by cursors was told that its cursor has expired.
+    /// What follows the remote by cursors, here the test's own watcher, was told that its cursor has expired.
     case cursorExpired
     /// A device crashed while a write to its own store was under way.
     case crashDuringLocalWrite
@@ -48,9 +48,9 @@ public enum Mark: String, Codable, Hashable, Sendable, CaseIterable {
     case overspent
     /// A statement of an older system added time.
     case assertionAdded
-    /// A statement of an older system added nothing.
+    /// A statement of an older system added nothing, or was the echo of what a device showed.
     case assertionEchoed
-    /// A device's clock was set back while something was active.
+    /// A device's clock was set back.
     case clockSetBack
     /// A contact with the remote set a device's clock right that was more than an hour wrong.
     case clockCorrected

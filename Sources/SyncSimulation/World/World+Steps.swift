@@ -6,6 +6,8 @@ extension World {
     /// Does what a step says, now.
     func perform(_ number: Int) async {
         let step = scenario.steps[number]
+        // What comes after the end of the scenario is not for those who check what is left.
+        guard !auditor.isHealed else { return }
         guard let index = step.device else { return await performOnRemote(step.action, number) }
         guard devices.indices.contains(index), !devices[index].isLost else { return }
         let device = devices[index]
@@ -26,7 +28,7 @@ extension World {
             if step.action.changesFacts { await check(call) }
         } catch {
             guard process.isAlive else { return }
-            recorder.note(device.lane, .ended, number, .ended(step: number, "\(error)", isFailure: true))
+            recorder.note(device.lane, .ended, ~number, .ended(step: number, "\(error)", isFailure: true))
             auditor.didFail(error, to: step.action.words, in: process)
         }
     }
@@ -55,7 +57,9 @@ extension World {
                     TransactionReference(store: Self.store(isSigned), id: TransactionID(id)),
                     signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
             auditor.didAcknowledge(receipt.newFacts, in: call)
-            auditor.checkStatement(on: id, isReinstated: true, in: call)
+            auditor.checkStatement(
+                on: TransactionReference(store: Self.store(isSigned), id: TransactionID(id)), isReinstated: true,
+                in: call)
             if !receipt.newFacts.isEmpty { marks.reach(.reinstated) }
             return receipt.newFacts.isEmpty ? "nothing to reverse" : "counts again"
         case .use(let entitlement, let id): return try await use(entitlement, id, call)
@@ -115,7 +119,7 @@ extension World {
         let receipt = try await call.store.record(
             .refunded(reference, signedAt: isSigned ? Timestamp(milliseconds: trueTime) : nil))
         auditor.didAcknowledge(receipt.newFacts, in: call)
-        auditor.checkStatement(on: id, isReinstated: false, in: call)
+        auditor.checkStatement(on: reference, isReinstated: false, in: call)
         if !receipt.newFacts.isEmpty { marks.reach(isKnown ? .refundInStack : .refundFirst) }
         return receipt.newFacts.isEmpty ? "known" : "taken back"
     }
@@ -137,6 +141,9 @@ extension World {
     private func echo(_ group: String, _ source: String, _ call: Call) async throws(EntitlementError) -> String {
         let shown = try await call.store.snapshot()
         guard let end = shown[group: GroupID(group)]?.expires else { return "nothing to echo" }
+        // Somebody may have logged in meanwhile: the second call is for whoever is there now.
+        var call = call
+        call.account = call.store.account
         let receipt = try await call.store.record(.asserted(GroupID(group), until: end, source: SourceID(source)))
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.checkEcho(group, shown, receipt, in: call)
@@ -160,12 +167,15 @@ extension World {
 
     /// What a device shows now, for the trace and for the oracles.
     func check(_ call: Call) async {
-        let before = call.process.device.contents.writeCount
+        let device = call.process.device
+        let before = (device.contents.ledgerWriteCount, device.correctionCount)
         do throws(EntitlementError) {
             let snapshot = try await call.store.snapshot()
             guard call.process.isAlive else { return }
-            note(beliefsOf: snapshot, on: call.process.device)
-            auditor.didShow(snapshot, in: call, isUndisturbed: before == call.process.device.contents.writeCount)
+            note(beliefsOf: snapshot, on: device)
+            auditor.didShow(
+                snapshot, in: call,
+                isUndisturbed: before == (device.contents.ledgerWriteCount, device.correctionCount))
         } catch {
             if call.process.isAlive { auditor.didFail(error, to: "look", in: call.process) }
         }

@@ -79,13 +79,15 @@ extension World {
             guard let copy = remote.copy else { return }
             replaceRemote("is put back from its copy") { $0.putBack(copy) }
         case .wipeRemote:
-            remote.isEmptied = !remote.contents.values.isEmpty
-            replaceRemote("is emptied") { $0.wipe() }
+            let hadSomething = !remote.contents.values.isEmpty
+            remote.isEmptied = replaceRemote("is emptied") { $0.wipe() } && hadSomething
         case .moveRemoteClock(let amount, let duration):
             remote.clockOffset += amount
             recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
             disturb(remote.lane, .wrongClock, until: now + duration, "wrong by \(amount) ms")
             scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
+                // Healing has set it right already.
+                guard !auditor.isHealed else { return }
                 remote.clockOffset -= amount
                 recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: -amount), .clockMoved(by: -amount))
             }
@@ -99,11 +101,17 @@ extension World {
         }
     }
 
-    private func replaceRemote(_ words: String, _ change: (StoreContents) -> Bool) {
+    /// Returns whether it could be done: a store that a user put in cannot be copied.
+    @discardableResult
+    private func replaceRemote(_ words: String, _ change: (StoreContents) -> Bool) -> Bool {
         let before = auditor.holdings()
-        guard change(remote.contents) else { return }
+        guard change(remote.contents) else {
+            note(remote.lane, "cannot be replaced")
+            return false
+        }
         auditor.didLose(comparedWith: before, .remote)
         note(remote.lane, words)
+        return true
     }
 }
 

@@ -48,7 +48,8 @@ final class World: @unchecked Sendable {
         let store = subject.makeRemote(Self.host(-1, scheduler, dice))
         remote = SimulatedRemote(
             contents: StoreContents(
-                scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), executor: scheduler.executor),
+                scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), memory: store,
+                executor: scheduler.executor),
             lane: 2 * scenario.devices.count, tellsTime: scenario.remote.tellsTime, scheduler: scheduler)
         for setup in scenario.devices { _ = addDevice(setup) }
         remote.contents.didChange = { [unowned self] in self.remoteDidChange($0) }
@@ -103,7 +104,10 @@ final class World: @unchecked Sendable {
     /// Mixes what all stores hold in the end into the trace's hash.
     func mixContents() {
         for contents in devices.map(\.contents) + [remote.contents] {
-            for key in contents.keys { recorder.mix(contents.values[key] ?? []) }
+            for key in contents.keys {
+                recorder.mix(Array(key.text.utf8))
+                recorder.mix(contents.values[key] ?? [])
+            }
         }
         recorder.mix(UInt64(scheduler.executor.jobCount))
     }

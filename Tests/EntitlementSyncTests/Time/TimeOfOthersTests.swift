@@ -53,9 +53,15 @@ struct TimeOfOthersTests {
             failing.withLock { $0 = fault }
             try home.machine.set("2026-02-01T00:00:00Z")
             var events = store.events.makeAsyncIterator()
-            #expect(try await store.access(to: Owls.access).isGranted)
+            for _ in 0..<3 { #expect(try await store.access(to: Owls.access).isGranted) }
+            failing.withLock { $0 = nil }
+            try await store.record(.reported(Owls.threeMonths))
             guard case .failed? = await events.next() else {
                 Issue.record("the failure is not told")
+                return
+            }
+            guard case .purchased? = await events.next() else {
+                Issue.record("the failure is told more than once")
                 return
             }
         }
