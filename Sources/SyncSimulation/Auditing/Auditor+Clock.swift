@@ -17,7 +17,10 @@ extension Auditor {
         let device = process.device.index
         let error = serverTime - world.trueTime
         let correction = abs(process.device.clockOffset - error)
-        if correction > 60_000 { process.device.correctionCount += 1 }
+        if correction > 60_000 {
+            process.device.correctionCount += 1
+            process.device.hasUnkeptCorrection = true
+        }
         if correction > World.hour { world.marks.reach(.clockCorrected) }
         if world.remote.clockOffset != 0 { world.marks.reach(.serverWrong) }
         let heard = ClockBounds(lowest: error, highest: error)

@@ -3,7 +3,12 @@ import SyncCore
 extension Auditor {
     /// A store has changed. `device` is `nil` for the remote.
     func didChange(_ change: StoreContents.Change, on device: Int?) {
-        if let device, change.key.text == "device/clock", change.isFromProcess { keptClocks[device] = clocks[device] }
+        if let device, change.key.text == "device/clock", change.isFromProcess {
+            keptClocks[device] = clocks[device]
+            // From now on the device's other process may learn of it.
+            if world.devices[device].hasUnkeptCorrection { world.devices[device].correctionCount += 1 }
+            world.devices[device].hasUnkeptCorrection = false
+        }
         guard change.isFromProcess, let place = LedgerPlace(change.key.text), place.kind != .note else { return }
         ledgerWriteCount += 1
         noteRareStates(of: change, at: place, on: device)
