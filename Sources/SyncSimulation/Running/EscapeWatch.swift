@@ -11,8 +11,8 @@ import Darwin
 /// Notices jobs that go to the process's global executor while a simulation runs on the thread: they have escaped.
 ///
 /// The Swift runtime calls a hook for each such job, if one is set (`swift_task_enqueueGlobal_hook` of the concurrency
-/// library's interface for executors). Where there is none, and for jobs of the main actor, the simulation still notices
-/// when what escaped touches a simulated clock or store, or is waited for.
+/// library's interface for executors). Where there is none, and for jobs of the main actor, the simulation still
+/// notices when what escaped touches a simulated clock or store, or is waited for.
 enum EscapeWatch {
     private typealias Enqueue = @convention(thin) (UnownedJob) -> Void
     private typealias Hook = @convention(thin) (UnownedJob, Enqueue) -> Void
