@@ -23,8 +23,8 @@ public struct Simulation: Sendable {
         public var violations: [Violation]
         /// Which rare states were reached.
         public var marks: Marks
-        /// A hash of what happened, in order: when, where, what kind of thing, whether it failed, and all bytes that the
-        /// stores hold in the end. Texts are not in it.
+        /// A hash of what happened, in order: when, where, what kind of thing, whether it failed, and all bytes that
+        /// the stores hold in the end. Texts are not in it.
         public var traceHash: UInt64
         /// What happened, if it was asked for.
         public var trace: Trace?
