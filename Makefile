@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak mutants lint docs bench proto clean
+.PHONY: help setup demo test soak nightly mutants lint docs bench proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # What must come out the same in every time zone, as a filter of `swift test`.
@@ -30,6 +30,9 @@ soak: setup ## Simulate until a seed fails, then leave it shrunk and drawn in .b
 
 mutants: setup ## Make deliberate mistakes in the engine, one after the other: the simulation must notice each
 	.ci/mutants
+
+nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state, then all mutants; FROM=seed
+	.ci/nightly
 
 lint: ## Check the format of all Swift code
 	swift format lint --strict --parallel --recursive $(FOLDERS) Package.swift

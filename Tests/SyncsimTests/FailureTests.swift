@@ -75,7 +75,7 @@ struct FailureTests {
         try #expect(program.run("replay --scenario small.json").exitCode == 0)
 
         let drawn = try program.run("report --scenario small.json --out small.html \(rules)")
-        #expect(drawn.exitCode == 0)
+        #expect(drawn.exitCode == 1)
         #expect(drawn.output.contains("latestExpiryWins: ") && drawn.output.contains(" violation"))
         let page = String(decoding: try program.bytes(of: "small.html"), as: UTF8.self)
         #expect(page.contains("paidTime"))

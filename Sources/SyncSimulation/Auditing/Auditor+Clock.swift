@@ -1,3 +1,5 @@
+import EntitlementSync
+import Entitlements
 import SyncCore
 
 /// How far a device's time may be from the true time, in milliseconds, by what it heard and by how its clock was moved
@@ -32,6 +34,25 @@ extension Auditor {
         } else {
             clocks[device] = heard
             contacted.insert(device)
+        }
+    }
+
+    /// An answer is about to be believed. It is right to within its way: what a process has taken for now stays now if
+    /// the answer contradicts it by no more.
+    func expectNoStepBack(by serverTime: Int64, in process: SimulatedProcess) {
+        let device = process.device
+        guard device.running.count == 1, process.requestsUnderWay == 1, process.clockMovesSeen == device.clockMoves,
+            let before = process.store?.clockStatus.now.milliseconds,
+            (0...world.trueTime - process.lastRequestAt).contains(before - serverTime)
+        else { return }
+        // As soon as all has run that now can.
+        world.scheduler.at(world.scheduler.now + 1) { [unowned self] in
+            guard process.isAlive, device.running.count == 1, process.clockMovesSeen == device.clockMoves,
+                let after = process.store?.clockStatus.now.milliseconds, after < before
+            else { return }
+            world.report(
+                .clock, "an answer put the time back by \(before - after) ms, and was less exact than that",
+                lane: device.lane)
         }
     }
 

@@ -6,12 +6,19 @@ extension Auditor {
     /// What was recorded of a purchase is what its shopper said.
     func checkSaid(_ sale: Sale, in call: World.Call) {
         let name = call.account.name
+        let sold = terms(of: sale.product)
         for (place, ledger) in ledgers(on: call.process.device.index) where place.name == name {
             for purchase in ledger.facts.purchases where purchase.transaction.id == ModelID(sale.transaction) {
                 let date = sale.date.map { World.epoch + $0 }
                 let isSame =
                     purchase.product == ModelID(sale.product) && purchase.quantity == sale.quantity
                     && purchase.stamp.isSigned == sale.isSigned && (date == nil || date == purchase.date)
+                if !sold.contains(purchase.terms) {
+                    let terms = purchase.terms.map { "\($0)" } ?? "unknown terms"
+                    world.report(
+                        .model, "\(sale.transaction) was recorded at \(terms), at which nobody sells \(sale.product)",
+                        lane: call.process.device.lane)
+                }
                 guard !isSame else { continue }
                 world.report(
                     .nothingLost,
@@ -20,6 +27,17 @@ extension Auditor {
                     lane: call.process.device.lane)
             }
         }
+    }
+
+    /// At which terms the devices sell a product; `nil` for those that do not know it.
+    private func terms(of product: String) -> Set<ModelTerms?> {
+        if let known = terms[product] { return known }
+        let terms = Set(
+            world.devices.map {
+                ModelTerms(of: product, in: world.subject.catalog(of: $0.setup, in: world.scenario))
+            })
+        self.terms[product] = terms
+        return terms
     }
 
     /// A refund or its reversal was recorded, or was known: the device's store says the same.

@@ -31,6 +31,8 @@ final class Auditor {
     var erasedLives: Set<LedgerPlace> = []
     /// Purchases by transaction, as their shopper knows them.
     var sales: [String: (sale: Sale, devices: Set<Int>, at: Int64)] = [:]
+    /// At which terms anybody sells a product.
+    var terms: [String: Set<ModelTerms?>] = [:]
     var clocks: [Int: ClockBounds] = [:]
     var keptClocks: [Int: ClockBounds] = [:]
     /// Devices that have heard the remote's time, and the greatest time that they have shown since.

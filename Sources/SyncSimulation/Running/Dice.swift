@@ -26,8 +26,14 @@ extension SeededGenerator {
         rate > 0 && next() % 1_000 < UInt64(rate)
     }
 
-    /// A number in `range`.
+    /// A number in `range`, which no toolchain decides: a seed is to mean the same run for ever.
     mutating func pick(_ range: ClosedRange<Int64>) -> Int64 {
-        Int64.random(in: range, using: &self)
+        let count = UInt64(bitPattern: range.upperBound &- range.lowerBound) &+ 1
+        guard count > 0 else { return Int64(bitPattern: next()) }
+        // The high word of random × count is even once the lowest (2^64 mod count) low words are left out.
+        var product = next().multipliedFullWidth(by: count)
+        let surplus = (0 &- count) % count
+        while product.low < surplus { product = next().multipliedFullWidth(by: count) }
+        return range.lowerBound &+ Int64(bitPattern: product.high)
     }
 }

@@ -116,8 +116,8 @@ extension SimulatedLink {
         var dice = world.dice.generator(for: device.index, device.takeMessageNumber(), .message)
         let fate = Fate(world.rates, dice: &dice)
         let reply = Reply<Answer<Outcome>>()
-        if fate.isStale, let answer = stale(world.remote.contents) {
-            world.marks.reach(.staleAnswer)
+        if fate.isStale, !device.isCut(.outgoing), !device.isCut(.incoming), let answer = stale(world.remote.contents) {
+            noteStale(answer, to: request)
             return answer
         }
         let timeout = world.scheduler.at(world.scheduler.now + Self.patience) {
@@ -139,6 +139,16 @@ extension SimulatedLink {
         if !process.isAlive, request.changes { world.marks.reach(.crashDuringRemoteWrite) }
         try process.checkAlive(request.operation, request.key)
         return try result.get()
+    }
+
+    /// A cache on the way has answered: the request does not reach the remote.
+    private func noteStale<Outcome: Sendable>(_ answer: Answer<Outcome>, to request: Request) {
+        let message = world.takeMessageID()
+        let lane = process.device.lane
+        world.recorder.note(lane, .sent, message, .sent(message: message, to: world.remote.lane, request.words))
+        let words = Result<Answer<Outcome>, BackendError>.success(answer).words
+        world.recorder.note(lane, .lost, message, .lost(message: message, "a cache answers it: \(words)"))
+        world.marks.reach(.staleAnswer)
     }
 
     private func send<Outcome: Sendable>(
@@ -214,7 +224,10 @@ extension SimulatedLink {
                 return
             }
             world.recorder.note(process.device.lane, .arrived, message, .arrived(message: message, result.words))
-            if let serverTime { world.auditor.didHear(serverTime, in: process) }
+            if let serverTime {
+                world.auditor.expectNoStepBack(by: serverTime, in: process)
+                world.auditor.didHear(serverTime, in: process)
+            }
             reply.resolve(result)
         }
     }

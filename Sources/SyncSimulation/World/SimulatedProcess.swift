@@ -13,8 +13,9 @@ final class SimulatedProcess: @unchecked Sendable {
     let index: Int
     unowned let world: World
     private(set) var isAlive = true
-    /// What it runs; `nil` until it has opened its stores.
-    var store: EntitlementStore?
+    /// What it runs; `nil` until it has opened its stores, and once it has ended.
+    private(set) var store: EntitlementStore?
+    private var waitingForStore: [Reply<Bool>] = []
     /// How many operations it may begin until it crashes.
     var operationsUntilCrash: Int?
     private var waiting: [(number: UInt64, action: () -> Void)] = []
@@ -24,6 +25,8 @@ final class SimulatedProcess: @unchecked Sendable {
     /// was sent.
     private(set) var requestsUnderWay = 0
     private(set) var clockMovesSeen = 0
+    /// When the last request was sent: milliseconds since 1970 UTC, in truth.
+    private(set) var lastRequestAt: Int64 = 0
     /// Whether the last request was sent while another waited.
     private(set) var isOverlapping = false
     var tasks: [Task<Void, Never>] = []
@@ -82,6 +85,27 @@ final class SimulatedProcess: @unchecked Sendable {
         waiting.removeAll { $0.number == number }
     }
 
+    /// It has opened its stores.
+    func didOpen(_ store: EntitlementStore) {
+        self.store = store
+        answerWaiting()
+    }
+
+    /// What it runs, once it has opened its stores; `nil` when it ends before that.
+    func openedStore() async -> EntitlementStore? {
+        if store == nil, isAlive {
+            let reply = Reply<Bool>()
+            waitingForStore.append(reply)
+            _ = await reply.wait()
+        }
+        return store
+    }
+
+    private func answerWaiting() {
+        for reply in waitingForStore { reply.resolve(.success(true)) }
+        waitingForStore = []
+    }
+
     /// It ends, as if it had been killed.
     func end() {
         guard isAlive else { return }
@@ -96,6 +120,7 @@ final class SimulatedProcess: @unchecked Sendable {
         tasks = []
         // It holds the host, and so this process.
         store = nil
+        answerWaiting()
         world.auditor.didEnd(self)
     }
 
@@ -121,6 +146,7 @@ final class SimulatedProcess: @unchecked Sendable {
         isOverlapping = requestsUnderWay > 0
         if !isOverlapping { clockMovesSeen = device.clockMoves }
         requestsUnderWay += 1
+        lastRequestAt = world.trueTime
     }
 
     func endRequest() { requestsUnderWay -= 1 }

@@ -134,10 +134,12 @@ final class World: @unchecked Sendable {
         }
     }
 
-    /// Starts a process and opens its stores, unless it runs.
+    /// Starts a process and opens its stores, unless it runs; waits for one that is still opening them.
     func start(_ index: Int, on device: SimulatedDevice) async -> SimulatedProcess? {
         guard !device.isLost else { return nil }
-        if let process = device.processes[index], process.isAlive { return process }
+        if let process = device.processes[index], process.isAlive {
+            return await process.openedStore() == nil ? nil : process
+        }
         lives += 1
         let process = SimulatedProcess(on: device, index: index, life: lives, world: self)
         device.processes[index] = process
@@ -152,7 +154,7 @@ final class World: @unchecked Sendable {
                 remote: SimulatedLink(process: process), account: account,
                 clock: scenario.remote.tellsTime ? .trusted : .host, host: process.host)
             guard process.isAlive else { return nil }
-            process.store = store
+            process.didOpen(store)
             // What is checked in the end counts rounds, and who syncs besides makes one more.
             if let hours = setup.pollingHours, index == 0, !auditor.isHealed {
                 process.tasks.append(

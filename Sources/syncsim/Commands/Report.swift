@@ -26,5 +26,6 @@ struct Report: ParsableCommand {
         try writeFile(Array(diagram.html.utf8), to: out)
         let result = outcome.violations.isEmpty ? "all held" : plural(outcome.violations.count, "violation")
         try writeOutput("\(out): \(title): \(result)\n")
+        if !outcome.violations.isEmpty { throw ExitCode(Failure.Code.failed.rawValue) }
     }
 }

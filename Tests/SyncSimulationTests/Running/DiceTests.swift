@@ -1,0 +1,32 @@
+import SyncCoreTesting
+import Testing
+
+@testable import SyncSimulation
+
+@Suite("Dice")
+struct DiceTests {
+    @Test("a seed gives the same numbers with every toolchain")
+    func pinned() {
+        var generator = SeededGenerator(seed: 1)
+        #expect((0..<8).map { _ in generator.pick(1...6) } == [4, 5, 6, 3, 3, 5, 6, 4])
+        #expect(
+            (0..<3).map { _ in generator.pick(.min ... .max) } == [
+                5_266_705_631_892_356_520, -3_800_091_893_662_914_666, 7_455_107_161_863_376_737,
+            ])
+        #expect(
+            (0..<3).map { _ in generator.pick(-1 ... .max) } == [
+                5_584_017_301_749_351_934, 4_889_115_802_880_168_260, 1_540_625_848_015_299_868,
+            ])
+    }
+
+    @Test("each number of a range comes as often as the others, and no other does")
+    func even() {
+        var generator = SeededGenerator(seed: 2)
+        var counts: [Int64: Int] = [:]
+        for _ in 0..<60_000 { counts[generator.pick(-2...3), default: 0] += 1 }
+        #expect(counts.keys.sorted() == [-2, -1, 0, 1, 2, 3])
+        // 10,000 are expected; six standard deviations are 548.
+        #expect(counts.values.allSatisfy { (9_452...10_548).contains($0) })
+        #expect(generator.pick(7...7) == 7)
+    }
+}
