@@ -159,14 +159,21 @@ final class TrustedClock: Sendable {
 extension ClockMarks {
     /// Takes over what another process knows better: the later contact, and of one contact the later mark.
     fileprivate mutating func learn(from other: ClockMarks, at wall: Timestamp) {
-        let (mine, theirs) = (contact?.number ?? 0, other.contact?.number ?? 0)
-        if theirs > mine {
+        if other.contact == contact {
+            softMark = max(softMark, other.softMark)
+        } else if other.isLater(than: self) {
             let before = now(at: wall)
             self = other
             keep(before, ifAheadByAtMost: Self.longestRoundTrip, at: wall)
-        } else if theirs == mine {
-            softMark = max(softMark, other.softMark)
         }
+    }
+
+    /// Whether its contact came after another's. A contact that changed little is not kept at once, so that two
+    /// processes may count different ones alike; of these the server's own time tells.
+    private func isLater(than other: ClockMarks) -> Bool {
+        guard let theirs = other.contact else { return contact != nil }
+        guard let contact else { return false }
+        return (contact.number, contact.serverTime) > (theirs.number, theirs.serverTime)
     }
 
     /// Whether a restart with `kept` would be wrong by more than the granularity, in either direction.

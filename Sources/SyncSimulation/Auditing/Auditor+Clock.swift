@@ -17,6 +17,7 @@ extension Auditor {
     /// A process heard what time the remote has.
     func didHear(_ serverTime: Int64, in process: SimulatedProcess) {
         let device = process.device.index
+        process.answersHeard += 1
         let error = serverTime - world.trueTime
         let correction = abs(process.device.clockOffset - error)
         if correction > 60_000 {
@@ -56,6 +57,26 @@ extension Auditor {
         }
     }
 
+    func hearing(of process: SimulatedProcess) -> Hearing {
+        Hearing(
+            answers: process.answersHeard, clockMoves: process.device.clockMoves,
+            signatures: process.device.signatureCount)
+    }
+
+    /// A sync has ended well, during which a server that is never wrong said what time it is: now the process knows it,
+    /// whatever it and the device's other process believed before. To within the longest way of an answer.
+    func checkSetRight(since beginning: Hearing, _ call: World.Call) {
+        let device = call.process.device
+        let now = hearing(of: call.process)
+        guard world.scenario.remote.tellsTime, !world.scenario.movesRemoteClock, now.answers > beginning.answers,
+            now.clockMoves == beginning.clockMoves, now.signatures == beginning.signatures,
+            let time = call.process.store?.clockStatus.now.milliseconds
+        else { return }
+        let error = time - world.trueTime
+        guard abs(error) > 121_000 else { return }
+        world.report(.clock, "a sync has ended well, and time is wrong by \(error) ms", lane: device.lane)
+    }
+
     func didMoveClock(of device: SimulatedDevice, by amount: Int64) {
         device.clockMoves += 1
         if abs(amount) > 60_000 { device.correctionCount += 1 }
@@ -74,10 +95,27 @@ extension Auditor {
             return
         }
         // What moved on by less than ten minutes need not have been kept.
-        if let shown = shownTimes[device.index] { shownTimes[device.index] = shown - 605_000 }
+        if keptContacted.contains(device.index) {
+            contacted.insert(device.index)
+        } else {
+            contacted.remove(device.index)
+            shownTimes[device.index] = nil
+        }
+        if unkeptClocks.contains(device.index) {
+            shownTimes[device.index] = keptShownTimes[device.index]
+        } else if let shown = shownTimes[device.index] {
+            shownTimes[device.index] = shown - 605_000
+        }
         clocks[device.index] = keptClocks[device.index].map {
             ClockBounds(lowest: $0.lowest - 605_000, highest: $0.highest + 605_000)
         }
+    }
+
+    func didKeepClock(of device: Int) {
+        keptClocks[device] = clocks[device]
+        keptShownTimes[device] = shownTimes[device]
+        if contacted.contains(device) { keptContacted.insert(device) }
+        unkeptClocks.remove(device)
     }
 
     func didEnd(_ process: SimulatedProcess) {
@@ -93,6 +131,7 @@ extension Auditor {
     /// righter.
     func didSeeSignature(on device: SimulatedDevice) {
         if device.clockOffset < -60_000 { device.correctionCount += 1 }
+        device.signatureCount += 1
         clocks[device.index]?.allowTruth()
         keptClocks[device.index]?.allowTruth()
     }
@@ -113,9 +152,11 @@ extension Auditor {
 }
 
 extension Auditor {
-    /// Between two contacts time does not go back, whoever sets the wall clock back.
+    /// Between two contacts time does not go back, whoever sets the wall clock back. Of two looks at once either may
+    /// have come first.
     private func checkMark(_ time: Int64, of device: SimulatedDevice) {
         guard !device.hasHadTwoProcesses, contacted.contains(device.index),
+            stepsUnderWay[device.index, default: 0] <= 1,
             device.running.allSatisfy({ $0.requestsUnderWay == 0 })
         else { return }
         let shown = shownTimes[device.index] ?? time
@@ -131,5 +172,12 @@ extension ClockBounds {
     /// The wall clock was moved: back, time may be missing; ahead, it may be too late until the next contact.
     mutating func move(by amount: Int64) {
         if amount < 0 { lowest += amount } else { highest += amount }
+    }
+}
+
+extension Scenario {
+    /// Whether the remote's clock is ever wrong.
+    fileprivate var movesRemoteClock: Bool {
+        steps.contains { if case .moveRemoteClock = $0.action { true } else { false } }
     }
 }

@@ -143,6 +143,14 @@ struct SyncBeginning {
     var local: ModelLedger
     var remote: ModelLedger
     var deviceLosses: Int
+    var hearing: Hearing
+}
+
+/// What a process had heard of the time when a call began.
+struct Hearing: Equatable {
+    var answers: Int
+    var clockMoves: Int
+    var signatures: Int
 }
 
 extension Auditor {
@@ -155,7 +163,7 @@ extension Auditor {
         else { return nil }
         return SyncBeginning(
             place: place, key: key, local: ledger(key, on: device.index) ?? ModelLedger(), remote: remoteLedger(place),
-            deviceLosses: device.replacementCount)
+            deviceLosses: device.replacementCount, hearing: hearing(of: call.process))
     }
 
     /// It has ended, by `error` if there is one.
@@ -169,6 +177,7 @@ extension Auditor {
             meetings[device.index, default: []].insert(beginning.place)
         }
         guard error == nil, call.process.isAlive else { return }
+        checkSetRight(since: beginning.hearing, call)
         checkSynced(beginning, call)
     }
 

@@ -4,7 +4,7 @@ extension Auditor {
     /// A store has changed. `device` is `nil` for the remote.
     func didChange(_ change: StoreContents.Change, on device: Int?) {
         if let device, change.key.text == "device/clock", change.isFromProcess {
-            keptClocks[device] = clocks[device]
+            didKeepClock(of: device)
             // From now on the device's other process may learn of it.
             if world.devices[device].hasUnkeptCorrection { world.devices[device].correctionCount += 1 }
             world.devices[device].hasUnkeptCorrection = false
@@ -73,7 +73,9 @@ extension Auditor {
         clocks[device.index] = nil
         keptClocks[device.index] = nil
         contacted.remove(device.index)
+        keptContacted.remove(device.index)
         shownTimes[device.index] = nil
+        keptShownTimes[device.index] = nil
         shown = shown.filter { $0.key.device != device.index }
     }
 }

@@ -38,6 +38,11 @@ final class Auditor {
     /// Devices that have heard the remote's time, and the greatest time that they have shown since.
     var contacted: Set<Int> = []
     var shownTimes: [Int: Int64] = [:]
+    /// Those of them of whose clock the store has heard, and what they had shown by then.
+    var keptContacted: Set<Int> = []
+    var keptShownTimes: [Int: Int64] = [:]
+    /// Devices whose store has refused to keep the time since it last did.
+    var unkeptClocks: Set<Int> = []
     /// What each replica showed last.
     var shown: [ShownPlace: Shown] = [:]
     var isHealed = false

@@ -7,6 +7,8 @@ extension Drawing {
         if traits.losesLocalStores { drawLocalLosses() }
         if traits.losesRemote { drawRemoteLosses() }
         if traits.movesClocks { drawClocks() }
+        if traits.movesClocks, traits.polls, traits.tellsTime { drawStandstill() }
+        if traits.movesClocks, traits.hasSecondProcess, traits.tellsTime { drawTwoOpinions() }
         if traits.roughness > 0 { drawCuts() }
         if traits.fills {
             add(.fill(dice.pick(1...30) * World.day), at: anyTime, on: anyDevice)
@@ -70,6 +72,39 @@ extension Drawing {
                 add(.moveClock(-World.day), at: time, on: device)
                 add(.look, at: time + World.hour, on: device)
             }
+        }
+    }
+
+    /// On a device that keeps itself current the clock is set back right before a week that was bought ends: a mark holds
+    /// the time there for days.
+    private mutating func drawStandstill() {
+        // With dice of its own: what else the seed draws is as it was.
+        var dice = Dice(seed: scenario.seed).generator(for: 1, 0, .drawing)
+        let time = dice.pick(0...Int64(scenario.days) * World.day - 1)
+        guard dice.happens(perMille: 300), let device = scenario.devices.firstIndex(where: { $0.pollingHours != nil })
+        else { return }
+        let end = time + 5_000 + 7 * World.day
+        add(.sync, at: time, on: device)
+        add(.buy(Sale(newTransaction(), of: "week")), at: time + 5_000, on: device)
+        let last = end - dice.pick(100...5_000)
+        add(.look, at: last, on: device)
+        add(.moveClock(-dice.pick(1...31) * World.day), at: last + dice.pick(50...100), on: device)
+    }
+
+    /// Two processes have met the remote, the device's clock is moved, and one meets it again while the other keeps what
+    /// it still believes.
+    private mutating func drawTwoOpinions() {
+        var dice = Dice(seed: scenario.seed).generator(for: 2, 0, .drawing)
+        let time = dice.pick(0...Int64(scenario.days) * World.day - 1)
+        guard dice.happens(perMille: 300) else { return }
+        let device = Int(dice.pick(0...Int64(scenario.devices.count - 1)))
+        add(.sync, at: time, on: device, process: 0)
+        add(.sync, at: time + World.hour, on: device, process: 1)
+        add(.moveClock(dice.pick(-400...400) * World.day / 4), at: time + 2 * World.hour, on: device)
+        for round in 0..<dice.pick(1...4) {
+            let next = time + (3 + round) * World.hour
+            add(.sync, at: next, on: device, process: 0)
+            add(.look, at: next + dice.pick(0...2_000), on: device, process: 1)
         }
     }
 

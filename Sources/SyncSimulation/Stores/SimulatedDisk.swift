@@ -59,11 +59,13 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
         if dice.happens(perMille: rates.diskErrors) {
             // A call that cannot read what others know of the time goes on with what its process knows.
             if key?.text == "device/clock" { device.correctionCount += 1 }
+            noteRefusal(key)
             throw BackendError(
                 .busy, operation: operation, key: key, disposition: .transient, message: "simulated: the disk is busy")
         }
         if changes, device.isFull {
             process.world.marks.reach(.storeFull)
+            noteRefusal(key)
             throw BackendError(.full, operation: operation, key: key, message: "simulated: no space is left")
         }
         // What is drawn does not depend on what happens, so that later numbers stay the same.
@@ -76,7 +78,7 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
         if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
         try process.checkAlive(operation, key)
         if isUnknown {
-            if happens { _ = try await body(device.contents) }
+            if happens { _ = try await body(device.contents) } else { noteRefusal(key) }
             throw BackendError(
                 .other, operation: operation, key: key, disposition: .outcomeUnknown,
                 message: "simulated: the disk did not say what became of it")
@@ -86,5 +88,10 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
         if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
         try process.checkAlive(operation, key)
         return answer
+    }
+
+    /// What time it is may not have been kept.
+    private func noteRefusal(_ key: EntryKey?) {
+        if key?.text == "device/clock" { process.world.auditor.unkeptClocks.insert(device.index) }
     }
 }

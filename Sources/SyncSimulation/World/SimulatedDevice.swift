@@ -16,6 +16,8 @@ final class SimulatedDevice: @unchecked Sendable {
     var clockMoves = 0
     /// How often a contact moved its time by more than a minute.
     var correctionCount = 0
+    /// How often a store's signature was seen.
+    var signatureCount = 0
     /// Whether a contact has moved the time of one process by more than a minute, and others cannot know yet.
     var hasUnkeptCorrection = false
     /// Whether its store was ever put back from a copy.

@@ -21,6 +21,8 @@ final class SimulatedProcess: @unchecked Sendable {
     private var waiting: [(number: UInt64, action: () -> Void)] = []
     private var lastNumber: UInt64 = 0
     private var subscribers: [AsyncStream<Void>.Continuation] = []
+    /// How many answers have told it the time.
+    var answersHeard = 0
     /// Requests to the remote that wait for an answer, and how often the clock had been moved when the first of them
     /// was sent.
     private(set) var requestsUnderWay = 0
