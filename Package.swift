@@ -9,12 +9,25 @@ let package = Package(
         .library(name: "SyncCore", targets: ["SyncCore"]),
         .library(name: "EntitlementSync", targets: ["EntitlementSync"]),
         .library(name: "FileStorage", targets: ["FileStorage"]),
+        .library(name: "SealedStorage", targets: ["SealedStorage"]),
+        .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
+    // A product whose packages not every app wants is empty until its trait is on, and fetches nothing.
+    traits: [
+        .trait(name: "Sealed", description: "SealedStorage: encrypts what any store keeps, with swift-crypto"),
+        .trait(
+            name: "Observed",
+            description: "ObservedStorage: metrics, traces and a log of any store, with swift-metrics and siblings"),
+    ],
     dependencies: [
         // Only syncd uses it. Executables are not products, so an app never fetches it.
-        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2")
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
     ],
     targets: [
         .target(name: "Checksums"),
@@ -22,6 +35,20 @@ let package = Package(
         .target(name: "SyncCore", dependencies: ["Checksums"]),
         .target(name: "EntitlementSync", dependencies: ["Entitlements", "SyncCore"]),
         .target(name: "FileStorage", dependencies: ["Checksums", "SyncCore"], path: "Backends/File"),
+        .target(
+            name: "SealedStorage",
+            dependencies: [
+                "SyncCore",
+                .product(name: "Crypto", package: "swift-crypto", condition: .when(traits: ["Sealed"])),
+            ], path: "Backends/Sealed"),
+        .target(
+            name: "ObservedStorage",
+            dependencies: [
+                "SyncCore",
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Observed"])),
+                .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Observed"])),
+                .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Observed"])),
+            ], path: "Backends/Observed"),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
@@ -50,6 +77,20 @@ let package = Package(
             name: "FileStorageTests",
             dependencies: [
                 "Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
+        // Empty without their traits, as what they test.
+        .testTarget(
+            name: "SealedStorageTests",
+            dependencies: ["FileStorage", "SealedStorage", "SyncCore", "SyncCoreTesting", "TestSupport"]),
+        .testTarget(
+            name: "ObservedStorageTests",
+            dependencies: [
+                "ObservedStorage", "SyncCore", "SyncCoreTesting", "TestSupport",
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Observed"])),
+                .product(name: "MetricsTestKit", package: "swift-metrics", condition: .when(traits: ["Observed"])),
+                .product(
+                    name: "InMemoryTracing", package: "swift-distributed-tracing",
+                    condition: .when(traits: ["Observed"])),
             ]),
         .target(
             name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),

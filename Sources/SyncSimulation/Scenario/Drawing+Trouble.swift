@@ -75,8 +75,8 @@ extension Drawing {
         }
     }
 
-    /// On a device that keeps itself current the clock is set back right before a week that was bought ends: a mark holds
-    /// the time there for days.
+    /// On a device that keeps itself current the clock is set back right before a week that was bought ends: a mark
+    /// holds the time there for days.
     private mutating func drawStandstill() {
         // With dice of its own: what else the seed draws is as it was.
         var dice = Dice(seed: scenario.seed).generator(for: 1, 0, .drawing)
@@ -91,8 +91,8 @@ extension Drawing {
         add(.moveClock(-dice.pick(1...31) * World.day), at: last + dice.pick(50...100), on: device)
     }
 
-    /// Two processes have met the remote, the device's clock is moved, and one meets it again while the other keeps what
-    /// it still believes.
+    /// Two processes have met the remote, the device's clock is moved, and one meets it again while the other keeps
+    /// what it still believes.
     private mutating func drawTwoOpinions() {
         var dice = Dice(seed: scenario.seed).generator(for: 2, 0, .drawing)
         let time = dice.pick(0...Int64(scenario.days) * World.day - 1)

@@ -42,4 +42,21 @@ struct FoundTests {
         #expect(outcome.violations.isEmpty)
         #expect(outcome.jobCount < 100_000)
     }
+
+    /// Seed 2629: two processes had each met the server since they last looked, and counted that alike. The one took
+    /// for now what the other believed since the clock was moved, right after it had been told better.
+    @Test("Two processes that count their contacts alike are not taken for one")
+    func contactsCountedAlike() {
+        let (start, hour) = (181 * Self.day, Int64(3_600_000))
+        let scenario = Scenario(
+            seed: 2_629, devices: [DeviceSetup()],
+            steps: [
+                Step(at: start, device: 0, .sync),
+                Step(at: start + 6 * hour, device: 0, process: 1, .sync),
+                Step(at: start + 7 * hour, device: 0, .moveClock(77 * Self.day)),
+                Step(at: start + 8 * hour, device: 0, .sync),
+                Step(at: start + 8 * hour, device: 0, process: 1, .look),
+            ], days: 182)
+        #expect(Simulation(scenario).run().violations.isEmpty)
+    }
 }

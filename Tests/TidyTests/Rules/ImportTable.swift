@@ -58,7 +58,10 @@ struct ImportTable {
             module: "HTTPStorage", folder: "Backends/HTTP",
             imports: ["SyncCore", "SyncProtocol", "CurlTransport"]),
         Row(module: "CurlTransport", folder: "Backends/Curl", imports: ["SyncCore", "SyncProtocol"]),
-        Row(module: "SealedStorage", folder: "Backends/Sealed", imports: ["SyncCore"]),
+        Row(module: "SealedStorage", folder: "Backends/Sealed", imports: ["SyncCore"], packages: ["Crypto"]),
+        Row(
+            module: "ObservedStorage", folder: "Backends/Observed", imports: ["SyncCore"],
+            packages: ["Logging", "Metrics", "Tracing"]),
         Row(module: "PostgreSQLStorage", folder: "Backends/PostgreSQL", imports: ["SyncCore"]),
         Row(module: "SyncCoreTesting", folder: "Sources/SyncCoreTesting", imports: ["SyncCore"]),
         Row(

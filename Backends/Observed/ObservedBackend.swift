@@ -1,0 +1,255 @@
+#if Observed
+public import Logging
+internal import Metrics
+public import SyncCore
+internal import Tracing
+
+/// Any store, watched: metrics, a span for each request, and a line in the log for each that fails.
+///
+/// Uses whatever the process has bootstrapped for swift-metrics and swift-distributed-tracing. Values never leave the
+/// store, and keys, which hold account names, only where they are asked for.
+///
+/// | metric | kind | dimensions |
+/// |---|---|---|
+/// | `entitlementsync_storage_request_duration` | timer | `store`, `operation`, `outcome` |
+/// | `entitlementsync_storage_items` | counter, one an item of a batch | `store`, `operation`, `outcome` |
+/// | `entitlementsync_storage_bytes` | counter, of values | `store`, `direction` (`read`, `written`) |
+///
+/// `operation` is `read`, `write`, `delete`, `list`, `changes`, `readBatch` or `writeBatch`; `outcome` is what the
+/// store answered (`found`, `absent`, `unchanged`, `written`, `deleted`, `conflict`, `page`), the kind of an error, or
+/// for a batch `answered`.
+///
+/// ```swift
+/// let backend = ObservedBackend(.sqlite("/var/lib/example/store.sqlite"), as: "main", logger: logger)
+/// ```
+public struct ObservedBackend: KeyValueBackend {
+    /// The store that is watched.
+    public let wrapped: any KeyValueBackend
+    /// What metrics and spans call it.
+    public let name: String
+    private let logger: Logger
+    private let showsKeys: Bool
+    private let meters: Meters
+    private let host: HostServices
+
+    /// Watches `wrapped`.
+    ///
+    /// - Parameters:
+    ///   - wrapped: the store to watch.
+    ///   - name: its name in metrics and spans, one of few: each name makes time series of its own.
+    ///   - logger: where failures are told: those that may pass at `notice`, others at `error`; every request at
+    ///     `trace`.
+    ///   - showsKeys: whether keys, which hold account names, appear in spans and in the log.
+    ///   - host: whose timer measures how long requests take.
+    public init(
+        _ wrapped: any KeyValueBackend, as name: String, logger: Logger = Logger(label: "entitlementsync.storage"),
+        showsKeys: Bool = false, host: HostServices = .system
+    ) {
+        self.init(wrapped, name, logger, showsKeys, Meters(store: name), host)
+    }
+
+    private init(
+        _ wrapped: any KeyValueBackend, _ name: String, _ logger: Logger, _ showsKeys: Bool, _ meters: Meters,
+        _ host: HostServices
+    ) {
+        self.wrapped = wrapped
+        self.name = name
+        self.logger = logger
+        self.showsKeys = showsKeys
+        self.meters = meters
+        self.host = host
+    }
+
+    /// Those of the wrapped store.
+    public var capabilities: Capabilities { wrapped.capabilities }
+    /// The label of the wrapped store.
+    public var label: String { wrapped.label }
+    /// The wrapped store's remote form, watched under the same name.
+    public var asRemote: any KeyValueBackend {
+        ObservedBackend(wrapped.asRemote, name, logger, showsKeys, meters, host)
+    }
+
+    /// Reads one key.
+    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
+        -> Answer<ReadOutcome>
+    {
+        try await observing(.read, key, \.outcome.name) { () async throws(BackendError) in
+            let answer = try await wrapped.read(key, unless: knownVersion)
+            meters.didRead(answer.outcome)
+            return answer
+        }
+    }
+
+    /// Writes one key.
+    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await observing(.write, key, \.outcome.name) { () async throws(BackendError) in
+            let answer = try await wrapped.write(value, to: key, if: precondition)
+            meters.didWrite(value, answer.outcome)
+            return answer
+        }
+    }
+
+    /// Deletes one key.
+    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await observing(.delete, key, \.outcome.name) { () async throws(BackendError) in
+            let answer = try await wrapped.delete(key, if: precondition)
+            meters.didWrite(nil, answer.outcome)
+            return answer
+        }
+    }
+
+    /// Lists keys.
+    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
+        -> Answer<KeyPage>
+    {
+        try await observing(.list, cursor, { _ in "page" }) { () async throws(BackendError) in
+            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        }
+    }
+
+    /// Reads several keys in one request where the wrapped store can.
+    public func read(_ requests: [ReadRequest]) async throws(BackendError)
+        -> Answer<[Result<ReadOutcome, BackendError>]>
+    {
+        try await observing(.readBatch, nil, { _ in "answered" }) { () async throws(BackendError) in
+            let answer = try await wrapped.read(requests)
+            for (request, result) in zip(requests, answer.outcome) {
+                switch result {
+                case .success(let outcome):
+                    meters.didRead(outcome)
+                    meters.count(.readBatch, outcome.name)
+                case .failure(let error): note(error, in: .readBatch, request.key)
+                }
+            }
+            return answer
+        }
+    }
+
+    /// Writes or deletes several keys in one request where the wrapped store can.
+    public func write(_ requests: [WriteRequest]) async throws(BackendError)
+        -> Answer<[Result<WriteOutcome, BackendError>]>
+    {
+        try await observing(.writeBatch, nil, { _ in "answered" }) { () async throws(BackendError) in
+            let answer = try await wrapped.write(requests)
+            for (request, result) in zip(requests, answer.outcome) {
+                switch result {
+                case .success(let outcome):
+                    meters.didWrite(request.value, outcome)
+                    meters.count(.writeBatch, outcome.name)
+                case .failure(let error): note(error, in: .writeBatch, request.key)
+                }
+            }
+            return answer
+        }
+    }
+
+    /// Asks what changed.
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await observing(.changes, nil, { _ in "page" }) { () async throws(BackendError) in
+            try await wrapped.changes(since: cursor, limit: limit)
+        }
+    }
+
+    /// The signals of the wrapped store.
+    public func signals() -> AsyncStream<Void> { wrapped.signals() }
+}
+
+extension ObservedBackend {
+    private func observing<Outcome: Sendable>(
+        _ operation: ObservedOperation, _ key: EntryKey?, _ outcome: (Answer<Outcome>) -> String,
+        _ body: () async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        let span = startSpan("storage.\(operation.rawValue)", ofKind: .client)
+        span.attributes["storage.store"] = name
+        if showsKeys, let key { span.attributes["storage.key"] = key.text }
+        let stopwatch = stopwatch(host.timer)
+        let result: Result<Answer<Outcome>, BackendError> = await InstrumentationContext.withValue(span.context) {
+            do throws(BackendError) { return .success(try await body()) } catch { return .failure(error) }
+        }
+        let took = stopwatch()
+        switch result {
+        case .success(let answer):
+            let outcome = outcome(answer)
+            span.attributes["storage.outcome"] = outcome
+            meters.time(operation, outcome, took)
+            logger.trace("storage request", metadata: metadata(operation, key, ["outcome": "\(outcome)"]))
+        case .failure(let error):
+            span.attributes["storage.outcome"] = "\(error.kind)"
+            // Cancelled is what somebody wanted.
+            if error.kind != .cancelled {
+                span.recordError(error)
+                span.setStatus(SpanStatus(code: .error))
+            }
+            meters.time(operation, "\(error.kind)", took)
+            log(error, operation, key)
+        }
+        span.end()
+        return try result.get()
+    }
+
+    /// Tells how much time has passed since now.
+    private func stopwatch(_ clock: some Clock<Duration>) -> () -> Duration {
+        let began = clock.now
+        return { began.duration(to: clock.now) }
+    }
+
+    /// One item of a batch has failed.
+    private func note(_ error: BackendError, in operation: ObservedOperation, _ key: EntryKey) {
+        meters.count(operation, "\(error.kind)")
+        log(error, operation, key)
+    }
+
+    private func log(_ error: BackendError, _ operation: ObservedOperation, _ key: EntryKey?) {
+        let level: Logger.Level =
+            switch error.disposition {
+            case .transient: error.kind == .cancelled ? .debug : .notice
+            default: error.kind == .cancelled ? .debug : .error
+            }
+        // The whole error names its key.
+        let words = showsKeys ? "\(error)" : error.message
+        logger.log(
+            level: level, "storage request failed: \(words)",
+            metadata: metadata(
+                operation, key, ["kind": "\(error.kind)", "disposition": "\(error.disposition.rawValue)"]))
+    }
+
+    private func metadata(
+        _ operation: ObservedOperation, _ key: EntryKey?, _ more: Logger.Metadata
+    ) -> Logger.Metadata {
+        var metadata = more
+        metadata["store"] = "\(name)"
+        metadata["operation"] = "\(operation.rawValue)"
+        if showsKeys, let key { metadata["key"] = "\(key.text)" }
+        return metadata
+    }
+}
+
+/// What a request is called in metrics and spans.
+enum ObservedOperation: String {
+    case read, write, delete, list, changes, readBatch, writeBatch
+}
+
+extension ReadOutcome {
+    fileprivate var name: String {
+        switch self {
+        case .found: "found"
+        case .absent: "absent"
+        case .unchanged: "unchanged"
+        }
+    }
+}
+
+extension WriteOutcome {
+    fileprivate var name: String {
+        switch self {
+        case .written: "written"
+        case .deleted: "deleted"
+        case .conflict: "conflict"
+        }
+    }
+}
+#endif

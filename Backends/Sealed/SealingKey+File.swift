@@ -1,0 +1,74 @@
+#if Sealed
+#if canImport(FoundationEssentials)
+internal import FoundationEssentials
+#else
+internal import Foundation
+#endif
+#if canImport(Glibc)
+internal import Glibc
+#elseif canImport(Musl)
+internal import Musl
+#elseif canImport(Darwin)
+internal import Darwin
+#endif
+
+extension SealingKey {
+    /// The key in a file: 64 hexadecimal digits as `openssl rand -hex 32` prints them, or 32 bytes as they are.
+    ///
+    /// - Throws: ``SealingKeyError`` when the file cannot be read, holds something else, or may be read by others than
+    ///   its owner (`chmod 600` mends that; Windows is not asked).
+    public init(contentsOf path: String) throws(SealingKeyError) {
+        let bytes: [UInt8]
+        do {
+            #if !os(Windows)
+            var status = stat()
+            guard stat(path, &status) == 0 else {
+                throw SealingKeyError("\(path) cannot be read as a key: \(String(cString: strerror(errno)))")
+            }
+            guard status.st_mode & 0o077 == 0 else {
+                throw SealingKeyError("\(path) may be read by others than its owner: chmod 600 it, and use a new key")
+            }
+            #endif
+            bytes = Array(try Data(contentsOf: URL(filePath: path)))
+        } catch let error as SealingKeyError {
+            throw error
+        } catch {
+            throw SealingKeyError("\(path) cannot be read as a key: \(error)")
+        }
+        do {
+            try self.init(bytes: bytes.count == Self.byteCount ? bytes : Self.fromHexadecimal(bytes))
+        } catch {
+            throw SealingKeyError("\(path): \(error)")
+        }
+    }
+
+    private static func fromHexadecimal(_ text: [UInt8]) throws(SealingKeyError) -> [UInt8] {
+        let end = text.lastIndex { !UInt8.whitespace.contains($0) }.map { $0 + 1 } ?? 0
+        let digits = text[..<end].map(\.hexadecimalValue)
+        guard digits.count == 2 * byteCount else {
+            throw SealingKeyError("a key is 64 hexadecimal digits or 32 bytes, this is neither")
+        }
+        var bytes: [UInt8] = []
+        for index in stride(from: 0, to: digits.count, by: 2) {
+            guard let high = digits[index], let low = digits[index + 1] else {
+                throw SealingKeyError("a key is 64 hexadecimal digits or 32 bytes, this is neither")
+            }
+            bytes.append(high << 4 | low)
+        }
+        return bytes
+    }
+}
+
+extension UInt8 {
+    fileprivate static let whitespace = Array(" \t\r\n".utf8)
+
+    fileprivate var hexadecimalValue: UInt8? {
+        switch self {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): self - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): self - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): self - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}
+#endif
