@@ -43,24 +43,35 @@ public final class CountingBackend: KeyValueBackend {
         }
     }
 
+    /// What the store and its remote form count together.
+    private final class Totals: Sendable {
+        let counts = Mutex(Counts())
+        let fetched = Atomic(0)
+    }
+
     private let wrapped: any KeyValueBackend
-    private let state = Mutex(Counts())
-    private let fetched = Atomic(0)
+    private let totals: Totals
 
     /// Counts what is asked of `wrapped`.
     public init(_ wrapped: any KeyValueBackend) {
         self.wrapped = wrapped
+        totals = Totals()
+    }
+
+    private init(_ wrapped: any KeyValueBackend, totals: Totals) {
+        self.wrapped = wrapped
+        self.totals = totals
     }
 
     /// The requests so far.
-    public var counts: Counts { state.withLock { $0 } }
+    public var counts: Counts { totals.counts.withLock { $0 } }
 
     /// The bytes of all values that reads have brought so far.
-    public var fetchedByteCount: Int { fetched.load(ordering: .relaxed) }
+    public var fetchedByteCount: Int { totals.fetched.load(ordering: .relaxed) }
 
     /// The requests so far; the counters start again at 0.
     public func takeCounts() -> Counts {
-        state.withLock { counts in
+        totals.counts.withLock { counts in
             defer { counts = Counts() }
             return counts
         }
@@ -70,26 +81,28 @@ public final class CountingBackend: KeyValueBackend {
     public var capabilities: Capabilities { wrapped.capabilities }
     /// The label of the wrapped store.
     public var label: String { wrapped.label }
+    /// The wrapped store's remote form; what is asked of it is counted here too.
+    public var asRemote: any KeyValueBackend { CountingBackend(wrapped.asRemote, totals: totals) }
 
     /// Reads one key and counts it.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
-        state.withLock { $0.reads += 1 }
+        totals.counts.withLock { $0.reads += 1 }
         let answer = try await wrapped.read(key, unless: knownVersion)
         note(answer.outcome)
         return answer
     }
 
     private func note(_ outcome: ReadOutcome) {
-        if case .found(let entry) = outcome { fetched.wrappingAdd(entry.value.count, ordering: .relaxed) }
+        if case .found(let entry) = outcome { totals.fetched.wrappingAdd(entry.value.count, ordering: .relaxed) }
     }
 
     /// Writes one key and counts it.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        state.withLock { $0.writes += 1 }
+        totals.counts.withLock { $0.writes += 1 }
         return try await wrapped.write(value, to: key, if: precondition)
     }
 
@@ -97,7 +110,7 @@ public final class CountingBackend: KeyValueBackend {
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        state.withLock { $0.deletes += 1 }
+        totals.counts.withLock { $0.deletes += 1 }
         return try await wrapped.delete(key, if: precondition)
     }
 
@@ -105,7 +118,7 @@ public final class CountingBackend: KeyValueBackend {
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        state.withLock { $0.lists += 1 }
+        totals.counts.withLock { $0.lists += 1 }
         return try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
     }
 
@@ -113,7 +126,7 @@ public final class CountingBackend: KeyValueBackend {
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
-        state.withLock { $0.readBatches += 1 }
+        totals.counts.withLock { $0.readBatches += 1 }
         let answer = try await wrapped.read(requests)
         for case .success(let outcome) in answer.outcome { note(outcome) }
         return answer
@@ -123,13 +136,13 @@ public final class CountingBackend: KeyValueBackend {
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
-        state.withLock { $0.writeBatches += 1 }
+        totals.counts.withLock { $0.writeBatches += 1 }
         return try await wrapped.write(requests)
     }
 
     /// Asks for a page of changes and counts it.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        state.withLock { $0.changes += 1 }
+        totals.counts.withLock { $0.changes += 1 }
         return try await wrapped.changes(since: cursor, limit: limit)
     }
 

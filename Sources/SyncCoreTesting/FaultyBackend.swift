@@ -67,14 +67,26 @@ public final class FaultyBackend: KeyValueBackend {
         }
     }
 
+    /// Numbers the calls of the store and of its remote form in one sequence.
+    private final class Numbering: Sendable {
+        let next = Mutex(0)
+    }
+
     private let wrapped: any KeyValueBackend
     private let plan: Plan
-    private let nextNumber = Mutex(0)
+    private let numbering: Numbering
 
     /// Lets the calls to `wrapped` fail as `plan` says.
     public init(_ wrapped: any KeyValueBackend, plan: Plan) {
         self.wrapped = wrapped
         self.plan = plan
+        numbering = Numbering()
+    }
+
+    private init(_ wrapped: any KeyValueBackend, plan: Plan, numbering: Numbering) {
+        self.wrapped = wrapped
+        self.plan = plan
+        self.numbering = numbering
     }
 
     /// Lets the calls to `wrapped` fail as `fault` says, which is asked before each.
@@ -85,12 +97,16 @@ public final class FaultyBackend: KeyValueBackend {
     }
 
     /// How many calls there were.
-    public var callCount: Int { nextNumber.withLock { $0 } }
+    public var callCount: Int { numbering.next.withLock { $0 } }
 
     /// Those of the wrapped store.
     public var capabilities: Capabilities { wrapped.capabilities }
     /// `faulty` and the label of the wrapped store.
     public var label: String { "faulty \(wrapped.label)" }
+    /// The wrapped store's remote form, which fails by the same plan; its calls are numbered with these.
+    public var asRemote: any KeyValueBackend {
+        FaultyBackend(wrapped.asRemote, plan: plan, numbering: numbering)
+    }
 
     /// Reads one key, unless the plan says otherwise.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
@@ -142,7 +158,7 @@ public final class FaultyBackend: KeyValueBackend {
         _ operation: BackendError.Operation, _ key: EntryKey?,
         _ body: () async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
-        let number = nextNumber.withLock { number in
+        let number = numbering.next.withLock { number in
             defer { number += 1 }
             return number
         }
