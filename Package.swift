@@ -55,7 +55,7 @@ let package = Package(
         .executableTarget(
             name: "syncsim",
             dependencies: [
-                "Entitlements", "SyncCore", "SyncCoreTesting", "SyncSimulation",
+                "Entitlements", "FileStorage", "SyncCore", "SyncCoreTesting", "SyncSimulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]),
         .executableTarget(
@@ -71,12 +71,15 @@ let package = Package(
         .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
         // A second process for the tests to race with and to kill.
         .executableTarget(
-            name: "FileWriterProbe", dependencies: ["FileStorage", "SyncCore"], path: "Tests/FileWriterProbe"),
+            name: "StoreProbe", dependencies: ["FileStorage", "SyncCore", "SyncCoreTesting"], path: "Tests/StoreProbe"),
         .testTarget(name: "SyncCoreTests", dependencies: ["SyncCore", "SyncCoreTesting", "TestSupport"]),
+        .testTarget(
+            name: "ConformanceTests",
+            dependencies: ["FileStorage", "StoreProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
         .testTarget(
             name: "FileStorageTests",
             dependencies: [
-                "Checksums", "FileStorage", "FileWriterProbe", "SyncCore", "SyncCoreTesting", "TestSupport",
+                "Checksums", "FileStorage", "StoreProbe", "SyncCore", "SyncCoreTesting", "TestSupport",
             ]),
         // Empty without their traits, as what they test.
         .testTarget(

@@ -3,7 +3,7 @@ import Entitlements
 import Foundation
 
 /// The command line of the simulation.
-struct SyncSim: ParsableCommand {
+struct SyncSim: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "syncsim",
         abstract: "Prove it before it meets a customer: many devices, every fault, in virtual time.",
@@ -16,20 +16,27 @@ struct SyncSim: ParsableCommand {
               syncsim replay 42
               syncsim shrink 42 --rules latestExpiryWins --scenario-out small.json
               syncsim report 42 --out seed42.html
+              syncsim conformance file:/tmp/trial
 
             Exit codes: 0 all that must hold held, 1 something did not hold or the command failed, 2 usage, 3 not found.
             """,
         version: "0.1.0",
-        subcommands: [Run.self, Replay.self, Shrink.self, Report.self])
+        subcommands: [
+            Run.self, Replay.self, Shrink.self, Report.self, ConformanceCommand.self, CrashWriter.self,
+        ])
 }
 
 @main
 enum Main {
-    static func main() {
+    static func main() async {
         do {
             try checkArguments()
             var command = try SyncSim.parseAsRoot()
-            try command.run()
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
         } catch let code as ExitCode {
             exit(code.rawValue)
         } catch {

@@ -2,6 +2,7 @@ import FileStorage
 import Foundation
 import SyncCore
 import SyncCoreTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -19,7 +20,7 @@ struct ProcessTests {
     func counter() async throws {
         let key = try EntryKey("counter")
         let path = folder.path(of: "store")
-        let processes = try (0..<2).map { _ in try Probe("count", path, "counter", "150") }
+        let processes = try (0..<2).map { _ in try startProbe("count", "file:\(path)", "counter", "150") }
         let other = FileBackend(folder: path, lockTimeout: .seconds(60))
         try await withThrowingTaskGroup(of: Void.self) { group in
             for store in [store, other] {
@@ -27,56 +28,50 @@ struct ProcessTests {
             }
             try await group.waitForAll()
         }
-        for process in processes { #expect(process.exitStatus() == 0) }
+        for process in processes { #expect(process.wait() == 0) }
         #expect(try await count(key) == 600)
     }
 
     @Test("that are killed in the middle of writing lose no acknowledged write and leave a readable store")
     func killed() async throws {
-        let seed = printedSeed("kill -9")
-        var generator = SeededGenerator(seed: seed)
-        let path = folder.path(of: "store")
-        var acknowledged = 0
-        var leftovers = 0
-        for round in 0..<50 {
-            let prefixes = ["x\(round)", "y\(round)"]
-            let processes = try prefixes.map { try Probe("write", path, $0) }
-            // At a random moment of a random write: after some acknowledgements, and then some microseconds.
-            for _ in 0..<Int.random(in: 1...6, using: &generator) { _ = processes[0].line() }
-            let end = ContinuousClock.now + .microseconds(Int.random(in: 0...900, using: &generator))
-            while ContinuousClock.now < end {}
-            for (prefix, process) in zip(prefixes, processes) {
-                for number in process.killAndCollect() {
-                    let key = try EntryKey("\(prefix)/\(number % 3)/\(number)")
-                    guard case .found(let entry) = try await store.read(key).outcome,
-                        entry.value == Array("\(prefix) \(number)".utf8)
-                    else {
-                        Issue.record("round \(round), seed \(seed): \(key) was acknowledged and is not there")
-                        return
-                    }
-                    acknowledged += 1
-                }
-            }
-            leftovers += try pendingFiles()
-            // The store goes on at once, and everything in it is readable.
-            _ = try await store.write([1], to: EntryKey("after/\(round)"), if: .absent)
-            let listed = try await store.list(prefix: "", after: nil, limit: .max).outcome.items
-            for item in listed {
-                #expect(try await store.read(item.key, unless: item.version).outcome == .unchanged)
-            }
+        try await expectNothingLost(in: "file") { FileBackend(folder: $0, lockTimeout: .seconds(60)) }
+    }
+
+    @Test("that are killed while they write into a folder that a tool shares lose no acknowledged write either")
+    func killedInSharedFolder() async throws {
+        try await expectNothingLost(in: "folder") {
+            FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60))
         }
-        print(
-            "kill -9: 50 rounds, 2 writers each, \(acknowledged) acknowledged writes, \(leftovers) left-over files seen"
-        )
-        #expect(acknowledged >= 50)
+    }
+
+    private func expectNothingLost(
+        in kind: String, open: @escaping @Sendable (String) -> FileBackend
+    ) async throws {
+        let seed = printedSeed("kill -9, \(kind)")
+        let path = folder.path(of: "killed-\(kind)")
+        let leftovers = Mutex(0)
+        let report = try await CrashTrial.run(
+            rounds: killRounds, seed: seed,
+            command: { CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0]) },
+            reopen: { open(path) },
+            afterRound: { round in
+                // Looking through all folders takes longer than the round itself.
+                guard round % 10 == 0 else { return }
+                let names = try FileManager.default.subpathsOfDirectory(atPath: path)
+                leftovers.withLock { $0 += names.count { $0.hasSuffix(".tmp") } }
+            })
+        print("kill -9, \(kind): \(report), \(leftovers.withLock { $0 }) left-over files seen")
+        #expect(report.hasPassed, "\(report)")
+        #expect(report.rounds == killRounds && report.kills == 2 * killRounds)
+        #expect(report.acknowledged >= killRounds)
     }
 
     @Test("wait for the one that writes, answer busy after the time limit, and go on when it has ended")
     func busy() async throws {
         let key = try EntryKey("k")
         _ = try await store.write([1], to: key, if: .any)
-        let holder = try Probe("hold", folder.path(of: "store"))
-        #expect(holder.line() == "held")
+        let holder = try startProbe("hold", folder.path(of: "store"))
+        #expect(holder.hear() == .line("held"))
         let manual = ManualHost(seed: 1)
         let impatient = FileBackend(folder: folder.path(of: "store"), host: manual.host, lockTimeout: .seconds(3))
         let error = await expectKind(.busy) { try await impatient.write([2], to: key, if: .any) }
@@ -84,7 +79,7 @@ struct ProcessTests {
         let waited = manual.pauses.reduce(.zero, +)
         #expect(waited >= .seconds(3) && waited < .seconds(3.1))
         #expect(try await impatient.read(key).outcome != .absent, "a reader needs no lock")
-        _ = holder.killAndCollect()
+        #expect(holder.killAndWait() == -9)
         _ = try await impatient.write([3], to: key, if: .any)
     }
 
@@ -92,8 +87,8 @@ struct ProcessTests {
     func cancelledWhileWaiting() async throws {
         let key = try EntryKey("k")
         _ = try await store.write([1], to: key, if: .any)
-        let holder = try Probe("hold", folder.path(of: "store"))
-        #expect(holder.line() == "held")
+        let holder = try startProbe("hold", folder.path(of: "store"))
+        #expect(holder.hear() == .line("held"))
         let clock = EndlessClock()
         let store = FileBackend(
             folder: folder.path(of: "store"),
@@ -114,16 +109,12 @@ struct ProcessTests {
             return await group.reduce(into: []) { $0.append($1) }
         }
         #expect(kinds == Array(repeating: .cancelled, count: 4))
-        _ = holder.killAndCollect()
+        #expect(holder.killAndWait() == -9)
         guard case .found(let entry) = try await store.read(key).outcome else {
             Issue.record("the entry is gone")
             return
         }
         #expect(entry.value == [1])
-    }
-
-    private func pendingFiles() throws -> Int {
-        try FileManager.default.subpathsOfDirectory(atPath: folder.path).count { $0.hasSuffix(".pending.tmp") }
     }
 
     private func count(_ key: EntryKey) async throws -> Int? {
@@ -148,54 +139,6 @@ private func raise(_ key: EntryKey, in store: FileBackend) async throws {
     }
 }
 
-/// A running `FileWriterProbe`.
-private final class Probe {
-    private let process = Process()
-    private let output = Pipe()
-    private let input = Pipe()
-    private var buffer = Data()
-    private var numbers: [Int] = []
-
-    init(_ arguments: String...) throws {
-        let tests = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-        let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests.path
-        let folder = URL(fileURLWithPath: bundle).deletingLastPathComponent()
-        process.executableURL = folder.appendingPathComponent("FileWriterProbe")
-        process.arguments = arguments
-        process.standardOutput = output
-        process.standardInput = input
-        try process.run()
-    }
-
-    deinit {
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-    }
-
-    /// The next line that it prints, `nil` when it has ended.
-    func line() -> String? {
-        while true {
-            if let end = buffer.firstIndex(of: UInt8(ascii: "\n")) {
-                let line = String(decoding: buffer[..<end], as: UTF8.self)
-                buffer = Data(buffer[(end + 1)...])
-                if let number = Int(line) { numbers.append(number) }
-                return line
-            }
-            let more = output.fileHandleForReading.availableData
-            if more.isEmpty { return nil }
-            buffer += more
-        }
-    }
-
-    /// Kills it and answers all numbers that it printed.
-    func killAndCollect() -> [Int] {
-        kill(process.processIdentifier, SIGKILL)
-        while line() != nil {}
-        process.waitUntilExit()
-        return numbers
-    }
-
-    func exitStatus() -> Int32 {
-        process.waitUntilExit()
-        return process.terminationStatus
-    }
+private func startProbe(_ arguments: String...) throws -> ChildProcess {
+    try ChildProcess(BuiltProgram.path(of: "StoreProbe"), arguments)
 }

@@ -1,5 +1,5 @@
 public import SyncCore
-import SyncCoreTesting
+public import SyncCoreTesting
 public import Testing
 
 /// Runs the conformance checks and records each failure as an issue of the running test. Prints the report, so that
@@ -8,7 +8,17 @@ public func expectConformance(
     of label: String, seed: UInt64 = .random(in: .min ... .max), sourceLocation: SourceLocation = #_sourceLocation,
     makeBackend: @Sendable () async throws -> any KeyValueBackend
 ) async {
-    let report = await Conformance.run(seed: seed, makeBackend: makeBackend)
+    await expectConformance(of: label, seed: seed, sourceLocation: sourceLocation) {
+        StoreUnderTest(try await makeBackend())
+    }
+}
+
+/// Runs the conformance checks, those too that need the help of the store's owner; else as above.
+public func expectConformance(
+    of label: String, seed: UInt64 = .random(in: .min ... .max), sourceLocation: SourceLocation = #_sourceLocation,
+    makeStore: @Sendable () async throws -> StoreUnderTest
+) async {
+    let report = await Conformance.run(seed: seed, makeStore: makeStore)
     print("conformance of \(label):\n\(report)")
     for failure in report.failures {
         Issue.record("\(failure.check): \(failure.reason) (seed \(report.seed))", sourceLocation: sourceLocation)

@@ -3,10 +3,11 @@ public import SyncCore
 /// Checks that a store keeps the contract of `KeyValueBackend`.
 ///
 /// Every check runs against a store of its own, made fresh and empty. Checks choose themselves by what the store
-/// declares in its capabilities; what was skipped is reported with the reason, never counted as passed.
+/// declares in its capabilities and by what its owner can do with it (``StoreUnderTest``); what was skipped is reported
+/// with the reason, never counted as passed.
 ///
 /// ```swift
-/// let report = await Conformance.run(seed: 1) { MyBackend(folder: temporaryFolder()) }
+/// let report = await Conformance.run(seed: 1) { MyBackend(folder: try temporaryFolder()) }
 /// print(report)
 /// #expect(report.hasPassed)
 /// ```
@@ -15,12 +16,12 @@ public enum Conformance {
     public struct Check: Sendable {
         /// A sentence about the store's behaviour.
         public let name: String
-        /// Why the check does not apply to a store with these capabilities, `nil` when it does.
-        let reasonToSkip: @Sendable (Capabilities) -> String?
+        /// Why the check does not apply to such a store, `nil` when it does.
+        let reasonToSkip: @Sendable (StoreUnderTest) -> String?
         let body: @Sendable (inout Trial) async throws -> Void
 
         init(
-            _ name: String, skippedWhen reasonToSkip: @escaping @Sendable (Capabilities) -> String? = { _ in nil },
+            _ name: String, skippedWhen reasonToSkip: @escaping @Sendable (StoreUnderTest) -> String? = { _ in nil },
             _ body: @escaping @Sendable (inout Trial) async throws -> Void
         ) {
             self.name = name
@@ -31,92 +32,68 @@ public enum Conformance {
 
     /// All checks, in the order in which they run.
     public static let checks: [Check] =
-        basics + preconditions + concurrency + listings + batches + values + keys + cancellation + changes
+        basics + preconditions + concurrency + linearizability + listings + batches + values + keys + cancellation
+        + errors + changes + cursors + signals + durability
 
-    /// Runs all checks one after the other.
+    /// Runs all checks one after the other on stores of which nothing is known but the contract.
     ///
     /// - Parameters:
-    ///   - seed: decides the values, keys and page sizes that are drawn.
-    ///   - host: the timer that bounds the wait for a signal.
+    ///   - seed: decides the values, keys, page sizes and interleavings that are drawn.
+    ///   - host: the timer that bounds the wait for a signal and measures the checks.
     ///   - makeBackend: makes a fresh, empty store; called once a check. An error that it throws fails the check.
     public static func run(
         seed: UInt64, host: HostServices = .system, makeBackend: @Sendable () async throws -> any KeyValueBackend
     ) async -> ConformanceReport {
+        await run(seed: seed, host: host, makeStore: { StoreUnderTest(try await makeBackend()) })
+    }
+
+    /// Runs all checks one after the other, those too that need the help of the store's owner.
+    ///
+    /// - Parameters:
+    ///   - seed: decides the values, keys, page sizes and interleavings that are drawn.
+    ///   - host: the timer that bounds the wait for a signal and measures the checks.
+    ///   - makeStore: makes a fresh, empty store; called once a check. An error that it throws fails the check.
+    public static func run(
+        seed: UInt64, host: HostServices = .system, makeStore: @Sendable () async throws -> StoreUnderTest
+    ) async -> ConformanceReport {
         var generator = SeededGenerator(seed: seed)
         var results: [ConformanceReport.Result] = []
+        var label: String?
         for check in checks {
-            let outcome: ConformanceReport.Outcome
-            do {
-                let backend = try await makeBackend()
-                var trial = Trial(backend: backend, generator: generator.split(), host: host)
-                if let reason = check.reasonToSkip(backend.capabilities) {
-                    outcome = .skipped(reason)
-                } else {
-                    try await check.body(&trial)
-                    outcome = .passed
+            let own = generator.split()
+            var outcome = ConformanceReport.Outcome.passed
+            let duration = await measuring(host.timer) {
+                do {
+                    let store = try await makeStore()
+                    label = store.backend.label
+                    outcome = try await check.outcome(on: store, generator: own, host: host)
+                } catch {
+                    outcome = .failed("\(error)")
                 }
-            } catch {
-                outcome = .failed("\(error)")
             }
-            results.append(ConformanceReport.Result(check: check.name, outcome: outcome))
+            results.append(ConformanceReport.Result(check: check.name, outcome: outcome, duration: duration))
         }
-        return ConformanceReport(seed: seed, results: results)
+        return ConformanceReport(label: label, seed: seed, results: results)
+    }
+
+    private static func measuring(_ timer: some Clock<Duration>, _ body: () async -> Void) async -> Duration {
+        let begin = timer.now
+        await body()
+        return begin.duration(to: timer.now)
     }
 }
 
-/// What a run of the conformance checks found.
-public struct ConformanceReport: Sendable, CustomStringConvertible {
-    /// How one check ended.
-    public enum Outcome: Hashable, Sendable {
-        /// The store does it.
-        case passed
-        /// The store does not, and this is what it did.
-        case failed(String)
-        /// The store does not claim to, for this reason.
-        case skipped(String)
-    }
-
-    /// One check and how it ended.
-    public struct Result: Hashable, Sendable {
-        /// The check's name.
-        public let check: String
-        /// How it ended.
-        public let outcome: Outcome
-    }
-
-    /// Gives the same run again.
-    public let seed: UInt64
-    /// One result a check, in the order in which they ran.
-    public let results: [Result]
-
-    /// Whether some checks passed and none failed.
-    public var hasPassed: Bool { failures.isEmpty && results.contains { $0.outcome == .passed } }
-
-    /// The checks that failed, with what the store did.
-    public var failures: [(check: String, reason: String)] {
-        results.compactMap { result in
-            if case .failed(let reason) = result.outcome { (result.check, reason) } else { nil }
+extension Conformance.Check {
+    fileprivate func outcome(
+        on store: StoreUnderTest, generator: SeededGenerator, host: HostServices
+    ) async throws -> ConformanceReport.Outcome {
+        if let reason = reasonToSkip(store) { return .skipped(reason) }
+        var trial = Trial(store: store, generator: generator, host: host)
+        do {
+            try await body(&trial)
+            return .passed
+        } catch let skip as Trial.Skip {
+            return .skipped(skip.reason)
         }
-    }
-
-    /// The checks that do not apply, with the reason.
-    public var skipped: [(check: String, reason: String)] {
-        results.compactMap { result in
-            if case .skipped(let reason) = result.outcome { (result.check, reason) } else { nil }
-        }
-    }
-
-    /// A line a check, and a summary.
-    public var description: String {
-        let lines = results.map { result in
-            switch result.outcome {
-            case .passed: "passed   \(result.check)"
-            case .failed(let reason): "FAILED   \(result.check)\n         \(reason)"
-            case .skipped(let reason): "skipped  \(result.check) (\(reason))"
-            }
-        }
-        let passedCount = results.count - failures.count - skipped.count
-        let summary = "\(passedCount) passed, \(failures.count) failed, \(skipped.count) skipped, seed \(seed)"
-        return (lines + [summary]).joined(separator: "\n")
     }
 }

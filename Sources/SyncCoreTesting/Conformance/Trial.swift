@@ -2,13 +2,34 @@ import SyncCore
 
 /// What a conformance check works with: a fresh store, random numbers, and ways to say what should have come.
 struct Trial: Sendable {
-    let backend: any KeyValueBackend
+    let store: StoreUnderTest
+    /// What is read and written: the store, or another object that has it open.
+    var backend: any KeyValueBackend
     var generator: SeededGenerator
     let host: HostServices
+
+    init(store: StoreUnderTest, generator: SeededGenerator, host: HostServices) {
+        self.store = store
+        backend = store.backend
+        self.generator = generator
+        self.host = host
+    }
 
     /// What the store did and should not have done.
     struct Failure: Error, CustomStringConvertible {
         let description: String
+    }
+
+    /// The check came to nothing, through no fault of the store.
+    struct Skip: Error {
+        let reason: String
+    }
+
+    /// The same trial through another object.
+    func through(_ backend: any KeyValueBackend) -> Trial {
+        var trial = self
+        trial.backend = backend
+        return trial
     }
 
     func key(_ text: String) throws -> EntryKey { try EntryKey(text) }
@@ -101,6 +122,14 @@ func brief(_ outcome: ReadOutcome) -> String {
     case .found(let entry): brief(entry)
     case .absent: "absent"
     case .unchanged: "unchanged"
+    }
+}
+
+func brief(_ precondition: Precondition) -> String {
+    switch precondition {
+    case .any: "any"
+    case .absent: "absent"
+    case .matches(let version): "it is at \(version)"
     }
 }
 

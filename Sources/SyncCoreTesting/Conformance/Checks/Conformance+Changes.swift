@@ -51,12 +51,12 @@ extension Conformance {
         },
     ]
 
-    private static let withoutChanges: @Sendable (Capabilities) -> String? = { capabilities in
-        capabilities.changes ? nil : "it declares no changes"
+    static let withoutChanges: @Sendable (StoreUnderTest) -> String? = { store in
+        store.capabilities.changes ? nil : "it declares no changes"
     }
 
     static let changes: [Check] = [
-        Check("a store without changes says unsupported", skippedWhen: { $0.changes ? "it declares changes" : nil }) {
+        Check("a store without changes says unsupported", skippedWhen: { $0.capabilities.changes ? "it declares changes" : nil }) {
             trial in
             let backend = trial.backend
             try await trial.expect(.unsupported, "asking for changes") { () async throws(BackendError) in
@@ -111,24 +111,12 @@ extension Conformance {
                 }
             }
         },
-        Check(
-            "a change signals every subscriber",
-            skippedWhen: { $0.signals == .pushed ? nil : "it declares that it is polled" },
-            { trial in
-                let host = trial.host
-                let streams = [trial.backend.signals(), trial.backend.signals()]
-                try await trial.put([1], at: trial.key("k"))
-                for (number, stream) in streams.enumerated() {
-                    let signalled = await arrives(in: stream, within: .seconds(10), host: host)
-                    try trial.expect(signalled, "subscriber \(number) of 2 heard nothing for 10 seconds")
-                }
-            }),
     ]
 }
 
 extension Trial {
     /// All changes since `cursor`, read in pages of `limit`, and the last cursor.
-    fileprivate func changes(
+    func changes(
         since cursor: ChangeCursor?, limit: Int
     ) async throws -> ([ChangePage.Change], ChangeCursor?) {
         var changes: [ChangePage.Change] = []
@@ -141,21 +129,5 @@ extension Trial {
             cursor = page.cursor
             if !page.hasMore { return (changes, cursor) }
         }
-    }
-}
-
-/// Whether a signal comes in time. The timer only bounds the wait for one that never comes.
-private func arrives(in stream: AsyncStream<Void>, within limit: Duration, host: HostServices) async -> Bool {
-    await withTaskGroup(of: Bool.self) { group in
-        group.addTask {
-            var iterator = stream.makeAsyncIterator()
-            return await iterator.next() != nil
-        }
-        group.addTask {
-            do { try await host.sleep(for: limit) } catch { return false }
-            return false
-        }
-        defer { group.cancelAll() }
-        return await group.next() ?? false
     }
 }

@@ -86,10 +86,23 @@ extension Conformance {
                 try await trial.expect(value, at: key, "size \(size): ")
             }
         },
+        Check("values that differ in one byte are kept apart") { trial in
+            let size = min(4_096, trial.backend.capabilities.maximumValueByteCount ?? .max)
+            let common = trial.generator.bytes(count: size...size)
+            let values = (0..<12).map { number in
+                var value = common
+                // Two places of the same value, so that sums and lengths are equal too.
+                if !value.isEmpty { value.swapAt(0, number * (size - 1) / 11) }
+                return value
+            }
+            let keys = try (0..<12).map { try trial.key("twin/\($0)") }
+            for (key, value) in zip(keys, values) { try await trial.put(value, at: key) }
+            for (key, value) in zip(keys, values) { try await trial.expect(value, at: key) }
+        },
         Check(
             "a value larger than the declared maximum is refused, and what was there stays",
-            skippedWhen: { capabilities in
-                guard let maximum = capabilities.maximumValueByteCount else { return "it declares no maximum" }
+            skippedWhen: { store in
+                guard let maximum = store.capabilities.maximumValueByteCount else { return "it declares no maximum" }
                 return maximum > 1 << 28 ? "its maximum of \(maximum) bytes is too large to try" : nil
             },
             { trial in

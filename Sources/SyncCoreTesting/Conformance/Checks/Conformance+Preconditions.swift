@@ -1,8 +1,8 @@
 import SyncCore
 
 extension Conformance {
-    static let withoutCompareAndSwap: @Sendable (Capabilities) -> String? = { capabilities in
-        capabilities.compareAndSwap ? nil : "it declares no compare-and-swap"
+    static let withoutCompareAndSwap: @Sendable (StoreUnderTest) -> String? = { store in
+        store.capabilities.compareAndSwap ? nil : "it declares no compare-and-swap"
     }
 
     static let preconditions: [Check] = [
@@ -60,7 +60,7 @@ extension Conformance {
         },
         Check(
             "preconditions that cannot be honoured are refused, and nothing is written",
-            skippedWhen: { $0.compareAndSwap ? "it declares compare-and-swap" : nil },
+            skippedWhen: { $0.capabilities.compareAndSwap ? "it declares compare-and-swap" : nil },
             { trial in
                 let key = try trial.key("k")
                 let version = try await trial.put([1], at: key)
@@ -145,7 +145,7 @@ extension Conformance {
 }
 
 /// Performs `body` for all of `range` at the same time; the results are in the order of the range.
-private func gather<Result: Sendable>(
+func gather<Result: Sendable>(
     _ range: Range<Int>, _ body: @escaping @Sendable (Int) async throws -> Result
 ) async throws -> [Result] {
     try await withThrowingTaskGroup(of: (Int, Result).self) { group in

@@ -1,0 +1,123 @@
+import SyncCore
+
+extension Conformance {
+    static let errors: [Check] = [
+        Check("a write whose answer was lost is settled by repeating it", skippedWhen: withoutCompareAndSwap) {
+            trial in
+            let key = try trial.key("k")
+            let first = try await trial.put([1], at: key)
+            // As if the answer to this had never come.
+            let second = try await trial.put([2], at: key, if: .matches(first))
+            let again = try await trial.backend.write([2], to: key, if: .matches(first)).outcome
+            try trial.expectConflict(again, with: Entry(value: [2], version: second), "repeating a write that happened")
+            _ = try await trial.backend.delete(key, if: .matches(second))
+            let gone = try await trial.backend.delete(key, if: .matches(second)).outcome
+            try trial.expectConflict(gone, with: nil, "repeating a delete that happened")
+        },
+        Check("after an error the store holds what the error's disposition says", skippedWhen: withoutFailing) {
+            trial in
+            guard let failing = trial.store.failing else { return }
+            let faulty = try await failing()
+            var ledger = ErrorLedger()
+            let keys = try (0..<4).map { try trial.key("error/\($0)") }
+            for number in 0..<120 {
+                try await trial.tryOne(number, keys: keys, through: faulty, ledger: &ledger)
+            }
+            // Nothing comes later that was said not to have happened.
+            for key in keys { try await trial.expectPossible(key, ledger, "at the end ") }
+            guard ledger.errorCount > 0 else {
+                throw Trial.Skip(reason: "in 120 writes and deletes nothing failed")
+            }
+        },
+        Check("a read that fails is never answered as absence", skippedWhen: withoutFailing) { trial in
+            guard let failing = trial.store.failing else { return }
+            let faulty = try await failing()
+            let keys = try (0..<4).map { try trial.key("k/\($0)") }
+            for key in keys { try await trial.put([7], at: key) }
+            var errorCount = 0
+            for number in 0..<120 {
+                do throws(BackendError) {
+                    let key = keys[number % keys.count]
+                    if number.isMultiple(of: 3) {
+                        let page = try await faulty.list(prefix: "k/", after: nil, limit: 10).outcome
+                        guard page.items.map(\.key) == keys else {
+                            throw BackendError(.damaged, message: "a page lists \(page.items.map(\.key))")
+                        }
+                    } else if case .absent = try await faulty.read(key).outcome {
+                        throw BackendError(.damaged, message: "\"\(key)\" is there and was answered as absent")
+                    }
+                } catch where error.kind == .damaged {
+                    throw Trial.Failure(description: error.message)
+                } catch {
+                    errorCount += 1
+                }
+            }
+            guard errorCount > 0 else { throw Trial.Skip(reason: "in 120 reads and listings nothing failed") }
+        },
+    ]
+
+    static let withoutFailing: @Sendable (StoreUnderTest) -> String? = { store in
+        store.failing == nil ? "nobody said how to open it so that it fails now and then" : nil
+    }
+}
+
+/// What each key may hold, from what a writer was told.
+private struct ErrorLedger {
+    var errorCount = 0
+    /// What each key may hold now, `nil` for nothing; one thing unless an outcome is unknown.
+    private var possible: [EntryKey: [[UInt8]?]] = [:]
+
+    func values(of key: EntryKey) -> [[UInt8]?] { possible[key] ?? [nil] }
+
+    mutating func settle(_ key: EntryKey, at value: [UInt8]?) { possible[key] = [value] }
+
+    mutating func leaveOpen(_ key: EntryKey, value: [UInt8]?) { possible[key] = values(of: key) + [value] }
+}
+
+extension Trial {
+    /// One write or delete through `faulty`, and a look at what came of it.
+    fileprivate mutating func tryOne(
+        _ number: Int, keys: [EntryKey], through faulty: any KeyValueBackend, ledger: inout ErrorLedger
+    ) async throws {
+        guard let key = keys.randomElement(using: &generator) else { return }
+        let isDelete = Int.random(in: 0..<4, using: &generator) == 0
+        let value: [UInt8]? = isDelete ? nil : [UInt8(number)]
+        let precondition = try await presentPrecondition(of: key)
+        do throws(BackendError) {
+            let outcome =
+                if let value {
+                    try await faulty.write(value, to: key, if: precondition).outcome
+                } else {
+                    try await faulty.delete(key, if: precondition).outcome
+                }
+            switch outcome {
+            // Something that was left open has happened since; it is one of the possible values.
+            case .conflict: break
+            case .written, .deleted: ledger.settle(key, at: value)
+            }
+        } catch {
+            ledger.errorCount += 1
+            if error.disposition == .outcomeUnknown { ledger.leaveOpen(key, value: value) }
+        }
+        try await expectPossible(key, ledger, "after call \(number) ")
+    }
+
+    /// What holds for `key` now, or none where the store takes none.
+    private func presentPrecondition(of key: EntryKey) async throws -> Precondition {
+        guard backend.capabilities.compareAndSwap else { return .any }
+        return switch try await backend.read(key).outcome {
+        case .found(let entry): .matches(entry.version)
+        case .absent, .unchanged: .absent
+        }
+    }
+
+    fileprivate func expectPossible(_ key: EntryKey, _ ledger: ErrorLedger, _ context: String) async throws {
+        let outcome = try await backend.read(key).outcome
+        let value: [UInt8]? = if case .found(let entry) = outcome { entry.value } else { nil }
+        let possible = ledger.values(of: key)
+        try expect(
+            possible.contains(value),
+            "\(context)\"\(key)\" is \(brief(outcome)), and by what was answered it is "
+                + possible.map { $0.map(brief) ?? "absent" }.joined(separator: " or "))
+    }
+}

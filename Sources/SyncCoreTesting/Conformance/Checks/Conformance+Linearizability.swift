@@ -1,0 +1,122 @@
+import SyncCore
+
+extension Conformance {
+    static let linearizability: [Check] = [
+        Check("concurrent operations on a key have an order that explains all answers") { trial in
+            let backend = trial.backend
+            try await trial.expectOrder(rounds: 20) { _ in backend }
+        },
+        Check(
+            "operations through several objects on one store have such an order",
+            skippedWhen: withoutSharing,
+            { trial in
+                guard let reopen = trial.store.reopen else { return }
+                let objects = [trial.backend, try await reopen(), try await reopen()]
+                try await trial.expectOrder(rounds: 10) { task in objects[task % objects.count] }
+            }),
+        Check(
+            "operations whose outcome is unknown happened once, later, or never",
+            skippedWhen: { $0.failing == nil ? "nobody said how to open it so that it fails now and then" : nil },
+            { trial in
+                guard let failing = trial.store.failing else { return }
+                let faulty = try await failing()
+                let backend = trial.backend
+                // Some tasks look through the sound object, which sees what the others only guess.
+                try await trial.expectOrder(rounds: 10, mayFail: true) { task in task < 4 ? faulty : backend }
+            }),
+    ]
+
+    static let withoutSharing: @Sendable (StoreUnderTest) -> String? = { store in
+        guard store.capabilities.sharedBetweenProcesses else { return "it declares that one process has it alone" }
+        return withoutReopening(store)
+    }
+
+    static let withoutReopening: @Sendable (StoreUnderTest) -> String? = { store in
+        store.reopen == nil ? "nobody said how to open it again" : nil
+    }
+}
+
+extension Trial {
+    private static let taskCount = 6
+    private static let operationCount = 8
+
+    /// Lets tasks read, write and delete one key at the same time, and fails unless an order explains what they saw.
+    ///
+    /// - Parameters:
+    ///   - mayFail: whether errors that will not pass are to be expected.
+    ///   - object: what a task uses.
+    fileprivate mutating func expectOrder(
+        rounds: Int, mayFail: Bool = false, through object: @escaping @Sendable (_ task: Int) -> any KeyValueBackend
+    ) async throws {
+        let isConditional = backend.capabilities.compareAndSwap
+        var operations = 0
+        var failures: [BackendError] = []
+        for round in 0..<rounds {
+            let recorder = OperationRecorder(key: try key("order/\(round)"))
+            let generators = (0..<Self.taskCount).map { _ in generator.split() }
+            _ = try await gather(0..<Self.taskCount) { number in
+                var script = OperationScript(
+                    task: number, generator: generators[number], isConditional: isConditional)
+                for _ in 0..<Self.operationCount {
+                    let ending = await recorder.perform(
+                        script.next(), by: number, through: object(number))
+                    script.learn(from: ending)
+                    for _ in 0..<script.pause() { await Task.yield() }
+                }
+            }
+            operations += recorder.operations.count
+            failures += recorder.failures
+            if case .notLinearizable(let reason) = Linearizability.check(recorder.operations) {
+                throw Failure(description: "in history \(round) \(reason)")
+            }
+        }
+        let lasting = failures.first { $0.disposition == .permanent }
+        try expect(mayFail || lasting == nil, "an operation failed: \(lasting.map { "\($0)" } ?? "")")
+        try expect(
+            operations > failures.count, "\(failures.count) of \(operations + failures.count) operations failed")
+    }
+}
+
+/// What one task does to the key: it draws its calls, and remembers the version that it saw last.
+private struct OperationScript {
+    let task: Int
+    var generator: SeededGenerator
+    let isConditional: Bool
+    private var count: UInt8 = 0
+    private var seen: EntryVersion?
+
+    init(task: Int, generator: SeededGenerator, isConditional: Bool) {
+        self.task = task
+        self.generator = generator
+        self.isConditional = isConditional
+    }
+
+    /// The next call. No two writes of a history have the same value.
+    mutating func next() -> RecordedOperation.Call {
+        count += 1
+        let value = [UInt8(task), count]
+        switch Int.random(in: 0..<20, using: &generator) {
+        case 0..<6: return .read(unless: nil)
+        case 6..<8: return .read(unless: seen)
+        case 8..<17: return .write(value, if: precondition())
+        default: return .delete(if: precondition())
+        }
+    }
+
+    mutating func learn(from ending: RecordedOperation.Ending?) {
+        switch ending {
+        case .read(.found(let entry)), .changed(.conflict(let entry?)): seen = entry.version
+        case .changed(.written(let version)): seen = version
+        case .read(.absent), .changed(.deleted), .changed(.conflict(nil)): seen = nil
+        case .read(.unchanged), .unknown, nil: break
+        }
+    }
+
+    /// How often to let others go first.
+    mutating func pause() -> Int { Int.random(in: 0..<3, using: &generator) }
+
+    private mutating func precondition() -> Precondition {
+        guard isConditional, Int.random(in: 0..<5, using: &generator) > 0 else { return .any }
+        return seen.map(Precondition.matches) ?? .absent
+    }
+}

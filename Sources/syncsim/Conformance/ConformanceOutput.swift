@@ -1,0 +1,47 @@
+import SyncCoreTesting
+
+/// What `conformance` says in the end.
+struct ConformanceOutput: Encodable {
+    struct Check: Encodable {
+        var check: String
+        /// `passed`, `failed` or `skipped`.
+        var result: String
+        /// What the store did, or why it was not tried; missing where it passed.
+        var reason: String?
+        var milliseconds: Double
+    }
+
+    var store: String
+    var seed: UInt64
+    var passed: Int
+    var failed: Int
+    var skipped: Int
+    var checks: [Check]
+
+    init(_ report: ConformanceReport, store: String) {
+        self.store = store
+        seed = report.seed
+        passed = report.passedCount
+        failed = report.failures.count
+        skipped = report.skipped.count
+        checks = report.results.map { result in
+            Check(
+                check: result.check, result: result.outcome.word,
+                reason: result.outcome.reason?.split(whereSeparator: \.isNewline).joined(separator: " "),
+                milliseconds: (result.duration.inSeconds * 1e6).rounded() / 1e3)
+        }
+    }
+
+    /// A line a check: its name, the result, the reason; then a summary.
+    var table: String {
+        let width = checks.map(\.check.count).max() ?? 0
+        let rows = [("check", "result", String?.some("reason"))] + checks.map { ($0.check, $0.result, $0.reason) }
+        let lines = rows.map { check, result, reason in
+            let padded = check + String(repeating: " ", count: max(0, width - check.count))
+            guard let reason else { return "\(padded)  \(result)" }
+            return "\(padded)  \(result + String(repeating: " ", count: 7 - result.count))  \(reason)"
+        }
+        let summary = "\(store): \(passed) passed, \(failed) failed, \(skipped) skipped, seed \(seed)"
+        return (lines + ["", summary]).joined(separator: "\n") + "\n"
+    }
+}

@@ -1,0 +1,72 @@
+import SyncCore
+import Synchronization
+
+/// Begins each further page one key too late.
+struct SkipsAKey: OneFault {
+    let memory = MemoryBackend()
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        var answer = try await memory.list(prefix: prefix, after: cursor, limit: limit)
+        if cursor != nil, answer.outcome.items.count > 1 { answer.outcome.items.removeFirst() }
+        return answer
+    }
+}
+
+/// Sorts keys as people do.
+struct SortsLikePeople: OneFault {
+    let memory = MemoryBackend()
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        var answer = try await memory.list(prefix: prefix, after: cursor, limit: limit)
+        answer.outcome.items.sort { $0.key.text.lowercased() < $1.key.text.lowercased() }
+        return answer
+    }
+}
+
+/// Lists what was deleted.
+final class ListsTheDeleted: OneFault {
+    let memory = MemoryBackend()
+    private let deleted = Mutex<Set<EntryKey>>([])
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        let answer = try await memory.delete(key, if: precondition)
+        if answer.outcome == .deleted { deleted.withLock { _ = $0.insert(key) } }
+        return answer
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        var answer = try await memory.list(prefix: prefix, after: cursor, limit: limit)
+        let ghosts = deleted.withLock { $0.filter { $0.hasPrefix(prefix) } }
+        if answer.outcome.next == nil {
+            answer.outcome.items += ghosts.map { KeyPage.Item(key: $0, version: EntryVersion(bytes: [0])) }
+            answer.outcome.items.sort { $0.key < $1.key }
+        }
+        return answer
+    }
+}
+
+/// Answers a batch of reads in the order of the keys.
+struct SortsBatches: OneFault {
+    let memory = MemoryBackend()
+
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+        try await memory.read(requests.sorted { $0.key < $1.key })
+    }
+}
+
+/// Does nothing of a batch after its first conflict, and says that it did.
+struct StopsAtAConflict: OneFault {
+    let memory = MemoryBackend()
+
+    func write(_ requests: [WriteRequest]) async throws(BackendError)
+        -> Answer<[Result<WriteOutcome, BackendError>]>
+    {
+        let answer = try await memory.write(requests)
+        let conflict = answer.outcome.firstIndex { result in
+            if case .success(.conflict) = result { true } else { false }
+        }
+        guard let conflict else { return answer }
+        for request in requests[(conflict + 1)...] { _ = try await memory.delete(request.key, if: .any) }
+        return answer
+    }
+}

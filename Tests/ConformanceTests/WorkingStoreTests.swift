@@ -1,0 +1,171 @@
+import FileStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("The conformance checks")
+struct WorkingStoreTests {
+    @Test("pass for the memory store, and try all but what it does not claim")
+    func memory() async throws {
+        let seed = printedSeed("memory")
+        let report = await Conformance.run(seed: seed) {
+            .memory(MemoryBackend(maximumValueByteCount: 1 << 21), seed: seed)
+        }
+        print("conformance of memory:\n\(report)")
+        #expect(report.hasPassed, "\(report)")
+        #expect(report.label?.hasPrefix("memory:") == true)
+        let expected = [
+            "preconditions that cannot be honoured are refused, and nothing is written":
+                "it declares compare-and-swap",
+            "operations through several objects on one store have such an order":
+                "it declares that one process has it alone",
+            "a store without changes says unsupported": "it declares changes",
+            "a change through another object on the same store is signalled":
+                "it declares that one process has it alone",
+            "whoever opens the store again finds what was acknowledged": "it declares that it ends with the process",
+            "a crash takes nothing that was acknowledged": "it declares that it ends with the process",
+            "processes that are killed while they write lose nothing that they acknowledged":
+                "it declares that it ends with the process",
+        ]
+        #expect(Dictionary(uniqueKeysWithValues: report.skipped.map { ($0.check, $0.reason) }) == expected)
+        #expect(report.passedCount == Conformance.checks.count - expected.count)
+    }
+
+    @Test("pass for the memory store of which nobody knows how to open or wipe it, and say what was not tried")
+    func memoryAlone() async {
+        let report = await Conformance.run(seed: 1) { MemoryBackend() }
+        #expect(report.hasPassed, "\(report)")
+        let reasons = Set(report.skipped.map(\.reason))
+        #expect(
+            reasons.isSuperset(of: [
+                "nobody said how to open it so that it fails now and then", "nobody said how to empty it",
+                "nobody said how to back it up and put the backup back", "it declares no maximum",
+            ]))
+    }
+
+    @Test("pass for the file store, with processes that are killed")
+    func file() async throws {
+        let folder = try TemporaryFolder()
+        await expectConformance(of: "file") {
+            let path = "\(try folder.freshFolder())/store"
+            return try await .inFolder(
+                path,
+                kill: { seed in
+                    try await CrashTrial.run(
+                        rounds: 5, seed: seed,
+                        command: {
+                            CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", $0])
+                        },
+                        reopen: { FileBackend(folder: path, lockTimeout: .seconds(60)) })
+                },
+                failing: { FaultyBackend(FileBackend(folder: $0), plan: .seeded(7, rate: 0.2)) },
+                open: { FileBackend(folder: $0, maximumValueByteCount: 1 << 21) })
+        }
+    }
+
+    @Test("pass for a retrying store over one that fails now and then and loses answers")
+    func retryOverFaulty() async {
+        let seed = printedSeed("retry over faulty")
+        let everything: [FaultyBackend.Fault] = [
+            .transient, .lostRequest, .lostAnswer, .cancelled, .permanent(.full), .permanent(.unavailable),
+        ]
+        await expectConformance(of: "retry over faulty", seed: seed) {
+            let memory = MemoryBackend()
+            let patient = RetryPolicy(maximumAttempts: 40)
+            let host = ManualHost(seed: seed).host
+            var store = StoreUnderTest.memory(memory, seed: seed)
+            store.backend = FaultyBackend(memory, plan: .seeded(seed, rate: 0.2, faults: [.transient]))
+                .retrying(patient, host: host)
+            store.failing = {
+                FaultyBackend(memory, plan: .seeded(seed, rate: 0.3, faults: everything))
+                    .retrying(RetryPolicy(maximumAttempts: 2), host: host)
+            }
+            return store
+        }
+    }
+
+    @Test("pass for a counted store")
+    func counting() async {
+        await expectConformance(of: "counting") { CountingBackend(MemoryBackend()) }
+    }
+
+    @Test("pass for a store that refuses preconditions, and see that it does")
+    func unconditional() async {
+        let refusal = "preconditions that cannot be honoured are refused, and nothing is written"
+        let report = await Conformance.run(seed: printedSeed("unconditional")) {
+            UnconditionalBackend(MemoryBackend(maximumValueByteCount: 1 << 21))
+        }
+        #expect(report.hasPassed, "\(report)")
+        #expect(report.results.contains { $0.check == refusal && $0.outcome == .passed })
+        #expect(report.skipped.contains { $0.reason == "it declares no compare-and-swap" })
+    }
+
+    @Test("skip with a reason what a store does not declare")
+    func skipping() async {
+        let report = await Conformance.run(seed: 1) { PlainBackend() }
+        #expect(report.hasPassed, "\(report)")
+        for reason in [
+            "it declares no compare-and-swap", "it declares no changes", "it declares that it is polled",
+        ] {
+            #expect(report.skipped.contains { $0.reason == reason }, "nothing is skipped because \(reason)")
+        }
+        let unsupported = "a store without changes says unsupported"
+        #expect(report.results.contains { $0.check == unsupported && $0.outcome == .passed })
+    }
+
+    @Test("report a store that cannot be made as failed, never as passed")
+    func unavailable() async {
+        let report = await Conformance.run(seed: 1) { () async throws -> any KeyValueBackend in
+            throw BackendError(.unavailable, message: "no server")
+        }
+        #expect(!report.hasPassed && report.label == nil)
+        #expect(report.failures.count == Conformance.checks.count)
+        #expect(report.failures.allSatisfy { $0.reason == "no server" })
+    }
+
+    @Test("say so where the store that should fail never does")
+    func nothingFailed() async {
+        let report = await Conformance.run(seed: 1) {
+            let memory = MemoryBackend()
+            return StoreUnderTest(memory, failing: { memory })
+        }
+        #expect(report.hasPassed)
+        #expect(report.skipped.contains { $0.reason == "in 120 writes and deletes nothing failed" })
+        #expect(report.skipped.contains { $0.reason == "in 120 reads and listings nothing failed" })
+    }
+
+    @Test("have names of their own, short enough for a line")
+    func names() {
+        let names = Conformance.checks.map(\.name)
+        #expect(Set(names).count == names.count)
+        #expect(names.allSatisfy { (10...90).contains($0.count) }, "\(names.filter { $0.count > 90 })")
+    }
+}
+
+/// A memory store that promises as little as a store can.
+private struct PlainBackend: KeyValueBackend {
+    private let wrapped = UnconditionalBackend(MemoryBackend())
+
+    let capabilities = Capabilities(
+        compareAndSwap: false, durability: .process, changes: false, signals: .polled, sharedBetweenProcesses: false)
+    let label = "plain:"
+
+    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await wrapped.read(key, unless: known)
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await wrapped.write(value, to: key, if: precondition)
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await wrapped.delete(key, if: precondition)
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+    }
+}

@@ -1,0 +1,21 @@
+import FileStorage
+import SyncCore
+
+/// The stores that the probe can open: a line each.
+enum ProbedStore {
+    private static let kinds: [String: @Sendable (String) -> any KeyValueBackend] = [
+        "file": { FileBackend(folder: $0, lockTimeout: .seconds(60)) },
+        "folder": { FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60)) },
+        "forgetful": { ForgetfulBackend(folder: $0) },
+    ]
+
+    /// The store that `name` means, `KIND:PLACE`.
+    static func open(_ name: String) throws(BackendError) -> any KeyValueBackend {
+        let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
+        guard parts.count == 2, let open = kinds[parts[0]] else {
+            throw BackendError(
+                .notAStore, message: "\"\(name)\" is none of \(kinds.keys.sorted().joined(separator: ", "))")
+        }
+        return open(parts[1])
+    }
+}

@@ -1,0 +1,123 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("syncsim conformance")
+struct ConformanceTests {
+    private let program: Program
+
+    init() throws {
+        program = try Program()
+    }
+
+    private struct Printed: Decodable {
+        struct Check: Decodable {
+            var check: String
+            var result: String
+            var reason: String?
+            var milliseconds: Double
+        }
+        var store: String
+        var seed: UInt64
+        var passed: Int
+        var failed: Int
+        var skipped: Int
+        var checks: [Check]
+    }
+
+    private func names(in folder: String) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: folder).sorted()
+    }
+
+    @Test("prints a line a check and a summary, and exits with 0")
+    func memory() throws {
+        let outcome = try program.run("conformance memory: --seed 7")
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.error == "")
+        let lines = outcome.lines
+        #expect(lines.first?.contains(#/^check +result +reason$/#) == true)
+        #expect(lines.contains { $0.contains(#/^a key that was never written is absent +passed$/#) })
+        #expect(lines.contains { $0.contains(#/^a store without changes says unsupported +skipped  it declares changes$/#) })
+        #expect(lines.last?.contains(#/^memory:: \d+ passed, 0 failed, \d+ skipped, seed 7$/#) == true)
+        let column = lines.first?.firstRange(of: "result")?.lowerBound
+        for line in lines.dropLast() {
+            let results = ["passed", "skipped", "result"]
+            #expect(column.map { column in results.contains { line[column...].hasPrefix($0) } } == true, "\(line)")
+        }
+    }
+
+    @Test("prints JSON with the same checks")
+    func json() throws {
+        let outcome = try program.run("conformance memory: --seed 7 --json")
+        #expect(outcome.exitCode == 0)
+        let printed = try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
+        #expect(printed.store == "memory:" && printed.seed == 7 && printed.failed == 0)
+        #expect(printed.checks.count == printed.passed + printed.skipped)
+        #expect(printed.checks.count { $0.result == "passed" } == printed.passed)
+        #expect(printed.checks.allSatisfy { ($0.reason == nil) == ($0.result == "passed") && $0.milliseconds >= 0 })
+    }
+
+    @Test("checks stores in a folder, kills processes that write there, and leaves the folder as it was")
+    func folders() throws {
+        let empty = try program.folder.freshFolder()
+        let outcome = try program.run("conformance file:\(empty) --kills 3 --json")
+        #expect(outcome.exitCode == 0, "\(outcome.output)")
+        let printed = try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
+        #expect(printed.failed == 0)
+        let killed = printed.checks.first { $0.check.hasPrefix("processes that are killed while they write") }
+        #expect(killed?.result == "passed")
+        #expect(try names(in: empty) == [])
+
+        let missing = try program.run("conformance folder:new --kills 3")
+        #expect(missing.exitCode == 0, "\(missing.output)")
+        #expect(missing.lines.contains { $0.contains("skipped  it declares no compare-and-swap") })
+        #expect(!FileManager.default.fileExists(atPath: program.path("new")))
+    }
+
+    @Test("refuses a folder that is not empty, and leaves what is in it")
+    func notEmpty() throws {
+        let folder = try program.folder.freshFolder()
+        try Data("mine".utf8).write(to: URL(filePath: "\(folder)/letter"))
+        let outcome = try program.run("conformance file:\(folder)")
+        #expect(outcome == .refused(2, "\(folder) is not empty; name an empty folder, or one that is not there yet"))
+        #expect(try names(in: folder) == ["letter"])
+        let file = try program.run("conformance file:\(folder)/letter")
+        #expect(
+            file == .refused(2, "\(folder)/letter is no folder; name an empty one, or one that is not there yet"))
+        let nowhere = try program.run("conformance file:\(folder)/a/b")
+        #expect(nowhere.exitCode == 1)
+        #expect(nowhere.error.hasPrefix("syncsim: \(folder)/a/b: no stores can be made there: "))
+        #expect(nowhere.error.count { $0 == "\n" } == 1)
+    }
+
+    @Test(
+        "refuses wrong input in a line",
+        arguments: [
+            ("memory", "\"memory\" is no store that can be tried: write one of memory:, file:DIR, folder:DIR"),
+            ("memory:x", "\"memory:x\" is no store that can be tried: write one of memory:, file:DIR, folder:DIR"),
+            ("file:", "\"file:\" is no store that can be tried: write one of memory:, file:DIR, folder:DIR"),
+            ("ftp:x", "\"ftp:x\" is no store that can be tried: write one of memory:, file:DIR, folder:DIR"),
+            ("file://host/x", "\"file://host/x\" names a host: a folder of this machine is file:DIR"),
+            ("memory: --seed -1", "Missing value for '--seed <number>' (see syncsim --help)"),
+            ("memory: --seed many", "--seed: \"many\" is no number, 0 to 18446744073709551615"),
+            ("memory: --kills 0", "--kills: 0 is not between 1 and 100000"),
+            ("", "Missing expected argument '<url>' (see syncsim --help)"),
+        ])
+    func refused(arguments: String, reason: String) throws {
+        #expect(try program.run("conformance \(arguments)") == .refused(2, reason))
+    }
+
+    @Test("exits with 1 and says what failed, for a file store that lies too deep for the longest keys")
+    func failing() throws {
+        let parent = try program.folder.freshFolder()
+        let deep = parent + String(repeating: "/" + String(repeating: "x", count: 200), count: 9)
+        try FileManager.default.createDirectory(atPath: deep, withIntermediateDirectories: true)
+        let outcome = try program.run("conformance file:\(deep) --seed 1 --kills 1")
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.error == "")
+        #expect(outcome.lines.contains { $0.contains(#/^odd keys are kept apart, byte by byte +failed +write "/#) })
+        #expect(outcome.lines.contains { $0.contains(#/^a written value is read back .* +passed$/#) })
+        #expect(outcome.lines.last?.contains(#/: \d+ passed, [1-9]\d* failed, /#) == true)
+        #expect(try names(in: deep) == [])
+    }
+}

@@ -1,0 +1,16 @@
+import Foundation
+
+/// Executables that were built beside the running tests, which depend on them.
+public enum BuiltProgram {
+    /// The path of the executable `name`.
+    public static func path(of name: String) -> String {
+        let tests = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+        let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests.path
+        return URL(fileURLWithPath: bundle).deletingLastPathComponent().appendingPathComponent(name).path
+    }
+}
+
+/// How often a test kills processes: `KILL_ROUNDS` of the environment, for a soak, else 100.
+public var killRounds: Int {
+    ProcessInfo.processInfo.environment["KILL_ROUNDS"].flatMap { Int($0) }.map { max(1, $0) } ?? 100
+}
