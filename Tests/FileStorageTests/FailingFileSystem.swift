@@ -1,5 +1,6 @@
 import FileStorage
 import SyncCore
+import SyncCoreTesting
 import Synchronization
 
 /// The machine's file system, failing at one call, or from one call on as if the power were gone.
@@ -11,6 +12,8 @@ final class FailingFileSystem: FileSystem {
         case once(Int, code: Int32)
         /// The call of this number and all after it fail; a write is cut off half way.
         case everythingFrom(Int)
+        /// Each call fails with an input/output error with this probability; which ones depends on the seed alone.
+        case seeded(UInt64, rate: Double)
     }
 
     private let real = POSIXFileSystem()
@@ -32,8 +35,15 @@ final class FailingFileSystem: FileSystem {
         return switch failure {
         case .once(number, let code): FileSystemError(call: call, path: path, code: code)
         case .everythingFrom(let first) where number >= first: FileSystemError(call: call, path: path, code: 5)
+        case .seeded(let seed, let rate):
+            Self.fails(seed, number, rate) ? FileSystemError(call: call, path: path, code: 5) : nil
         default: nil
         }
+    }
+
+    private static func fails(_ seed: UInt64, _ number: Int, _ rate: Double) -> Bool {
+        var generator = SeededGenerator(seed: seed &+ UInt64(number) &* 0xD134_2543_DE82_EF95)
+        return Double.random(in: 0..<1, using: &generator) < rate
     }
 
     private func count(_ call: String, _ path: String) throws(FileSystemError) {

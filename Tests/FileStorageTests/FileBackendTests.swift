@@ -22,8 +22,12 @@ struct FileBackendTests {
     @Test("passes the conformance checks")
     func conformance() async {
         let folder = folder
+        let seed = printedSeed("failing file system")
         await expectConformance(of: "file") {
-            FileBackend(folder: try folder.freshFolder(), maximumValueByteCount: 1 << 21)
+            try await .inFolder(
+                try folder.freshFolder(),
+                failing: { FileBackend(folder: $0, fileSystem: FailingFileSystem(.seeded(seed, rate: 0.05))) },
+                open: { FileBackend(folder: $0, maximumValueByteCount: 1 << 21) })
         }
     }
 

@@ -10,10 +10,18 @@ import SyncCoreTesting
 /// ends. STORE is `file:DIR`, `folder:DIR` or `forgetful:DIR`, see ``ProbedStore``.
 @main
 struct StoreProbe {
-    static func main() async throws {
-        let arguments = CommandLine.arguments
+    static func main() async {
+        do {
+            try await run(CommandLine.arguments)
+        } catch {
+            FileHandle.standardError.write(Data("StoreProbe: \(error)\n".utf8))
+            exit(1)
+        }
+    }
+
+    private static func run(_ arguments: [String]) async throws {
         switch (arguments.dropFirst().first, arguments.count) {
-        case ("write", 4): try await CrashTrial.writer(ProbedStore.open(arguments[2]), errand: arguments[3])
+        case ("write", 4): await CrashTrial.writer(try ProbedStore.open(arguments[2]), errand: arguments[3])
         case ("count", 5):
             try await count(EntryKey(arguments[3]), times: Int(arguments[4]) ?? 0, in: ProbedStore.open(arguments[2]))
         case ("hold", 3): hold(arguments[2])

@@ -36,6 +36,14 @@ struct Program {
     @discardableResult
     func run(_ command: String) throws -> Outcome { try start(command).outcome() }
 
+    /// Runs it where no file can grow beyond 100 KiB.
+    func runWithSmallFiles(_ command: String) throws -> Outcome {
+        let script = #"trap "" XFSZ; ulimit -f 200; exec "$0" "$@""#
+        let arguments = ["-c", script, Self.program.path(percentEncoded: false)]
+        let words = command.split(separator: " ").map(String.init)
+        return try RunningProgram(URL(filePath: "/bin/sh"), arguments + words, folder: folder.path).outcome()
+    }
+
     /// Starts it without waiting for its end.
     func start(_ command: String) throws -> RunningProgram {
         try RunningProgram(Self.program, command.split(separator: " ").map(String.init), folder: folder.path)

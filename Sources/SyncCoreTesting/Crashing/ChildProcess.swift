@@ -129,7 +129,9 @@ package final class ChildProcess {
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_CLOEXEC_DEFAULT))
         posix_spawn_file_actions_addinherit_np(&actions, STDERR_FILENO)
         #endif
-        let variables = ProcessInfo.processInfo.environment.sorted { $0.key < $1.key }.map { "\($0)=\($1)" }
+        // A child that traps shall end, and not be held by the runtime's debugger, which would keep the pipes open.
+        let environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
+        let variables = environment.sorted { $0.key < $1.key }.map { "\($0)=\($1)" }
         var id: pid_t = 0
         let code = withCStrings([executable] + arguments) { argv in
             withCStrings(variables) { posix_spawn(&id, executable, &actions, &attributes, argv, $0) }

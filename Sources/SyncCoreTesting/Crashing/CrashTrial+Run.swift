@@ -73,7 +73,8 @@ extension CrashTrial {
         for (index, child) in children.enumerated() {
             try await host.sleep(for: .microseconds(Int.random(in: 0...1_500, using: &generator)))
             let status = child.killAndWait()
-            while case .line(let line) = child.hear() { lines[index].append(line) }
+            // A process of the child's own may hold the pipe open; what the child has said is there at once.
+            while case .line(let line) = child.hear(within: .seconds(2)) { lines[index].append(line) }
             if status != -9 { lines[index].append("! it ended by itself with \(status)") }
         }
         return lines

@@ -16,8 +16,8 @@ import Glibc
 ///
 /// ```swift
 /// @main enum StoreWriter {
-///     static func main() async throws {
-///         try await CrashTrial.writer(MyBackend(CommandLine.arguments[1]), errand: CommandLine.arguments[2])
+///     static func main() async {
+///         await CrashTrial.writer(MyBackend(CommandLine.arguments[1]), errand: CommandLine.arguments[2])
 ///     }
 /// }
 /// ```
@@ -55,11 +55,16 @@ public enum CrashTrial {
     /// Every task changes keys of its own, conditionally where the store can, and now and then they raise one counter
     /// that all processes share.
     ///
-    /// - Parameter errand: what the parent passed to `command`, as it is.
-    /// - Throws: what the store answered where it should have done the change. Passing errors are tried again.
-    public static func writer(_ backend: any KeyValueBackend, errand text: String) async throws {
+    /// It does not return. Passing errors are tried again; any other is told to the parent, and the process ends with
+    /// exit code 1.
+    ///
+    /// - Parameters:
+    ///   - backend: the store to write into.
+    ///   - errand: what the parent passed to `command`, as it is.
+    public static func writer(_ backend: any KeyValueBackend, errand text: String) async {
         guard let errand = CrashErrand(text) else {
-            throw BackendError(.other, message: "\"\(text)\" is no errand of a crash trial; pass on what it gave")
+            tell("! \"\(text)\" is no errand of a crash trial; pass on what it gave\n")
+            exit(1)
         }
         do {
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -78,7 +83,7 @@ public enum CrashTrial {
             }
         } catch {
             tell("! \(error)".split(whereSeparator: \.isNewline).joined(separator: " ") + "\n")
-            throw error
+            exit(1)
         }
     }
 

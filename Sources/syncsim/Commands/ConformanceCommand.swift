@@ -64,6 +64,6 @@ struct CrashWriter: AsyncParsableCommand {
     @Argument var errand: String
 
     func run() async throws {
-        try await CrashTrial.writer(TrialStore(url).open(), errand: errand)
+        await CrashTrial.writer(try TrialStore(url).open(), errand: errand)
     }
 }

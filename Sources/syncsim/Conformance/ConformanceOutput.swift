@@ -41,7 +41,7 @@ struct ConformanceOutput: Encodable {
             guard let reason else { return "\(padded)  \(result)" }
             return "\(padded)  \(result + String(repeating: " ", count: 7 - result.count))  \(reason)"
         }
-        let summary = "\(store): \(passed) passed, \(failed) failed, \(skipped) skipped, seed \(seed)"
+        let summary = "\(passed) passed, \(failed) failed, \(skipped) skipped, seed \(seed), store \(store)"
         return (lines + ["", summary]).joined(separator: "\n") + "\n"
     }
 }

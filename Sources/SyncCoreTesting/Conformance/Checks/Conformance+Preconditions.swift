@@ -1,4 +1,5 @@
 import SyncCore
+import Synchronization
 
 extension Conformance {
     static let withoutCompareAndSwap: @Sendable (StoreUnderTest) -> String? = { store in
@@ -123,20 +124,25 @@ extension Conformance {
         Check("a reader sees one write or another, never a mixture") { trial in
             let backend = trial.backend
             let key = try trial.key("whole")
-            try await trial.put([UInt8](repeating: 0, count: 20_000), at: key)
+            try await trial.put(mark(0), at: key)
+            let writing = Flag()
             _ = try await gather(0..<4) { task in
-                for round in 0..<20 {
-                    if task == 0 {
-                        let value = [UInt8](repeating: UInt8(round), count: 20_000 + round)
-                        _ = try await backend.write(value, to: key, if: .any)
-                    } else if case .found(let entry) = try await backend.read(key).outcome {
-                        let isWhole = Set(entry.value).count == 1
-                        let round = Int(entry.value.first ?? 0)
-                        if !isWhole || entry.value.count != 20_000 + round {
+                if task == 0 {
+                    defer { writing.lower() }
+                    for round in 1...30 {
+                        _ = try await backend.write(mark(round), to: key, if: .any)
+                        await Task.yield()
+                    }
+                } else {
+                    // As long as there is something to see; the bound is for a writer that is very slow.
+                    for _ in 0..<1_000 where writing.isUp {
+                        guard case .found(let entry) = try await backend.read(key).outcome else {
+                            throw Trial.Failure(description: "a reader saw no entry during a replacement")
+                        }
+                        if entry.value != mark(Int(entry.value.first ?? 0)) {
                             throw Trial.Failure(description: "a reader saw \(brief(entry)), a mixture")
                         }
-                    } else {
-                        throw Trial.Failure(description: "a reader saw no entry during a replacement")
+                        await Task.yield()
                     }
                 }
             }
@@ -168,4 +174,16 @@ private func raise(_ key: EntryKey, in backend: any KeyValueBackend) async throw
         }
     }
     throw Trial.Failure(description: "the counter was gone in the middle")
+}
+
+/// The value of a round: its number, over and over, in a length of its own.
+private func mark(_ round: Int) -> [UInt8] { [UInt8](repeating: UInt8(round), count: 20_000 + round) }
+
+/// Something that goes on until one task says that it is over.
+private final class Flag: Sendable {
+    private let state = Atomic(true)
+
+    var isUp: Bool { state.load(ordering: .acquiring) }
+
+    func lower() { state.store(false, ordering: .releasing) }
 }
