@@ -78,7 +78,8 @@ struct CrashTrialTests {
         let path = path
         let unknown = try await run("nonsense", rounds: 3, seed: 1)
         #expect(!unknown.hasPassed)
-        #expect(unknown.failures.first?.hasPrefix("round 0: process 0 said: ! it ended by itself") == true, "\(unknown)")
+        #expect(
+            unknown.failures.first?.hasPrefix("round 0: process 0 said: ! it ended by itself") == true, "\(unknown)")
         let refused = try await CrashTrial.run(
             rounds: 1, seed: 1,
             command: { CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "file:/proc/none", $0]) },
@@ -97,7 +98,8 @@ struct CrashTrialTests {
         #expect(error?.message == "/nowhere/writer: no process can be started: No such file or directory")
     }
 
-    @Test("does nothing for an errand that no parent gave", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
+    @Test(
+        "does nothing for an errand that no parent gave", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
     func wrongErrand(_ errand: String) throws {
         let child = try ChildProcess(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", errand])
         #expect(child.hear() == .line("! \"\(errand)\" is no errand of a crash trial; pass on what it gave"))

@@ -37,7 +37,9 @@ struct ConformanceTests {
         let lines = outcome.lines
         #expect(lines.first?.contains(#/^check +result +reason$/#) == true)
         #expect(lines.contains { $0.contains(#/^a key that was never written is absent +passed$/#) })
-        #expect(lines.contains { $0.contains(#/^a store without changes says unsupported +skipped  it declares changes$/#) })
+        #expect(
+            lines.contains { $0.contains(#/^a store without changes says unsupported +skipped  it declares changes$/#) }
+        )
         #expect(lines.last?.contains(#/^\d+ passed, 0 failed, \d+ skipped, seed 7, store memory:$/#) == true)
         let column = try #require(lines.first?.firstRange(of: "result")).lowerBound.utf16Offset(in: lines[0])
         for line in lines.dropLast() {

@@ -138,7 +138,9 @@ struct RunTests {
         #expect(outcome == .refused(2, reason))
     }
 
-    @Test("every command explains itself with an example", arguments: ["run", "replay", "shrink", "report", "conformance"])
+    @Test(
+        "every command explains itself with an example",
+        arguments: ["run", "replay", "shrink", "report", "conformance"])
     func help(command: String) throws {
         let outcome = try program.run("\(command) --help")
         #expect(outcome.exitCode == 0)

@@ -140,7 +140,9 @@ private struct CrashWriter {
         while true {
             let count = current.map { Int(String(decoding: $0.value, as: UTF8.self)) ?? 0 } ?? 0
             let precondition = current.map { Precondition.matches($0.version) } ?? .absent
-            switch try await patiently({ try await $0.write(Array("\(count + 1)".utf8), to: key, if: precondition).outcome }) {
+            switch try await patiently({
+                try await $0.write(Array("\(count + 1)".utf8), to: key, if: precondition).outcome
+            }) {
             case .written, .deleted: return
             case .conflict(let entry): current = entry
             }

@@ -20,7 +20,8 @@ struct ConformanceCommand: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("What to check.", valueName: "url"))
     var url: String
 
-    @Option(help: ArgumentHelp("Decides what is written and when; drawn and printed when missing.", valueName: "number"))
+    @Option(
+        help: ArgumentHelp("Decides what is written and when; drawn and printed when missing.", valueName: "number"))
     var seed: String?
 
     @Option(help: ArgumentHelp("Kill the writing processes so many times, 1 to 100000.", valueName: "rounds"))

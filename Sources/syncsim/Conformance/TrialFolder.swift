@@ -17,7 +17,8 @@ struct TrialFolder {
             if !wasThere {
                 try files.createDirectory(atPath: path, withIntermediateDirectories: false)
             } else if !isFolder.boolValue {
-                throw Failure(.usage, "\(path.singleLine) is no folder; name an empty one, or one that is not there yet")
+                throw Failure(
+                    .usage, "\(path.singleLine) is no folder; name an empty one, or one that is not there yet")
             } else if try !files.contentsOfDirectory(atPath: path).isEmpty {
                 throw Failure(
                     .usage, "\(path.singleLine) is not empty; name an empty folder, or one that is not there yet")

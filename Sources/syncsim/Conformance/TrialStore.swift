@@ -33,7 +33,9 @@ struct TrialStore {
 
     init(_ url: String) throws(Failure) {
         let parts = url.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-        let kind = Self.kinds.first { $0.scheme == parts[0] && parts.count == 2 && $0.place.isEmpty == parts[1].isEmpty }
+        let kind = Self.kinds.first {
+            $0.scheme == parts[0] && parts.count == 2 && $0.place.isEmpty == parts[1].isEmpty
+        }
         guard let kind else {
             throw Failure(.usage, "\"\(url.singleLine)\" is no store that can be tried: write one of \(Self.names)")
         }

@@ -56,7 +56,10 @@ extension Conformance {
     }
 
     static let changes: [Check] = [
-        Check("a store without changes says unsupported", skippedWhen: { $0.capabilities.changes ? "it declares changes" : nil }) {
+        Check(
+            "a store without changes says unsupported",
+            skippedWhen: { $0.capabilities.changes ? "it declares changes" : nil }
+        ) {
             trial in
             let backend = trial.backend
             try await trial.expect(.unsupported, "asking for changes") { () async throws(BackendError) in

@@ -46,7 +46,7 @@ extension Conformance {
                     } else if case .absent = try await faulty.read(key).outcome {
                         throw BackendError(.damaged, message: "\"\(key)\" is there and was answered as absent")
                     }
-                } catch where error.kind == .damaged {
+                } catch  where error.kind == .damaged {
                     throw Trial.Failure(description: error.message)
                 } catch {
                     errorCount += 1
