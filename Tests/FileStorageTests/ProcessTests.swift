@@ -34,24 +34,26 @@ struct ProcessTests {
 
     @Test("that are killed in the middle of writing lose no acknowledged write and leave a readable store")
     func killed() async throws {
-        try await expectNothingLost(in: "file") { FileBackend(folder: $0, lockTimeout: .seconds(60)) }
+        try await expectNothingLost(in: "file", rounds: killRounds) {
+            FileBackend(folder: $0, lockTimeout: .seconds(60))
+        }
     }
 
     @Test("that are killed while they write into a folder that a tool shares lose no acknowledged write either")
     func killedInSharedFolder() async throws {
-        try await expectNothingLost(in: "folder") {
+        try await expectNothingLost(in: "folder", rounds: max(1, killRounds / 5)) {
             FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60))
         }
     }
 
     private func expectNothingLost(
-        in kind: String, open: @escaping @Sendable (String) -> FileBackend
+        in kind: String, rounds: Int, open: @escaping @Sendable (String) -> FileBackend
     ) async throws {
         let seed = printedSeed("kill -9, \(kind)")
         let path = folder.path(of: "killed-\(kind)")
         let leftovers = Mutex(0)
         let report = try await CrashTrial.run(
-            rounds: killRounds, seed: seed,
+            rounds: rounds, seed: seed, limit: isKillSoak ? nil : .seconds(180),
             command: { CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0]) },
             reopen: { open(path) },
             afterRound: { round in
@@ -62,8 +64,9 @@ struct ProcessTests {
             })
         print("kill -9, \(kind): \(report), \(leftovers.withLock { $0 }) left-over files seen")
         #expect(report.hasPassed, "\(report)")
-        #expect(report.rounds == killRounds && report.kills == 2 * killRounds)
-        #expect(report.acknowledged >= killRounds)
+        // On a machine that is too busy there are fewer; the line above says how many.
+        #expect(report.rounds >= (isKillSoak ? rounds : min(rounds, 10)) && report.kills == 2 * report.rounds)
+        #expect(report.acknowledged >= report.rounds)
     }
 
     @Test("wait for the one that writes, answer busy after the time limit, and go on when it has ended")

@@ -11,6 +11,9 @@ public enum BuiltProgram {
 }
 
 /// How often a test kills processes: `KILL_ROUNDS` of the environment, for a soak, else 100.
-public var killRounds: Int {
-    ProcessInfo.processInfo.environment["KILL_ROUNDS"].flatMap { Int($0) }.map { max(1, $0) } ?? 100
-}
+public var killRounds: Int { max(1, askedKillRounds ?? 100) }
+
+/// Whether somebody asked for a number of rounds, and so for all of them, however long they take.
+public var isKillSoak: Bool { askedKillRounds != nil }
+
+private var askedKillRounds: Int? { ProcessInfo.processInfo.environment["KILL_ROUNDS"].flatMap { Int($0) } }

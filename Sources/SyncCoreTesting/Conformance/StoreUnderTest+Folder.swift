@@ -10,9 +10,9 @@ import Foundation
 extension StoreUnderTest {
     /// A store that lives wholly in a folder of its own.
     ///
-    /// It is opened again by opening the folder again, backed up by copying the folder, and wiped or put back by opening
-    /// another folder beside it (`FOLDER.copy1`, …), since the first object may still have files open. Whoever made
-    /// `path` removes it and what is beside it.
+    /// It is opened again by opening the folder again, backed up by copying the folder, and wiped or put back by
+    /// opening another folder beside it (`FOLDER.copy1`, …), since the first object may still have files open.
+    /// Whoever made `path` removes it and what is beside it.
     ///
     /// The copy is made while the store is open but nobody writes. A store whose files need more than that (a log to be
     /// closed first) supplies ``backup`` itself.

@@ -60,7 +60,7 @@ extension CrashTrial {
         // Some rounds wait for all of them; in the others the last may die while it opens the store.
         let waitsForAll = Bool.random(using: &generator)
         for index in children.indices where index == 0 || waitsForAll {
-            for _ in 0..<Int.random(in: 1...12, using: &generator) {
+            for _ in 0..<Int.random(in: 1...6, using: &generator) {
                 let hearing = children[index].hear()
                 guard case .line(let line) = hearing else {
                     lines[index].append(hearing == .silence ? "! it said nothing for a minute" : "! it ended by itself")
