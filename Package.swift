@@ -11,6 +11,7 @@ let package = Package(
         .library(name: "FileStorage", targets: ["FileStorage"]),
         .library(name: "SealedStorage", targets: ["SealedStorage"]),
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
+        .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
@@ -28,6 +29,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
+        // Only SQLiteStorage uses it.
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         .target(name: "Checksums"),
@@ -49,6 +52,14 @@ let package = Package(
                 .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Observed"])),
                 .product(name: "Tracing", package: "swift-distributed-tracing", condition: .when(traits: ["Observed"])),
             ], path: "Backends/Observed"),
+        .target(name: "FileWatching"),
+        .target(
+            name: "SQLiteStorage",
+            dependencies: [
+                "Checksums", "FileWatching", "SyncCore", .product(name: "GRDB", package: "GRDB.swift"),
+                .product(name: "GRDBSQLite", package: "GRDB.swift"),
+            ],
+            path: "Backends/SQLite"),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
@@ -72,6 +83,17 @@ let package = Package(
         // A second process for the tests to race with and to kill.
         .executableTarget(
             name: "StoreProbe", dependencies: ["FileStorage", "SyncCore", "SyncCoreTesting"], path: "Tests/StoreProbe"),
+            name: "FileWriterProbe", dependencies: ["FileStorage", "SyncCore"], path: "Tests/FileWriterProbe"),
+        // The same for the SQLite store.
+        .executableTarget(
+            name: "SQLiteWriterProbe", dependencies: ["SQLiteStorage", "SyncCore"], path: "Tests/SQLiteWriterProbe"),
+        .testTarget(
+            name: "SQLiteStorageTests",
+            dependencies: [
+                "Checksums", "FileWatching", "SQLiteStorage", "SQLiteWriterProbe", "SyncCore", "SyncCoreTesting",
+                "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+            ]),
+        .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
         .testTarget(name: "SyncCoreTests", dependencies: ["SyncCore", "SyncCoreTesting", "TestSupport"]),
         .testTarget(
             name: "ConformanceTests",

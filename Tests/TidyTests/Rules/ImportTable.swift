@@ -18,7 +18,7 @@ struct ImportTable {
 
     /// What comes with the toolchain and may be imported anywhere.
     static let systemModules: Set = [
-        "FoundationEssentials", "Foundation", "Synchronization", "Observation",
+        "FoundationEssentials", "Foundation", "Dispatch", "Synchronization", "Observation",
         "Darwin", "Glibc", "Musl", "Android", "WASILibc", "ucrt",
     ]
 
@@ -53,7 +53,10 @@ struct ImportTable {
         Row(
             module: "FileStorage", folder: "Backends/File", imports: ["SyncCore"],
             leaves: ["Checksums"]),
-        Row(module: "SQLiteStorage", folder: "Backends/SQLite", imports: ["SyncCore"]),
+        Row(module: "FileWatching", folder: "Sources/FileWatching"),
+        Row(
+            module: "SQLiteStorage", folder: "Backends/SQLite", imports: ["SyncCore"],
+            leaves: ["Checksums", "FileWatching"], packages: ["GRDB", "GRDBSQLite"]),
         Row(
             module: "HTTPStorage", folder: "Backends/HTTP",
             imports: ["SyncCore", "SyncProtocol", "CurlTransport"]),

@@ -1,0 +1,191 @@
+import SyncCore
+import Synchronization
+
+/// Commits writes that arrive together in one transaction, and answers each after the commit and not before.
+///
+/// While one transaction waits for the disk, what arrives is gathered for the next. When another process holds the
+/// database, the task of the first write waits by the timer of the host, and the others behind it; no thread sleeps.
+final class GroupCommit: Sendable {
+    typealias Answers = [Result<WriteOutcome, BackendError>]
+
+    /// What became of a transaction.
+    enum Verdict: Sendable {
+        /// One list a group of writes, in their order.
+        case answered([Answers])
+        /// Another process holds the database; nothing was done.
+        case busy(BackendError)
+    }
+
+    private enum Turn: Sendable {
+        case answered(Answers)
+        case mustWait(BackendError)
+        case cancelled
+    }
+
+    private struct Job {
+        let id: UInt64
+        let writes: [PreparedWrite]
+        let continuation: CheckedContinuation<Turn, Never>
+    }
+
+    private enum Mode {
+        case idle
+        /// A thread takes job after job.
+        case running
+        /// The task of a job that is not in the queue waits for another process.
+        case waiting
+    }
+
+    private struct State {
+        var jobs: [Job] = []
+        var mode = Mode.idle
+        var nextID: UInt64 = 0
+    }
+
+    /// A transaction takes jobs until it has so many writes, or so many bytes.
+    private static let maximumWriteCount = 1_024
+    private static let maximumByteCount = 16 << 20
+
+    private let state = Mutex(State())
+    private let queue: SerialQueue
+    private let host: HostServices
+    private let timeout: Duration
+    private let commit: @Sendable ([[PreparedWrite]]) -> Verdict
+
+    /// - Parameters:
+    ///   - timeout: how long a write waits for other processes.
+    ///   - commit: performs groups of writes in one transaction; called on `queue`.
+    init(
+        queue: SerialQueue, host: HostServices, timeout: Duration,
+        commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict
+    ) {
+        self.queue = queue
+        self.host = host
+        self.timeout = timeout
+        self.commit = commit
+    }
+
+    /// Performs `writes`, which are committed together.
+    func perform(_ writes: [PreparedWrite]) async throws(BackendError) -> Answers {
+        let operation = writes.first?.operation ?? .write
+        let clock = host.timer
+        let deadline = Deadline(clock, after: timeout)
+        var generator = host.generator
+        var longest = Duration.milliseconds(1)
+        var isFirst = true
+        while true {
+            switch await turn(of: writes, isFirst: isFirst) {
+            case .answered(let answers): return answers
+            case .cancelled: throw .cancelled(operation)
+            case .mustWait(let error):
+                isFirst = false
+                if deadline.hasPassed() {
+                    passOn()
+                    throw error.duringWait(of: timeout)
+                }
+                do {
+                    try await host.sleep(for: longest * Double.random(in: 0.5...1, using: &generator))
+                } catch {
+                    passOn()
+                    throw .cancelled(operation)
+                }
+                longest = min(longest * 2, .milliseconds(8))
+            }
+        }
+    }
+
+    /// Queues `writes` and waits for what becomes of them; those that waited for another process come first again.
+    private func turn(of writes: [PreparedWrite], isFirst: Bool) async -> Turn {
+        let id = state.withLock { state in
+            state.nextID += 1
+            return state.nextID
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let (isCancelled, starts) = state.withLock { state -> (Bool, Bool) in
+                    // A task is marked as cancelled before its handler runs. So either it is seen here, or the handler
+                    // comes after us and finds the job.
+                    if Task.isCancelled { return (true, isFirst ? false : Self.resume(&state)) }
+                    let job = Job(id: id, writes: writes, continuation: continuation)
+                    state.jobs.insert(job, at: isFirst ? state.jobs.count : 0)
+                    let mayStart = isFirst ? state.mode == .idle : true
+                    if mayStart { state.mode = .running }
+                    return (false, mayStart)
+                }
+                if starts { queue.start { self.run() } }
+                if isCancelled { continuation.resume(returning: .cancelled) }
+            }
+        } onCancel: {
+            let continuation = state.withLock { state in
+                state.jobs.firstIndex { $0.id == id }.map { state.jobs.remove(at: $0).continuation }
+            }
+            continuation?.resume(returning: .cancelled)
+        }
+    }
+
+    /// Lets the next job try, after the one that waited has given up.
+    private func passOn() {
+        if state.withLock({ Self.resume(&$0) }) { queue.start { self.run() } }
+    }
+
+    private static func resume(_ state: inout State) -> Bool {
+        state.mode = state.jobs.isEmpty ? .idle : .running
+        return state.mode == .running
+    }
+
+    /// Takes jobs until none is left.
+    private func run() {
+        while let jobs = take() {
+            switch commit(jobs.map(\.writes)) {
+            case .answered(let answers):
+                for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: .answered(answer)) }
+            case .busy(let error):
+                state.withLock { state in
+                    state.mode = .waiting
+                    state.jobs.insert(contentsOf: jobs.dropFirst(), at: 0)
+                }
+                jobs[0].continuation.resume(returning: .mustWait(error))
+                return
+            }
+        }
+    }
+
+    /// The jobs of the next transaction, one or more; `nil` when there are none.
+    private func take() -> [Job]? {
+        state.withLock { state in
+            guard !state.jobs.isEmpty else {
+                state.mode = .idle
+                return nil
+            }
+            var (writeCount, byteCount, count) = (0, 0, 0)
+            for job in state.jobs {
+                writeCount += job.writes.count
+                byteCount += job.writes.reduce(0) { $0 + ($1.entry?.value.count ?? 0) }
+                if count > 0, writeCount > Self.maximumWriteCount || byteCount > Self.maximumByteCount { break }
+                count += 1
+            }
+            defer { state.jobs.removeFirst(count) }
+            return Array(state.jobs[..<count])
+        }
+    }
+}
+
+/// A moment on some clock.
+struct Deadline: Sendable {
+    /// Whether it has come.
+    let hasPassed: @Sendable () -> Bool
+
+    init(_ clock: some Clock<Duration>, after duration: Duration) {
+        let end = clock.now.advanced(by: duration)
+        hasPassed = { clock.now >= end }
+    }
+}
+
+extension BackendError {
+    /// The error of having waited in vain.
+    func duringWait(of timeout: Duration) -> BackendError {
+        BackendError(
+            kind, operation: operation, key: key, disposition: disposition,
+            message: "\(message), after waiting for \(timeout)", cause: cause)
+    }
+}

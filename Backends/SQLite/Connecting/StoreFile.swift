@@ -1,0 +1,141 @@
+import GRDB
+import SyncCore
+
+/// The file of a store: what is there, and making it.
+struct StoreFile: Sendable {
+    let path: String
+    let folder: String
+    let name: String
+    /// Whether a missing store may be made here.
+    let mayBeMade: Bool
+    /// The number of a key's row, unless another key has it.
+    let numbering: @Sendable ([UInt8]) -> Int64
+
+    init(
+        path: String, mayBeMade: Bool, numbering: @escaping @Sendable ([UInt8]) -> Int64 = { Seals.number(of: $0) }
+    ) {
+        self.numbering = numbering
+        self.path = path
+        self.mayBeMade = mayBeMade
+        let parts = path.split(separator: "/", omittingEmptySubsequences: false)
+        name = String(parts.last ?? "")
+        let parent = parts.dropLast().joined(separator: "/")
+        folder = parts.count > 1 ? (parent.isEmpty ? "/" : parent) : "."
+    }
+
+    /// The store's identity; `nil` where there is none yet and one may be made. Changes nothing.
+    func find() throws(BackendError) -> FileIdentity? {
+        switch try FileIdentity.look(at: path) {
+        case .folder:
+            throw BackendError(.notAStore, message: "\(path): this is a folder; name a file in it")
+        case .other:
+            throw BackendError(.notAStore, message: "\(path): this is no regular file; choose another path")
+        case .missing:
+            guard try FileIdentity.look(at: folder) == .folder else {
+                throw BackendError(
+                    .missing, disposition: mayBeMade ? .permanent : .transient,
+                    message: "\(path): the folder \(folder) does not exist; make it or mount it")
+            }
+        case .file(let identity):
+            if try hasStore(identity) { return identity }
+        }
+        guard mayBeMade else {
+            throw BackendError(
+                .missing, message: "\(path): there is no store; mount it, or allow to create the store there")
+        }
+        return nil
+    }
+
+    /// Whether the file has a store in it; `false` where it is empty. Anything else throws.
+    private func hasStore(_ identity: FileIdentity) throws(BackendError) -> Bool {
+        do {
+            if try identity.byteCount == 0 || isHalfMade() { return false }
+            let header = try RawFile(path: path).bytes(from: 0, count: 100)
+            guard header.count == 100, header.starts(with: Array("SQLite format 3\u{0}".utf8)) else {
+                throw BackendError(
+                    .notAStore,
+                    message: "\(path): this is no SQLite database, or its first page is damaged; "
+                        + "choose another file, or recover it")
+            }
+            guard header.bigEndian(at: 68) == Int(StoreSchema.applicationID) else {
+                throw BackendError(
+                    .notAStore, message: "\(path): this is another application's database; choose another file")
+            }
+            try check(version: Int64(header.bigEndian(at: 60)))
+            return true
+        } catch {
+            throw BackendError(error, at: path)
+        }
+    }
+
+    /// Whether somebody was interrupted while making the first tables of a database in an empty file: then the
+    /// journal says that the file had no page, and SQLite will empty it again.
+    private func isHalfMade() throws -> Bool {
+        guard case .file(let identity) = try FileIdentity.look(at: path + "-journal"), identity.byteCount >= 20 else {
+            return false
+        }
+        let header = try RawFile(path: path + "-journal").bytes(from: 0, count: 20)
+        return header.starts(with: [0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7]) && header.bigEndian(at: 16) == 0
+    }
+
+    /// Throws unless this software knows a store of `version`.
+    private func check(version: Int64) throws(BackendError) {
+        guard version <= StoreSchema.version else {
+            throw BackendError(
+                .newerFormat,
+                message: "\(path): the store has schema \(version), this software knows up to \(StoreSchema.version);"
+                    + " update it")
+        }
+    }
+
+    /// Throws unless `db` is a store that this software knows; answers its version.
+    func verify(_ db: Database) throws -> Int64 {
+        switch try StoreSchema.identity(of: db) {
+        case .store(let version):
+            try check(version: version)
+            return version
+        case .empty:
+            throw BackendError(.notAStore, message: "\(path): nothing is in this database; choose another file")
+        case .foreign(let reason):
+            throw BackendError(.notAStore, message: "\(path): \(reason); choose another file, or recover it")
+        }
+    }
+
+    /// Makes the store, unless another process was faster.
+    ///
+    /// In one transaction with a rollback journal, so that the file is empty or a whole store at every moment; only
+    /// then it is switched to write-ahead logging.
+    func make() throws(BackendError) {
+        do {
+            var configuration = Configuration()
+            configuration.foreignKeysEnabled = false
+            configuration.prepareDatabase { db in
+                try db.execute(sql: "PRAGMA page_size = \(StoreSchema.pageSize)")
+                // Also the removal of the journal, which would empty the store again if it came back.
+                try db.execute(sql: "PRAGMA synchronous = EXTRA")
+            }
+            let database = try DatabaseQueue(path: path, configuration: configuration)
+            try database.inDatabase { db in
+                try db.inTransaction(.exclusive) {
+                    if try StoreSchema.identity(of: db) == .empty { try StoreSchema.migrate(db, from: 0) }
+                    _ = try verify(db)
+                    return .commit
+                }
+                try Self.useWriteAheadLog(db, path: path)
+            }
+            try database.close()
+        } catch {
+            throw BackendError(error, at: path)
+        }
+        try FileIdentity.synchroniseFolder(folder)
+    }
+
+    static func useWriteAheadLog(_ db: Database, path: String) throws {
+        let mode = try String.fetchOne(db, sql: "PRAGMA journal_mode = WAL")
+        guard mode == "wal" else {
+            throw BackendError(
+                .unsupported, operation: .open,
+                message: "\(path): this file system has no shared memory for a write-ahead log; use a local disk")
+        }
+    }
+}

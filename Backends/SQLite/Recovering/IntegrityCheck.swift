@@ -1,0 +1,82 @@
+import GRDB
+import SyncCore
+
+/// Looks at every page and every row of a store, in one read transaction.
+struct IntegrityCheck {
+    let db: Database
+    let file: StoreFile
+
+    private static let maximumProblemCount = 100
+
+    func run() throws -> IntegrityReport {
+        // By both ways to a row, since either may be damaged.
+        var damaged: Set<[UInt8]> = []
+        var whole: Set<Int64> = []
+        let problems = try [
+            gather { try checkPages(&$0) },
+            gather { _ in try checkRows(damaged: &damaged, whole: &whole) },
+            gather { _ in try checkIndex(damaged: &damaged, whole: whole) },
+            gather { try checkChanges(&$0) },
+        ]
+        return IntegrityReport(
+            wholeCount: whole.count,
+            damagedKeys: damaged.sorted { $0.lexicographicallyPrecedes($1) }.map { EntryTable.readable($0) },
+            problems: Array(problems.joined().prefix(Self.maximumProblemCount)))
+    }
+
+    /// The problems that `body` notes. What SQLite cannot read is one more, and the check goes on with its next part.
+    private func gather(_ body: (inout [String]) throws -> Void) throws -> [String] {
+        var problems: [String] = []
+        do {
+            try body(&problems)
+        } catch let error as DatabaseError where error.resultCode != .SQLITE_BUSY {
+            problems.append("\(file.path): \(error.message ?? "unreadable")")
+        }
+        return problems
+    }
+
+    private func checkPages(_ problems: inout [String]) throws {
+        try db.forEachRow(of: "PRAGMA integrity_check(\(Self.maximumProblemCount))") { row in
+            let line = String(decoding: row.buffer(0), as: UTF8.self)
+            if line != "ok" { problems.append(contentsOf: line.split(separator: "\n").map(String.init)) }
+            return true
+        }
+    }
+
+    private func checkRows(damaged: inout Set<[UInt8]>, whole: inout Set<Int64>) throws {
+        let rows = "SELECT key, version, sequence, checksum, seal, value, id, live FROM entry ORDER BY id"
+        try db.forEachRow(of: rows) { row in
+            let isLive = !row.isNull(1)
+            guard EntryTable.isSealed(row), Seals.checksum(of: row.buffer(5)) == row.integer(3) || !isLive,
+                (row.integer(7) == 1) == isLive
+            else {
+                damaged.insert(row.bytes(0))
+                return true
+            }
+            if isLive { whole.insert(row.integer(6)) }
+            return true
+        }
+    }
+
+    private func checkIndex(damaged: inout Set<[UInt8]>, whole: Set<Int64>) throws {
+        let names = "SELECT key, id FROM entry INDEXED BY liveEntryByKey WHERE live = 1 ORDER BY key"
+        try db.forEachRow(of: names) { row in
+            if !whole.contains(row.integer(1)) { damaged.insert(row.bytes(0)) }
+            return true
+        }
+    }
+
+    private func checkChanges(_ problems: inout [String]) throws {
+        try db.forEachRow(of: "SELECT sequence, tag, entry, seal FROM change ORDER BY sequence") { row in
+            let seal = Seals.seal(sequence: row.integer(0), tag: row.integer(1), entry: row.integer(2))
+            if seal != row.integer(3), problems.count < Self.maximumProblemCount {
+                problems.append("table change, row \(row.integer(0)): its seal does not match")
+            }
+            return true
+        }
+        let missing = try db.firstRow(
+            of: "SELECT count(*) FROM entry WHERE sequence NOT IN (SELECT sequence FROM change)"
+        ) { $0.integer(0) }
+        if let missing, missing > 0 { problems.append("table change: the latest change of \(missing) keys is missing") }
+    }
+}

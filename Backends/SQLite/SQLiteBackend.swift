@@ -1,0 +1,258 @@
+public import SyncCore
+
+/// A store in one SQLite database, one row a key: for an app that `syncd` shares the store with, for a server, for
+/// anything up to millions of keys.
+///
+/// - **Durable**: an acknowledged write has survived a power cut. The database is in write-ahead mode with
+///   `synchronous = FULL`, which is read back from the connection that writes before it is used.
+/// - **Atomic**: a write and its change are one transaction, and preconditions are checked in it, against all processes
+///   of this machine.
+/// - **Grouped**: writes that arrive while another one waits for the disk are committed together with one
+///   synchronisation, each with its own answer.
+/// - **Shared**: any number of tasks and processes may use one file; readers do not wait for writers. A call that does
+///   not get the database within `busyTimeout` answers `BackendError.Kind.busy`. Not for network file systems.
+/// - **Checked**: every read verifies checksums of row and value, and believes an absence only when the key's row and
+///   the index agree on it. Damage is `BackendError.Kind.damaged` and says where. A write under `Precondition.any`
+///   replaces a damaged entry. A page number that changed to that of another page of the index can hide keys from a
+///   listing, though not from a read; ``integrityCheck()`` finds it.
+/// - **Careful**: a database of another application or of a later version, or a file that is no database, is refused
+///   and left as it was. A missing file is an empty store, and the first write makes it, in a folder that must exist;
+///   as the remote of an engine it must be there, see ``Creation``.
+/// - **Told**: changes are signalled, those of other processes as soon as the file system tells of them.
+///
+/// The present entry of a deleted key is gone; the key itself stays known, for the sequence of changes.
+///
+/// Reads do blocking file I/O on the caller's executor, some 0.01 ms; writes wait for the disk on a thread of the
+/// store's own.
+///
+/// ```swift
+/// let backend: some KeyValueBackend = .sqlite("/var/lib/example/entitlements.sqlite")
+/// ```
+public final class SQLiteBackend: KeyValueBackend {
+    /// Who makes the store where there is none yet.
+    public enum Creation: Hashable, Sendable {
+        /// The first write does, as is right for a device's own store; but not where the store is the remote of an
+        /// engine (see ``SQLiteBackend/asRemote``).
+        case unlessRemote
+        /// The first write does, also where the store is a remote.
+        case whenNeeded
+        /// Nobody here: a file that is missing or empty is `BackendError.Kind.missing`.
+        case never
+    }
+
+    /// What it honours: everything.
+    public let capabilities: Capabilities
+    /// `sqlite:` and the path.
+    public let label: String
+
+    let store: SQLiteStore
+    private let commits: GroupCommit
+    private let creation: Creation
+
+    /// A store in the file at `path`. Nothing is touched until the first operation.
+    ///
+    /// - Parameters:
+    ///   - path: an absolute path, or one relative to the current directory at the time of each call. SQLite keeps
+    ///     `path-wal` and `path-shm` beside it.
+    ///   - creation: who makes the store where there is none yet.
+    ///   - host: where versions and tags come from, and the timer of waiting for other processes.
+    ///   - busyTimeout: how long a call waits for other processes.
+    ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
+    public convenience init(
+        path: String, creating creation: Creation = .unlessRemote, host: HostServices = .system,
+        busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
+    ) {
+        self.init(
+            file: StoreFile(path: path, mayBeMade: creation != .never), creating: creation, host: host,
+            busyTimeout: busyTimeout, maximumValueByteCount: maximumValueByteCount)
+    }
+
+    init(
+        file: StoreFile, creating creation: Creation, host: HostServices, busyTimeout: Duration,
+        maximumValueByteCount: Int
+    ) {
+        precondition((1...(512 << 20)).contains(maximumValueByteCount), "a value may have 1 byte to 512 MiB")
+        self.creation = creation
+        let store = SQLiteStore(file: file, host: host, timeout: busyTimeout)
+        self.store = store
+        commits = GroupCommit(queue: store.queue, host: host, timeout: busyTimeout) { store.commit($0) }
+        label = "sqlite:" + file.path
+        capabilities = Capabilities(
+            compareAndSwap: true, durability: .powerLoss, changes: true, signals: .pushed,
+            sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
+    }
+
+    /// This store, which nobody makes where it is missing: `BackendError.Kind.missing` instead. With
+    /// ``Creation/whenNeeded`` the store itself.
+    public var asRemote: any KeyValueBackend {
+        guard creation == .unlessRemote else { return self }
+        return SQLiteBackend(
+            path: store.file.path, creating: .never, host: store.host, busyTimeout: store.timeout,
+            maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20)
+    }
+
+    /// Reads one key: one row, without its value when it still has `knownVersion`.
+    public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
+        -> Answer<ReadOutcome>
+    {
+        Answer(
+            try await store.reading(.read, key: key) { connections in
+                guard let connections else { return .absent }
+                let outcome = try connections.read { db in
+                    try EntryTable(db: db, file: connections.file).read(key, unless: knownVersion)
+                }
+                guard outcome == .absent else { return outcome }
+                // Both ways to the key as of one moment, or one that is just written would look like damage.
+                return try connections.readConsistently { db in
+                    try EntryTable(db: db, file: connections.file).readConfirmed(key, unless: knownVersion)
+                }
+            })
+    }
+
+    /// Writes one key: with others that arrive meanwhile, one transaction.
+    public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try BackendError.throwIfCancelled(.write, key: key)
+        return Answer(try await change(WriteRequest(key, value: value, if: precondition)))
+    }
+
+    /// Deletes one key: as a write. From a store that is not there nothing is deleted, and none is made.
+    public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try BackendError.throwIfCancelled(.delete, key: key)
+        return Answer(try await change(WriteRequest(key, value: nil, if: precondition)))
+    }
+
+    /// Lists keys in the order of an index: O(log keys + limit).
+    public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
+        -> Answer<KeyPage>
+    {
+        precondition(limit >= 1, "a page holds 1 key or more")
+        return Answer(
+            try await store.reading(.list) { connections in
+                guard let connections else { return KeyPage(items: [], next: nil) }
+                return try connections.read { db in
+                    try EntryTable(db: db, file: connections.file)
+                        .page(prefix: prefix, after: cursor, limit: limit)
+                }
+            })
+    }
+
+    /// What changed after `cursor`. The latest change of every key is known for good, and cursors at the newest 10,000
+    /// changes at least.
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        precondition(limit >= 1, "a page holds 1 change or more")
+        return Answer(
+            try await store.reading(.changes) { connections in
+                guard let connections else {
+                    guard cursor == nil else {
+                        throw BackendError(
+                            .cursorExpired, message: "\(label): nothing has ever changed here; read everything again")
+                    }
+                    return ChangePage(changes: [], cursor: nil, hasMore: false)
+                }
+                return try connections.readConsistently { db in
+                    try ChangeTable(db: db, path: connections.file.path).page(since: cursor, limit: limit)
+                }
+            })
+    }
+
+    /// Signals after every change, this process's and others'.
+    public func signals() -> AsyncStream<Void> { store.signals() }
+}
+
+extension SQLiteBackend {
+    /// Reads several keys as of one moment.
+    public func read(_ requests: [ReadRequest]) async throws(BackendError)
+        -> Answer<[Result<ReadOutcome, BackendError>]>
+    {
+        Answer(
+            try await store.reading(.read) { connections in
+                guard let connections else { return requests.map { _ in .success(.absent) } }
+                return try connections.readConsistently { db in
+                    let entries = EntryTable(db: db, file: connections.file)
+                    return requests.map { request in
+                        do {
+                            return .success(try entries.readConfirmed(request.key, unless: request.knownVersion))
+                        } catch {
+                            let failure = BackendError(error, at: connections.file.path)
+                            return .failure(failure.during(.read, key: request.key))
+                        }
+                    }
+                }
+            })
+    }
+
+    /// Writes or deletes several keys in one transaction.
+    public func write(_ requests: [WriteRequest]) async throws(BackendError)
+        -> Answer<[Result<WriteOutcome, BackendError>]>
+    {
+        try BackendError.throwIfCancelled(.write)
+        guard !requests.isEmpty else { return Answer([]) }
+        var answers: [Result<WriteOutcome, BackendError>?] = requests.map { request in
+            tooLarge(request).map { .failure($0) }
+        }
+        let admitted = requests.indices.filter { answers[$0] == nil }
+        let performed = admitted.isEmpty ? [] : try await perform(admitted.map { requests[$0] })
+        for (index, answer) in zip(admitted, performed) { answers[index] = answer }
+        return Answer(answers.compactMap { $0 })
+    }
+
+    private func change(_ request: WriteRequest) async throws(BackendError) -> WriteOutcome {
+        if let error = tooLarge(request) { throw error }
+        let operation: BackendError.Operation = request.value == nil ? .delete : .write
+        let answers: GroupCommit.Answers
+        do {
+            answers = try await perform([request])
+        } catch {
+            throw error.during(operation, key: request.key)
+        }
+        guard let answer = answers.first else {
+            throw BackendError(.other, operation: operation, key: request.key, message: "\(label): no answer")
+        }
+        return try answer.get()
+    }
+
+    private func perform(_ requests: [WriteRequest]) async throws(BackendError) -> GroupCommit.Answers {
+        if requests.allSatisfy({ $0.value == nil }) {
+            // Deleting from nothing makes no store.
+            let isThere = try await store.reading(.delete) { $0 != nil }
+            if !isThere {
+                return requests.map { .success($0.precondition.holds(for: nil) ? .deleted : .conflict(nil)) }
+            }
+        }
+        var generator = store.host.generator
+        let writes = requests.map { request in
+            PreparedWrite(
+                key: request.key,
+                entry: request.value.map { Entry(value: $0, version: .random(using: &generator)) },
+                precondition: request.precondition, tag: store.host.randomBits())
+        }
+        return try await commits.perform(writes)
+    }
+
+    private func tooLarge(_ request: WriteRequest) -> BackendError? {
+        guard let maximum = capabilities.maximumValueByteCount, let value = request.value, value.count > maximum else {
+            return nil
+        }
+        return BackendError(
+            .tooLarge, operation: .write, key: request.key,
+            message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
+    }
+}
+
+extension KeyValueBackend where Self == SQLiteBackend {
+    /// A store in the SQLite database at `path`.
+    ///
+    /// - Parameters:
+    ///   - path: its path.
+    ///   - creation: who makes the store where there is none yet; by default the first write, unless it is a remote.
+    ///   - host: where versions and tags come from, and the timer of waiting for other processes.
+    public static func sqlite(
+        _ path: String, creating creation: SQLiteBackend.Creation = .unlessRemote, host: HostServices = .system
+    ) -> SQLiteBackend {
+        SQLiteBackend(path: path, creating: creation, host: host)
+    }
+}

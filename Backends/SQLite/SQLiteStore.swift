@@ -1,0 +1,175 @@
+import FileWatching
+import GRDB
+import SyncCore
+import Synchronization
+
+/// What is behind a ``SQLiteBackend``: the file, its connections while they are open, and who is told of changes.
+final class SQLiteStore: Sendable {
+    let file: StoreFile
+    let host: HostServices
+    let timeout: Duration
+    let queue: SerialQueue
+    let hub = SignalHub()
+    private let connections = Mutex<StoreConnections?>(nil)
+    private let told = Mutex(Told())
+
+    private struct Told {
+        /// The latest change that subscribers were told of.
+        var cursor: ChangeCursor?
+        var watch: FolderWatch?
+        var commitCount = 0
+    }
+
+    init(file: StoreFile, host: HostServices, timeout: Duration) {
+        self.file = file
+        self.host = host
+        self.timeout = timeout
+        queue = SerialQueue(label: "SQLiteStorage \(file.path)")
+    }
+
+    /// How many transactions this object has committed.
+    var commitCount: Int { told.withLock { $0.commitCount } }
+
+    // MARK: Opening
+
+    /// The connections, when they are open and the path still leads to their file.
+    private func current() -> StoreConnections? {
+        guard let connections = connections.withLock({ $0 }), connections.isCurrent else { return nil }
+        return connections
+    }
+
+    /// Opens the store where it is not open; `nil` when there is none and none may be made now. On the queue only.
+    func opened() throws(BackendError) -> StoreConnections? {
+        if let connections = current() { return connections }
+        connections.withLock { $0 = nil }
+        guard let identity = try file.find() else { return nil }
+        do {
+            let opened = try StoreConnections(file: file, identity: identity)
+            connections.withLock { $0 = opened }
+            return opened
+        } catch {
+            throw BackendError(error, at: file.path)
+        }
+    }
+
+    /// Opens the store, making it where there is none. On the queue only.
+    func opened(creating: Bool) throws(BackendError) -> StoreConnections {
+        if let connections = try opened() { return connections }
+        try file.make()
+        guard let connections = try opened() else {
+            throw BackendError(.busy, message: "\(file.path): the store was removed while it was made; try again")
+        }
+        return connections
+    }
+
+    // MARK: Reading
+
+    /// Performs `body` with open connections, `nil` when there is no store; waits while another process holds it.
+    func reading<Result: Sendable>(
+        _ operation: BackendError.Operation, key: EntryKey? = nil,
+        _ body: (StoreConnections?) throws -> Result
+    ) async throws(BackendError) -> Result {
+        try BackendError.throwIfCancelled(operation, key: key)
+        let deadline = Deadline(host.timer, after: timeout)
+        var longest = Duration.milliseconds(1)
+        var generator = host.generator
+        while true {
+            let failure: BackendError
+            do throws(BackendError) {
+                if let connections = current() { return try attempt(connections, body) }
+                let opened = try await queue.run { () throws(BackendError) in try self.opened() }
+                return try attempt(opened, body)
+            } catch {
+                failure = error
+            }
+            guard failure.kind == .busy else { throw failure.during(operation, key: key) }
+            guard !deadline.hasPassed() else { throw failure.duringWait(of: timeout).during(operation, key: key) }
+            do {
+                try await host.sleep(for: longest * Double.random(in: 0.5...1, using: &generator))
+            } catch {
+                throw .cancelled(operation, key: key)
+            }
+            longest = min(longest * 2, .milliseconds(8))
+        }
+    }
+
+    private func attempt<Result>(
+        _ connections: StoreConnections?, _ body: (StoreConnections?) throws -> Result
+    ) throws(BackendError) -> Result {
+        do {
+            return try body(connections)
+        } catch {
+            throw BackendError(error, at: file.path)
+        }
+    }
+
+    // MARK: Signals
+
+    /// Tells everybody of a commit of our own.
+    func noteCommit(_ cursor: ChangeCursor) {
+        told.withLock { told in
+            told.cursor = cursor
+            told.commitCount += 1
+        }
+        FileIdentity.touch(file.path)
+        hub.signal()
+    }
+
+    /// A stream of signals from now on.
+    func signals() -> AsyncStream<Void> {
+        let stream = hub.subscribe()
+        startWatching()
+        return stream
+    }
+
+    private func startWatching() {
+        guard told.withLock({ $0.watch == nil }) else { return }
+        let names = [file.name, file.name + "-wal"]
+        // Without the folder there is nothing to watch; our own commits are signalled all the same.
+        guard
+            let watch = try? FolderWatch(
+                folder: file.folder, names: names, onChange: { [weak self] in self?.lookForChanges() })
+        else { return }
+        let cursor = latest()
+        told.withLock { told in
+            if told.watch == nil { told.watch = watch }
+            if case .success(let cursor) = cursor, told.cursor == nil { told.cursor = cursor }
+        }
+    }
+
+    /// Tells subscribers, if the file changed because another connection committed.
+    private func lookForChanges() {
+        guard hub.subscriberCount > 0 else { return }
+        let latest = latest()
+        let isNews = told.withLock { told in
+            guard case .success(let cursor) = latest else { return true }
+            defer { told.cursor = cursor }
+            return told.cursor != cursor
+        }
+        if isNews { hub.signal() }
+    }
+
+    /// The latest change in the store, `nil` when there is none; an error when nobody knows.
+    private func latest() -> Result<ChangeCursor?, BackendError> {
+        do throws(BackendError) {
+            let connections =
+                if let open = current() { StoreConnections?.some(open) } else { try reopenedForLooking() }
+            guard let connections else { return .success(nil) }
+            return .success(
+                try attempt(connections) { _ in
+                    try connections.read { try ChangeTable(db: $0, path: file.path).latest() }
+                })
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func reopenedForLooking() throws(BackendError) -> StoreConnections? {
+        guard let identity = try file.find() else { return nil }
+        do {
+            return try StoreConnections(file: file, identity: identity)
+        } catch {
+            throw BackendError(error, at: file.path)
+        }
+    }
+}

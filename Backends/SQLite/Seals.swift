@@ -1,0 +1,35 @@
+import Checksums
+import SyncCore
+
+/// The checksums of a store's rows. They detect accidents, not forgery.
+enum Seals {
+    /// The number of the row of a key, unless another key has it.
+    static func number(of key: [UInt8]) -> Int64 {
+        Int64(bitPattern: XXHash64.digest(of: key))
+    }
+
+    /// The checksum of a value; 0 for none.
+    static func checksum(of value: UnsafeRawBufferPointer) -> Int64 {
+        Int64(bitPattern: XXHash64.digest(of: value, seed: 1))
+    }
+
+    /// The seal of a row of `entry`, over everything but the value itself.
+    static func seal(
+        key: UnsafeRawBufferPointer, version: UnsafeRawBufferPointer, sequence: Int64, checksum: Int64
+    ) -> Int64 {
+        let overKey = XXHash64.digest(of: key, seed: UInt64(key.count))
+        let overVersion = XXHash64.digest(of: version, seed: overKey)
+        return number(of: (sequence, checksum), seed: overVersion)
+    }
+
+    /// The seal of a row of `change`.
+    static func seal(sequence: Int64, tag: Int64, entry: Int64) -> Int64 {
+        number(of: (sequence, tag), seed: UInt64(bitPattern: entry))
+    }
+
+    private static func number(of pair: (Int64, Int64), seed: UInt64) -> Int64 {
+        withUnsafeBytes(of: (pair.0.bigEndian, pair.1.bigEndian)) { bytes in
+            Int64(bitPattern: XXHash64.digest(of: bytes, seed: seed))
+        }
+    }
+}

@@ -1,0 +1,81 @@
+import GRDB
+
+/// What a store's database consists of, and how it came to be so.
+///
+/// - `entry` has a row for every key that was ever written. Its number is a hash of the key, so a key is found by
+///   number; the index finds it by its bytes. A read believes an absence only when both ways find nothing, so a
+///   damaged page cannot pass for one. A deleted key keeps its row, without version and value, because a reader of
+///   the changes may start from nothing.
+/// - `checksum` is that of the value. `seal` covers everything else in the row, and `checksum`.
+/// - `change` has the latest change of every key, and the newest superseded ones for recognising old cursors.
+enum StoreSchema {
+    /// "EnSy": what `PRAGMA application_id` says in a database of ours.
+    static let applicationID: Int64 = 0x456E_5379
+
+    /// What `PRAGMA user_version` says after all steps.
+    static var version: Int64 { Int64(steps.count) }
+
+    static let pageSize = 4_096
+
+    /// The statements that lead from each version to the next. A released step never changes.
+    static let steps: [[String]] = [
+        [
+            """
+            CREATE TABLE entry (
+                id INTEGER PRIMARY KEY, key BLOB NOT NULL, live INTEGER NOT NULL, version BLOB,
+                sequence INTEGER NOT NULL, checksum INTEGER NOT NULL, seal INTEGER NOT NULL, value BLOB)
+            """,
+            "CREATE UNIQUE INDEX liveEntryByKey ON entry (key) WHERE live = 1",
+            """
+            CREATE TABLE change (
+                sequence INTEGER PRIMARY KEY, tag INTEGER NOT NULL, entry INTEGER NOT NULL, seal INTEGER NOT NULL)
+            """,
+        ]
+    ]
+
+    /// The tables of the present version.
+    static let tables = ["change", "entry"]
+
+    /// What the names in a database say it is.
+    enum Identity: Equatable {
+        /// Nothing is in it.
+        case empty
+        /// A store of ours at this version.
+        case store(version: Int64)
+        /// A database of somebody else's; why so.
+        case foreign(String)
+    }
+
+    /// What the database behind `db` is, by its header and the names of its tables.
+    static func identity(of db: Database) throws -> Identity {
+        let application = try pragma("application_id", in: db)
+        let version = try pragma("user_version", in: db)
+        var names: [String] = []
+        try db.forEachRow(of: "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name") { row in
+            let name = String(decoding: row.buffer(0), as: UTF8.self)
+            if !name.hasPrefix("sqlite_") { names.append(name) }
+            return true
+        }
+        if application == 0, version == 0, names.isEmpty, try pragma("page_count", in: db) == 0 { return .empty }
+        guard application == applicationID else { return .foreign("it is another application's database") }
+        // What a later version has in it is its own affair.
+        if version > Self.version { return .store(version: version) }
+        guard version >= 1, names == tables else {
+            return .foreign("it has the tables \(names), where a store has \(tables)")
+        }
+        return .store(version: version)
+    }
+
+    /// The number that `PRAGMA name` answers now. Not from a cached statement, which would repeat its first answer.
+    static func pragma(_ name: String, in db: Database) throws -> Int64 {
+        try Int64.fetchOne(db, sql: "PRAGMA \(name)") ?? 0
+    }
+
+    /// Takes the database from `start` to the present version, within the caller's transaction.
+    static func migrate(_ db: Database, from start: Int64) throws {
+        guard start < version else { return }
+        for statement in steps[Int(start)...].joined() { try db.execute(sql: statement) }
+        try db.execute(sql: "PRAGMA application_id = \(applicationID)")
+        try db.execute(sql: "PRAGMA user_version = \(version)")
+    }
+}

@@ -1,0 +1,64 @@
+import GRDB
+import SyncCore
+
+/// A write or delete with everything that it will need, so that it can be evaluated again.
+struct PreparedWrite: Sendable {
+    let key: EntryKey
+    /// What to put there, `nil` to delete.
+    let entry: Entry?
+    let precondition: Precondition
+    /// The tag of the change that it will be.
+    let tag: UInt64
+
+    var operation: BackendError.Operation { entry == nil ? .delete : .write }
+}
+
+/// Writes and deletes in one open transaction, one after the other.
+struct StoreTransaction {
+    private let entries: EntryTable
+    private let changes: ChangeTable
+    private let start: Int64
+    /// The latest change so far.
+    private(set) var sequence: Int64
+    private(set) var tag: UInt64?
+
+    init(db: Database, file: StoreFile) throws {
+        entries = EntryTable(db: db, file: file)
+        changes = ChangeTable(db: db, path: file.path)
+        start = try changes.latest().map { Int64(bitPattern: $0.sequence) } ?? 0
+        sequence = start
+    }
+
+    /// Whether anything was changed.
+    var hasChanged: Bool { sequence > start }
+
+    /// Does what `write` asks for if its precondition holds.
+    ///
+    /// - Throws: a `BackendError` before anything of this write was done, any other error in the middle of it.
+    mutating func perform(_ write: PreparedWrite) throws -> WriteOutcome {
+        let key = Array(write.key.text.utf8)
+        let place = try entries.locate(key)
+        switch (place.content, write.precondition) {
+        case (.damaged(_, isOurs: true), .any):
+            // Nothing that could be read is lost, and the key becomes readable again.
+            break
+        default:
+            let current = try place.version()
+            if current == nil { try entries.confirmAbsence(of: write.key) }
+            guard write.precondition.holds(for: current) else { return .conflict(try entry(of: write.key)) }
+            if current == nil, write.entry == nil { return .deleted }
+        }
+        sequence += 1
+        tag = write.tag
+        try entries.put(write.entry, under: key, at: place, sequence: sequence)
+        try changes.append(sequence: sequence, tag: write.tag, entry: place.number, superseding: place.sequence)
+        return write.entry.map { .written($0.version) } ?? .deleted
+    }
+
+    /// What is left to do before the commit.
+    func finish() throws { try changes.sweep(from: start, to: sequence) }
+
+    private func entry(of key: EntryKey) throws -> Entry? {
+        if case .found(let entry) = try entries.read(key, unless: nil) { entry } else { nil }
+    }
+}

@@ -1,0 +1,145 @@
+#if os(Linux) || os(Android)
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+/// One watcher of one folder.
+final class WatchSubscription: Sendable {
+    private let id: UInt64
+
+    init(folder: String, names: [String]?, onChange: @escaping @Sendable () -> Void) throws(FolderWatchError) {
+        id = try INotify.shared.add(
+            INotify.Subscriber(folder: folder, names: names.map { $0.map { Array($0.utf8) } }, onChange: onChange))
+    }
+
+    func cancel() { INotify.shared.remove(id) }
+}
+
+/// The inotify instance of this process. A user has only some hundred, so all folders share one; it exists, with its
+/// thread, as long as somebody watches.
+private final class INotify: Sendable {
+    static let shared = INotify()
+
+    struct Subscriber: Sendable {
+        let folder: String
+        let names: [[UInt8]]?
+        let onChange: @Sendable () -> Void
+
+        func matches(_ name: ArraySlice<UInt8>) -> Bool {
+            guard let names else { return true }
+            // Without a name it is about the folder itself.
+            return name.isEmpty || names.contains { $0.elementsEqual(name) }
+        }
+    }
+
+    private struct State {
+        /// The inotify descriptor; `nil` while nobody watches.
+        var descriptor: Int32?
+        var nextID: UInt64 = 0
+        /// In order of subscription.
+        var subscribers: [(id: UInt64, watch: Int32, subscriber: Subscriber)] = []
+    }
+
+    private static let mask = UInt32(
+        IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF
+            | IN_MOVE_SELF)
+
+    private let state = Mutex(State())
+
+    func add(_ subscriber: Subscriber) throws(FolderWatchError) -> UInt64 {
+        try state.withLock { (state) throws(FolderWatchError) in
+            if state.descriptor == nil { state.descriptor = try start(for: subscriber.folder) }
+            let descriptor = state.descriptor ?? -1
+            // The same folder gives the same number again.
+            let watch = inotify_add_watch(descriptor, subscriber.folder, Self.mask)
+            guard watch >= 0 else {
+                let code = errno
+                stopIfUnused(&state)
+                throw FolderWatchError(folder: subscriber.folder, code: code)
+            }
+            state.nextID += 1
+            state.subscribers.append((state.nextID, watch, subscriber))
+            return state.nextID
+        }
+    }
+
+    func remove(_ id: UInt64) {
+        state.withLock { state in
+            guard let index = state.subscribers.firstIndex(where: { $0.id == id }) else { return }
+            let watch = state.subscribers.remove(at: index).watch
+            if let descriptor = state.descriptor, !state.subscribers.contains(where: { $0.watch == watch }) {
+                // The event of the removal itself also wakes the thread, which then sees that nobody is left.
+                inotify_rm_watch(descriptor, watch)
+            }
+            stopIfUnused(&state)
+        }
+    }
+
+    private func stopIfUnused(_ state: inout State) {
+        // The thread closes its descriptor when it finds that it is not the current one.
+        if state.subscribers.isEmpty { state.descriptor = nil }
+    }
+
+    private func start(for folder: String) throws(FolderWatchError) -> Int32 {
+        let descriptor = inotify_init1(Int32(IN_CLOEXEC) | Int32(IN_NONBLOCK))
+        guard descriptor >= 0 else { throw FolderWatchError(folder: folder, code: errno) }
+        var thread = pthread_t()
+        let context = UnsafeMutableRawPointer(bitPattern: Int(descriptor) + 1)
+        let code = pthread_create(
+            &thread, nil,
+            { context in
+                INotify.shared.watch(Int32(Int(bitPattern: context) - 1))
+                return nil
+            }, context)
+        guard code == 0 else {
+            close(descriptor)
+            throw FolderWatchError(folder: folder, code: code)
+        }
+        pthread_detach(thread)
+        return descriptor
+    }
+
+    /// The thread's life: tells subscribers until the descriptor is no longer the current one.
+    private func watch(_ descriptor: Int32) {
+        defer { close(descriptor) }
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
+        defer { buffer.deallocate() }
+        while state.withLock({ $0.descriptor == descriptor }) {
+            var request = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            // The last subscriber's leaving is an event where its folder still exists; the limit is for the others.
+            guard poll(&request, 1, 1_000) > 0 else { continue }
+            let count = read(descriptor, buffer.baseAddress, buffer.count)
+            guard count > 0 else { continue }
+            for call in calls(for: UnsafeRawBufferPointer(rebasing: buffer[..<count])) { call() }
+        }
+    }
+
+    /// What to call after the events in `buffer`, each subscriber once.
+    private func calls(for buffer: UnsafeRawBufferPointer) -> [@Sendable () -> Void] {
+        let headerByteCount = MemoryLayout<inotify_event>.size
+        var events: [(watch: Int32, name: ArraySlice<UInt8>, isForAll: Bool)] = []
+        var offset = 0
+        while offset + headerByteCount <= buffer.count {
+            let event = buffer.loadUnaligned(fromByteOffset: offset, as: inotify_event.self)
+            let start = offset + headerByteCount
+            let name = buffer[start..<(start + Int(event.len))].prefix { $0 != 0 }
+            // After an overflow nobody knows what happened.
+            events.append((event.wd, Array(name)[...], event.mask & UInt32(IN_Q_OVERFLOW) != 0))
+            offset = start + Int(event.len)
+        }
+        return state.withLock { state in
+            state.subscribers.filter { subscriber in
+                events.contains { event in
+                    event.isForAll || (event.watch == subscriber.watch && subscriber.subscriber.matches(event.name))
+                }
+            }.map(\.subscriber.onChange)
+        }
+    }
+}
+#endif

@@ -1,0 +1,86 @@
+import Foundation
+import SQLiteStorage
+import SyncCore
+import TestSupport
+import Testing
+
+@Suite("Writes that arrive together")
+struct GroupCommitTests {
+    private let folder: TemporaryFolder
+    private let store: SQLiteBackend
+
+    init() throws {
+        folder = try TemporaryFolder()
+        store = SQLiteBackend(path: folder.path(of: "store.sqlite"))
+    }
+
+    @Test("are committed together, far fewer times than there are writes, and each is there when it is answered")
+    func counted() async throws {
+        let writerCount = 16
+        let writesEach = 50
+        let (store, path) = (store, folder.path(of: "store.sqlite"))
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for writer in 0..<writerCount {
+                group.addTask {
+                    // An object of its own sees only what is committed.
+                    let other = SQLiteBackend(path: path)
+                    for number in 0..<writesEach {
+                        let key = try EntryKey("\(writer)/\(number)")
+                        _ = try await store.write([UInt8(number)], to: key, if: .absent)
+                        #expect(try await other.read(key).outcome != .absent)
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        let commits = store.commitCount
+        print("group commit: \(writerCount * writesEach) writes of \(writerCount) tasks in \(commits) commits")
+        #expect(commits < writerCount * writesEach / 3)
+        #expect(try await store.list(prefix: "", after: nil, limit: .max).outcome.items.count == 800)
+    }
+
+    @Test("get one commit when they are handed in as one, each with its own answer")
+    func batch() async throws {
+        let keys = try ["a", "b", "c"].map { try EntryKey($0) }
+        _ = try await store.write([1], to: keys[1], if: .absent)
+        let before = store.commitCount
+        let answers = try await store.write([
+            WriteRequest(keys[0], value: [2], if: .absent), WriteRequest(keys[1], value: [2], if: .absent),
+            WriteRequest(keys[2], value: [UInt8](repeating: 0, count: (64 << 20) + 1), if: .absent),
+            WriteRequest(keys[2], value: [2], if: .absent), WriteRequest(keys[0], value: nil, if: .any),
+        ]).outcome
+        #expect(store.commitCount == before + 1)
+        guard case .success(.written) = answers[0], case .success(.conflict(let entry?)) = answers[1],
+            case .failure(let error) = answers[2], case .success(.written) = answers[3],
+            case .success(.deleted) = answers[4]
+        else {
+            Issue.record("\(answers)")
+            return
+        }
+        #expect(entry.value == [1] && error.kind == .tooLarge && error.key == keys[2])
+    }
+
+    @Test("do not spoil each other: one that finds no space fails alone")
+    func spoiled() async throws {
+        let path = folder.path(of: "store.sqlite")
+        _ = try await store.write([1], to: EntryKey("first"), if: .any)
+        try await store.limitPages(to: 60)
+        let answers = try await store.write([
+            WriteRequest(EntryKey("small"), value: [1], if: .absent),
+            WriteRequest(EntryKey("large"), value: [UInt8](repeating: 1, count: 1 << 20), if: .absent),
+            WriteRequest(EntryKey("other"), value: [2], if: .absent),
+        ]).outcome
+        guard case .success(.written) = answers[0], case .failure(let error) = answers[1],
+            case .success(.written) = answers[2]
+        else {
+            Issue.record("\(answers)")
+            return
+        }
+        #expect(error.kind == .full && error.disposition == .permanent && error.key?.text == "large")
+        #expect(error.message.hasPrefix(path))
+        let other = SQLiteBackend(path: path)
+        #expect(try await other.list(prefix: "", after: nil, limit: 9).outcome.items.map(\.key.text)
+            == ["first", "other", "small"])
+        #expect(try await other.integrityCheck().isIntact)
+    }
+}

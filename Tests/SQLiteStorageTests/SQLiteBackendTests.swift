@@ -1,0 +1,165 @@
+import Foundation
+import GRDB
+import SQLiteStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("The SQLite store")
+struct SQLiteBackendTests {
+    private let folder: TemporaryFolder
+    private let store: SQLiteBackend
+
+    init() throws {
+        folder = try TemporaryFolder()
+        store = SQLiteBackend(path: folder.path(of: "store.sqlite"))
+    }
+
+    private func contents() throws -> [String] {
+        try FileManager.default.subpathsOfDirectory(atPath: folder.path).sorted()
+    }
+
+    @Test("passes the conformance checks")
+    func conformance() async {
+        let folder = folder
+        await expectConformance(of: "SQLite") {
+            SQLiteBackend(path: try folder.freshFolder() + "/s", maximumValueByteCount: 1 << 21)
+        }
+    }
+
+    @Test("passes the conformance checks behind retries over a faulty connection")
+    func conformanceBehindRetries() async {
+        let folder = folder
+        let seed = printedSeed("retry over faulty SQLite store")
+        await expectConformance(of: "retry over faulty SQLite") {
+            FaultyBackend(
+                SQLiteBackend(path: try folder.freshFolder() + "/s"),
+                plan: .seeded(seed, rate: 0.2, faults: [.transient])
+            ).retrying(RetryPolicy(maximumAttempts: 40), host: ManualHost(seed: seed).host)
+        }
+    }
+
+    @Test("touches nothing before its first write")
+    func untouched() async throws {
+        let key = try EntryKey("a/b")
+        #expect(try await store.read(key).outcome == .absent)
+        #expect(try await store.read([ReadRequest(key)]).outcome.count == 1)
+        #expect(try await store.list(prefix: "", after: nil, limit: 1).outcome.items.isEmpty)
+        #expect(try await store.changes(since: nil, limit: 1).outcome.cursor == nil)
+        #expect(try await store.delete(key, if: .any).outcome == .deleted)
+        #expect(try contents() == [])
+    }
+
+    @Test("synchronises every commit: the connection that writes says FULL after a write")
+    func synchronous() async throws {
+        #expect(try await store.synchronousPragma() == nil, "nothing was opened for writing yet")
+        _ = try await store.write([1], to: EntryKey("k"), if: .absent)
+        #expect(try await store.synchronousPragma() == 2)
+        #expect(try await store.journalMode() == "wal")
+    }
+
+    @Test("is what another object finds after it was closed")
+    func reopening() async throws {
+        let key = try EntryKey("accounts/Ä/ledger")
+        let written = try await store.write([1, 2], to: key, if: .absent).outcome
+        let other = SQLiteBackend(path: folder.path(of: "store.sqlite"))
+        guard case .written(let version) = written else {
+            Issue.record("\(written)")
+            return
+        }
+        #expect(try await other.read(key).outcome == .found(Entry(value: [1, 2], version: version)))
+        #expect(try await other.read(key, unless: version).outcome == .unchanged)
+    }
+
+    @Test("as a remote, is missing where there is no store, and nobody makes it")
+    func remote() async throws {
+        let key = try EntryKey("k")
+        let remote = store.asRemote
+        let error = await expectKind(.missing) { try await remote.read(key) }
+        #expect(error?.disposition == .transient)
+        await expectKind(.missing) { try await remote.write([1], to: key, if: .any) }
+        await expectKind(.missing) { try await remote.delete(key, if: .any) }
+        await expectKind(.missing) { try await remote.changes(since: nil, limit: 1) }
+        #expect(try contents() == [])
+        #expect(FileManager.default.createFile(atPath: folder.path(of: "store.sqlite"), contents: nil))
+        await expectKind(.missing) { try await remote.write([1], to: key, if: .any) }
+        _ = try await store.write([1], to: key, if: .absent)
+        #expect(try await remote.read(key).outcome != .absent)
+    }
+
+    @Test("goes on with the new file when it is replaced or removed while in use")
+    func replaced() async throws {
+        let (key, path) = (try EntryKey("k"), folder.path(of: "store.sqlite"))
+        _ = try await store.write([1], to: key, if: .absent)
+        for suffix in ["", "-wal", "-shm"] { try FileManager.default.removeItem(atPath: path + suffix) }
+        #expect(try await store.read(key).outcome == .absent)
+        _ = try await store.write([2], to: key, if: .absent)
+        let other = SQLiteBackend(path: path)
+        guard case .found(let entry) = try await other.read(key).outcome else {
+            Issue.record("the write went to a file that is gone")
+            return
+        }
+        #expect(entry.value == [2])
+    }
+
+    @Test("keeps keys of one hash apart, through deletion and after it")
+    func collisions() async throws {
+        let keys = try ["a", "b", "c", "d"].map { try EntryKey($0) }
+        let store = SQLiteBackend(
+            path: folder.path(of: "store.sqlite"), numbering: { _ in Int64.max })
+        for (index, key) in keys.enumerated() { _ = try await store.write([UInt8(index)], to: key, if: .absent) }
+        _ = try await store.delete(keys[1], if: .any)
+        for (index, key) in keys.enumerated() where index != 1 {
+            guard case .found(let entry) = try await store.read(key).outcome else {
+                Issue.record("\(key) is gone")
+                continue
+            }
+            #expect(entry.value == [UInt8(index)])
+        }
+        #expect(try await store.read(keys[1]).outcome == .absent)
+        #expect(try await store.read(EntryKey("e")).outcome == .absent)
+        let listed = try await store.list(prefix: "", after: nil, limit: 9).outcome.items.map(\.key)
+        #expect(listed == [keys[0], keys[2], keys[3]])
+        #expect(try await store.changes(since: nil, limit: 9).outcome.changes.map(\.key) == [0, 2, 3, 1].map { keys[$0] })
+    }
+
+    @Test("forgets superseded changes, and none that anybody may still need")
+    func boundedChanges() async throws {
+        let hot = try EntryKey("hot")
+        _ = try await store.write([1], to: EntryKey("cold"), if: .any)
+        _ = try await store.write([1], to: hot, if: .any)
+        let early = try await store.changes(since: nil, limit: 10).outcome.cursor
+        _ = try await store.write([1], to: EntryKey("later"), if: .any)
+        let batch = (0..<1_000).map { WriteRequest(hot, value: [UInt8($0 % 251)], if: .any) }
+        for _ in 0..<14 { _ = try await store.write(batch) }
+        let recent = try await store.changes(since: nil, limit: 10).outcome
+        #expect(recent.changes.map(\.key.text) == ["cold", "later", "hot"])
+        await expectKind(.cursorExpired) { try await store.changes(since: early, limit: 10) }
+        _ = try await store.write([2], to: EntryKey("cold"), if: .any)
+        let after = try await store.changes(since: recent.cursor, limit: 10).outcome
+        #expect(after.changes.map(\.key.text) == ["cold"])
+        let rows = try await store.changeRowCount()
+        #expect(rows <= 10_000 + 1_024 + 3 && rows >= 10_000)
+    }
+
+    @Test("says cursorExpired after an old copy was put back, also when its number exists again")
+    func restored() async throws {
+        let path = folder.path(of: "store.sqlite")
+        let key = try EntryKey("k")
+        _ = try await store.write([1], to: key, if: .any)
+        let old = try await store.changes(since: nil, limit: 10).outcome.cursor
+        try await store.backup(to: folder.path(of: "copy.sqlite"))
+        _ = try await store.write([2], to: key, if: .any)
+        let new = try await store.changes(since: nil, limit: 10).outcome.cursor
+        for suffix in ["-wal", "-shm"] { try FileManager.default.removeItem(atPath: path + suffix) }
+        _ = try FileManager.default.replaceItemAt(
+            URL(fileURLWithPath: path), withItemAt: URL(fileURLWithPath: folder.path(of: "copy.sqlite")))
+        #expect(try await store.changes(since: old, limit: 10).outcome.changes.isEmpty)
+        await expectKind(.cursorExpired) { try await store.changes(since: new, limit: 10) }
+        _ = try await store.write([3], to: key, if: .any)
+        let again = try await store.changes(since: old, limit: 10).outcome.cursor
+        #expect(again?.sequence == new?.sequence && again?.tag != new?.tag)
+        await expectKind(.cursorExpired) { try await store.changes(since: new, limit: 10) }
+    }
+}
