@@ -56,7 +56,7 @@ enum StoreSchema {
             if !name.hasPrefix("sqlite_") { names.append(name) }
             return true
         }
-        if application == 0, version == 0, names.isEmpty, try pragma("page_count", in: db) == 0 { return .empty }
+        if application == 0, version == 0, names.isEmpty { return .empty }
         guard application == applicationID else { return .foreign("it is another application's database") }
         // What a later version has in it is its own affair.
         if version > Self.version { return .store(version: version) }

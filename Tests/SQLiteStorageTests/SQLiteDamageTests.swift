@@ -1,0 +1,211 @@
+import Foundation
+import GRDB
+import SQLiteStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("A damaged SQLite store")
+struct SQLiteDamageTests {
+    private let folder: TemporaryFolder
+    /// A whole store, checkpointed and closed, and what is in it.
+    private let whole: Data
+    private let values: [EntryKey: [UInt8]]
+
+    init() async throws {
+        folder = try TemporaryFolder()
+        let path = folder.path(of: "whole.sqlite")
+        let store = SQLiteBackend(path: path)
+        var values: [EntryKey: [UInt8]] = [:]
+        var requests: [WriteRequest] = []
+        for number in 0..<300 {
+            let key = try EntryKey("accounts/\(number)/ledger-of-somebody")
+            // Some on overflow pages.
+            let value = [UInt8](repeating: UInt8(number % 251), count: number % 50 == 0 ? 9_000 : number)
+            values[key] = value
+            requests.append(WriteRequest(key, value: value, if: .absent))
+        }
+        _ = try await store.write(requests)
+        try await store.backup(to: folder.path(of: "copy.sqlite"))
+        whole = try Data(contentsOf: URL(fileURLWithPath: folder.path(of: "copy.sqlite")))
+        self.values = values
+    }
+
+    /// A store of these bytes.
+    private func store(_ bytes: Data) throws -> SQLiteBackend {
+        let path = try folder.freshFolder() + "/s"
+        try bytes.write(to: URL(fileURLWithPath: path))
+        return SQLiteBackend(path: path)
+    }
+
+    /// Every answer of `store` is right or an error; answers how many keys were read.
+    private func checkAnswers(of store: SQLiteBackend, _ what: String) async throws -> Int {
+        var readCount = 0
+        for (key, value) in values.sorted(by: { $0.key < $1.key }) {
+            do throws(BackendError) {
+                switch try await store.read(key).outcome {
+                case .found(let entry):
+                    #expect(entry.value == value, "\(what): \(key) has another value")
+                    readCount += 1
+                case .absent: Issue.record("\(what): \(key) is absent")
+                case .unchanged: Issue.record("\(what): \(key) is unchanged")
+                }
+            } catch {
+                let kinds: [BackendError.Kind] = [.damaged, .notAStore, .newerFormat, .other]
+                #expect(kinds.contains(error.kind) && error.key == key, "\(what): \(error)")
+                #expect(error.message.hasPrefix(store.label.dropFirst("sqlite:".count)), "\(what): \(error)")
+            }
+        }
+        return readCount
+    }
+
+    /// Recovers from `store`, and checks that nothing comes back that was not there; answers how many did.
+    private func recover(_ store: SQLiteBackend, _ what: String) async throws -> RecoveryReport {
+        let path = try folder.freshFolder() + "/recovered"
+        let report = try await store.recover(to: path)
+        let recovered = SQLiteBackend(path: path)
+        var count = 0
+        for item in try await recovered.list(prefix: "", after: nil, limit: .max).outcome.items {
+            guard case .found(let entry) = try await recovered.read(item.key).outcome else { continue }
+            #expect(entry.value == values[item.key], "\(what): \(item.key) came back with another value")
+            count += 1
+        }
+        #expect(count == report.recoveredCount, "\(what)")
+        #expect(try await recovered.integrityCheck().isIntact, "\(what)")
+        return report
+    }
+
+    @Test("answers rightly or with an error, whatever bit is wrong, and gives back all but that")
+    func flippedBits() async throws {
+        let seed = printedSeed("flipped bits")
+        var generator = SeededGenerator(seed: seed)
+        let pageCount = whole.count / 4_096
+        var offsets = [0, 5, 18, 19, 21, 24, 28, 40, 44, 56, 60, 63, 68, 71, 100, 101, 103, 105, 108, 110]
+        for page in 0..<pageCount {
+            // The page's header, its first pointers, and somewhere in its cells.
+            offsets += [0, 4, 6, 8, 9].map { page * 4_096 + $0 + (page == 0 ? 100 : 0) }
+            offsets += (0..<2).map { _ in page * 4_096 + Int.random(in: 12..<4_096, using: &generator) }
+        }
+        var (readable, total, fewest) = (0, 0, Int.max)
+        for offset in offsets {
+            var bytes = whole
+            let bit = UInt8.random(in: 0..<8, using: &generator)
+            bytes[offset] ^= 1 << bit
+            let what = "seed \(seed), byte \(offset) (page \(offset / 4_096 + 1)), bit \(bit)"
+            let store = try store(bytes)
+            readable += try await checkAnswers(of: store, what)
+            total += values.count
+            guard total / values.count % 5 == 0 else { continue }
+            let report = try await recover(store, what)
+            fewest = min(fewest, report.recoveredCount)
+        }
+        print("flipped bits: \(offsets.count) places, \(readable) of \(total) reads answered, fewest recovered \(fewest)")
+        // A page of a table holds some ten to thirty entries.
+        #expect(fewest >= values.count - 40)
+        #expect(readable > total / 2)
+    }
+
+    @Test("names the damaged key and the place when a value is wrong, reads the others, and takes the key anew")
+    func value() async throws {
+        let key = try EntryKey("accounts/250/ledger-of-somebody")
+        var bytes = whole
+        let run = Data(repeating: 250, count: 4_000)
+        let place = try #require(bytes.range(of: run))
+        bytes[place.lowerBound + 17] ^= 4
+        let store = try store(bytes)
+        let error = await expectKind(.damaged) { try await store.read(key) }
+        #expect(error?.key == key && error?.message.contains("table entry, row") == true)
+        #expect(try await checkAnswers(of: store, "a value") == values.count - 1)
+        let report = try await store.integrityCheck()
+        #expect(report.damagedKeys == [key.text] && report.wholeCount == values.count - 1)
+        let recovery = try await recover(store, "a value")
+        #expect(recovery.lostKeys == [key.text] && recovery.recoveredCount == values.count - 1)
+        _ = try await store.write([1], to: key, if: .any)
+        #expect(try await store.integrityCheck().isIntact)
+    }
+
+    @Test("gives back what is in the part that is left of it", arguments: [1, 4, 8])
+    func truncated(eighths: Int) async throws {
+        let store = try store(whole.prefix(whole.count * eighths / 8 - (eighths == 8 ? 100 : 0)))
+        _ = try await checkAnswers(of: store, "\(eighths) eighths")
+        let report = try await recover(store, "\(eighths) eighths")
+        print("truncated to \(eighths)/8: \(report.recoveredCount) recovered, \(report.lostKeys.count) named as lost")
+        #expect(eighths < 8 || report.recoveredCount >= values.count - 40)
+    }
+
+    @Test("gives back everything when only the index, or the first page, is gone")
+    func withoutIndex() async throws {
+        let first = whole.prefix(4_096).map { _ in UInt8(0) } + whole.dropFirst(4_096)
+        #expect(try await recover(try store(Data(first)), "without the first page").recoveredCount == values.count)
+        var bytes = whole
+        for page in 1..<(whole.count / 4_096) where [0x0A, 0x02].contains(bytes[page * 4_096]) {
+            bytes.replaceSubrange((page * 4_096)..<((page + 1) * 4_096), with: Data(repeating: 0xFF, count: 4_096))
+        }
+        let store = try store(bytes)
+        #expect(try await checkAnswers(of: store, "without index") == values.count)
+        await expectKind(.damaged) { try await store.list(prefix: "", after: nil, limit: 9) }
+        #expect(try await recover(store, "without index").recoveredCount == values.count)
+    }
+
+    @Test("does not hide keys: what the index has lost is no absence, and the other way round")
+    func disagreement() async throws {
+        let key = try EntryKey("accounts/7/ledger-of-somebody")
+        var bytes = whole
+        // The key stands in its row and in the index. Each copy is made wrong once.
+        let places = ranges(of: Data(key.text.utf8), in: whole)
+        #expect(places.count == 2)
+        for place in places {
+            bytes = whole
+            bytes[place.upperBound - 1] ^= 1
+            let store = try store(bytes)
+            _ = try await checkAnswers(of: store, "one copy of the key")
+            await expectKind(.damaged) { try await store.list(prefix: "", after: nil, limit: .max) }
+            #expect(try await !store.integrityCheck().isIntact)
+        }
+    }
+
+    @Test("gives back what is only in the log yet, and no more than was committed")
+    func withLog() async throws {
+        let path = try folder.freshFolder() + "/s"
+        let store = SQLiteBackend(path: path)
+        for number in 0..<20 { _ = try await store.write([UInt8(number)], to: EntryKey("k/\(number)"), if: .any) }
+        let copy = try folder.freshFolder() + "/s"
+        for suffix in ["", "-wal"] { try FileManager.default.copyItem(atPath: path + suffix, toPath: copy + suffix) }
+        var database = try Data(contentsOf: URL(fileURLWithPath: copy))
+        database[3] ^= 1
+        try database.write(to: URL(fileURLWithPath: copy))
+        let recovered = try folder.freshFolder() + "/r"
+        let report = try await SQLiteBackend(path: copy).recover(to: recovered)
+        #expect(report.recoveredCount == 20 && report.lostKeys.isEmpty)
+        // The last transaction's last frame is wrong: SQLite would forget it, and so do we.
+        var log = try Data(contentsOf: URL(fileURLWithPath: copy + "-wal"))
+        log[log.count - 100] ^= 1
+        try log.write(to: URL(fileURLWithPath: copy + "-wal"))
+        let second = try await SQLiteBackend(path: copy).recover(to: try folder.freshFolder() + "/r")
+        #expect(second.recoveredCount == 19)
+    }
+
+    @Test("is copied and recovered to new files only")
+    func newFilesOnly() async throws {
+        let store = try store(whole)
+        let taken = folder.path(of: "copy.sqlite")
+        await expectKind(.unsupported) { try await store.backup(to: taken) }
+        await expectKind(.unsupported) { try await store.recover(to: taken) }
+        await expectKind(.missing) { try await store.backup(to: folder.path(of: "none/copy")) }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: taken)) == whole)
+        let nothing = SQLiteBackend(path: folder.path(of: "nothing"))
+        await expectKind(.missing) { try await nothing.backup(to: folder.path(of: "x")) }
+        await expectKind(.missing) { try await nothing.recover(to: folder.path(of: "x")) }
+    }
+
+    private func ranges(of needle: Data, in data: Data) -> [Range<Int>] {
+        var ranges: [Range<Int>] = []
+        var start = data.startIndex
+        while let range = data.range(of: needle, in: start..<data.endIndex) {
+            ranges.append(range)
+            start = range.upperBound
+        }
+        return ranges
+    }
+}

@@ -1,0 +1,120 @@
+import Foundation
+import GRDB
+import SQLiteStorage
+import SyncCore
+import TestSupport
+import Testing
+
+@Suite("What is no store of ours")
+struct SQLiteRefusalTests {
+    private let folder: TemporaryFolder
+    private let path: String
+    private let key: EntryKey
+
+    init() throws {
+        folder = try TemporaryFolder()
+        path = folder.path(of: "store.sqlite")
+        key = try EntryKey("k")
+    }
+
+    /// The names and bytes of all that is in the folder.
+    private func contents() throws -> [String: Data] {
+        var contents: [String: Data] = [:]
+        for name in try FileManager.default.subpathsOfDirectory(atPath: folder.path) {
+            contents[name] = FileManager.default.contents(atPath: folder.path(of: name)) ?? Data()
+        }
+        return contents
+    }
+
+    /// Every operation is refused with `kind`, and nothing changes.
+    private func expectRefusal(
+        _ kind: BackendError.Kind, sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let before = try contents()
+        let store = SQLiteBackend(path: path)
+        let error = await expectKind(kind, sourceLocation: sourceLocation) { try await store.read(key) }
+        #expect(error?.message.hasPrefix(path) == true && error?.disposition == .permanent, "\(String(describing: error))")
+        await expectKind(kind, sourceLocation: sourceLocation) { try await store.write([1], to: key, if: .any) }
+        await expectKind(kind, sourceLocation: sourceLocation) { try await store.delete(key, if: .any) }
+        await expectKind(kind, sourceLocation: sourceLocation) { try await store.list(prefix: "", after: nil, limit: 1) }
+        await expectKind(kind, sourceLocation: sourceLocation) { try await store.changes(since: nil, limit: 1) }
+        #expect(try contents() == before, sourceLocation: sourceLocation)
+    }
+
+    @Test("is left alone: a store of a later version")
+    func newer() async throws {
+        _ = try await SQLiteBackend(path: path).write([1], to: key, if: .any)
+        try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = 2")
+        try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        try await expectRefusal(.newerFormat)
+    }
+
+    @Test("is left alone: another application's database, by its number or by its tables")
+    func foreign() async throws {
+        let foreign = try ForeignConnection(path: path)
+        try foreign.execute("CREATE TABLE note (text TEXT); INSERT INTO note VALUES ('x')")
+        try await expectRefusal(.notAStore)
+        try foreign.execute("PRAGMA application_id = 1234")
+        try await expectRefusal(.notAStore)
+    }
+
+    @Test("is left alone: a store of ours with somebody else's table")
+    func extended() async throws {
+        _ = try await SQLiteBackend(path: path).write([1], to: key, if: .any)
+        try ForeignConnection(path: path).execute("CREATE TABLE note (text TEXT)")
+        let error = await expectKind(.notAStore) { try await SQLiteBackend(path: path).read(key) }
+        #expect(error?.message.contains("note") == true)
+    }
+
+    @Test("is left alone: text, a folder, and a folder that is not there")
+    func others() async throws {
+        try Data("Dear Sir or Madam, this is no database at all.\n".utf8).write(to: URL(fileURLWithPath: path))
+        try await expectRefusal(.notAStore)
+        try Data(repeating: 65, count: 10_000).write(to: URL(fileURLWithPath: path))
+        try await expectRefusal(.notAStore)
+        try FileManager.default.removeItem(atPath: path)
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        try await expectRefusal(.notAStore)
+        let lost = SQLiteBackend(path: folder.path(of: "none/store.sqlite"))
+        let error = await expectKind(.missing) { try await lost.write([1], to: key, if: .any) }
+        #expect(error?.disposition == .permanent && error?.message.contains("does not exist") == true)
+        await expectKind(.notAStore) { try await SQLiteBackend(path: "/dev/null").write([1], to: key, if: .any) }
+    }
+
+    @Test("is refused where the user may not write, and read where that needs no writing")
+    func unwritable() async throws {
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: folder.path)
+        let empty = try Probe("try", path, "65534")
+        let read = try #require(empty.line())
+        #expect(read == "read absent")
+        let write = try #require(empty.line())
+        #expect(write.hasPrefix("write permissionDenied permanent write \"k\": \(path): "), "\(write)")
+        #expect(try contents().isEmpty)
+        let store = SQLiteBackend(path: path)
+        _ = try await store.write([7], to: key, if: .any)
+        let before = try contents()["store.sqlite"]
+        let full = try Probe("try", path, "65534")
+        let fullRead = try #require(full.line())
+        #expect(fullRead.hasPrefix("read found") || fullRead.hasPrefix("read permissionDenied"), "\(fullRead)")
+        let fullWrite = try #require(full.line())
+        #expect(fullWrite.hasPrefix("write permissionDenied permanent"), "\(fullWrite)")
+        #expect(try contents()["store.sqlite"] == before)
+    }
+
+    @Test("is no obstacle when it is an empty file, or the journal of one who was killed while making a store")
+    func halfMade() async throws {
+        #expect(FileManager.default.createFile(atPath: path, contents: nil))
+        _ = try await SQLiteBackend(path: path).write([1], to: key, if: .absent)
+        #expect(try await SQLiteBackend(path: path).read(key).outcome != .absent)
+        let other = folder.path(of: "other.sqlite")
+        // What SQLite leaves when it is killed in its first transaction: a journal that says "0 pages before".
+        var journal = Data([0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7] + [UInt8](repeating: 0, count: 504))
+        journal.replaceSubrange(20..<28, with: [0, 0, 2, 0, 0, 0, 0x10, 0])
+        try journal.write(to: URL(fileURLWithPath: other + "-journal"))
+        try Data(repeating: 0, count: 8_192).write(to: URL(fileURLWithPath: other))
+        let store = SQLiteBackend(path: other)
+        #expect(try await store.read(key).outcome == .absent)
+        _ = try await store.write([1], to: key, if: .absent)
+        #expect(try await SQLiteBackend(path: other).read(key).outcome != .absent)
+    }
+}
