@@ -102,7 +102,7 @@ struct SQLiteDamageTests {
         }
         print("flipped bits: \(offsets.count) places, \(readable) of \(total) reads answered, fewest recovered \(fewest)")
         // A page of a table holds some ten to thirty entries.
-        #expect(fewest >= values.count - 40)
+        #expect(fewest >= values.count - 2)
         #expect(readable > total / 2)
     }
 
@@ -160,7 +160,9 @@ struct SQLiteDamageTests {
             bytes[place.upperBound - 1] ^= 1
             let store = try store(bytes)
             _ = try await checkAnswers(of: store, "one copy of the key")
-            await expectKind(.damaged) { try await store.list(prefix: "", after: nil, limit: .max) }
+            // Listing needs only the copy in the index.
+            let listed = await keys(in: store)
+            #expect(listed == nil || listed == values.keys.sorted())
             #expect(try await !store.integrityCheck().isIntact)
         }
     }
@@ -197,6 +199,16 @@ struct SQLiteDamageTests {
         let nothing = SQLiteBackend(path: folder.path(of: "nothing"))
         await expectKind(.missing) { try await nothing.backup(to: folder.path(of: "x")) }
         await expectKind(.missing) { try await nothing.recover(to: folder.path(of: "x")) }
+    }
+
+    /// The listed keys, `nil` where listing them throws.
+    private func keys(in store: SQLiteBackend) async -> [EntryKey]? {
+        do {
+            return try await store.list(prefix: "", after: nil, limit: .max).outcome.items.map(\.key)
+        } catch {
+            #expect(error.kind == .damaged)
+            return nil
+        }
     }
 
     private func ranges(of needle: Data, in data: Data) -> [Range<Int>] {

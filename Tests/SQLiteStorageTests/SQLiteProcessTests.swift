@@ -106,6 +106,56 @@ struct SQLiteProcessTests {
         #expect(process.exitStatus() == 0)
     }
 
+    @Test(
+        "synchronise the file for every acknowledged write",
+        .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/strace"), "strace is not installed"))
+    func synchronisations() throws {
+        let trace = folder.path(of: "trace")
+        let process = try Probe(
+            "put", path, "k",
+            by: ["/usr/bin/strace", "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", trace])
+        process.say("0")
+        #expect(process.line() == "put")
+        func count() throws -> Int {
+            try String(contentsOfFile: trace, encoding: .utf8).split(separator: "\n")
+                .count { $0.contains("sync(") && $0.hasSuffix("= 0") }
+        }
+        var before = try count()
+        for round in 1...20 {
+            process.say("\(round)")
+            #expect(process.line() == "put")
+            let now = try count()
+            #expect(now > before, "write \(round) was acknowledged without synchronising")
+            before = now
+        }
+        try process.endInput()
+        #expect(process.exitStatus() == 0)
+    }
+
+    @Test("that fill the disk get a typed error, keep what was acknowledged, and go on when there is space")
+    func fullDisk() async throws {
+        let disk = try folder.freshFolder()
+        // A disk of its own in a name space of its own, which ends with the process; a copy stays.
+        let script = "mount -t tmpfs -o size=1m tmpfs \(disk) || exit 77; "
+            + "head -c 200000 /dev/zero > \(disk)/ballast; \"$@\"; "
+            + "cp \(disk)/s* \(folder.path)/"
+        let process = try Probe(
+            "fill", disk + "/s.sqlite", disk + "/ballast",
+            by: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh"])
+        guard let count = process.line().flatMap({ Int($0) }), let error = process.line() else {
+            // Without the right to mount; `spoiled` has the same with SQLite's own limit of pages.
+            print("skipped: no tmpfs can be mounted here (exit status \(process.exitStatus()))")
+            return
+        }
+        #expect(error.hasPrefix("full permanent write \"big/\(count)\": \(disk)/s.sqlite: no space is left"), "\(error)")
+        #expect(process.line() == "deleted and written")
+        #expect(process.exitStatus() == 0)
+        let copy = SQLiteBackend(path: folder.path(of: "s.sqlite"))
+        for number in 1..<count { #expect(try await copy.read(EntryKey("big/\(number)")).outcome != .absent) }
+        #expect(try await copy.integrityCheck().isIntact)
+        print("full disk: \(count) values of 64 KiB on a tmpfs of 1 MiB")
+    }
+
     @Test("wait for the one that writes, answer busy after the time limit, and go on when it has ended")
     func busy() async throws {
         let key = try EntryKey("k")

@@ -7,8 +7,9 @@ import SyncCore
 /// `write FILE PREFIX` writes PREFIX/0, PREFIX/1, … until it is killed, four at a time, and prints each number once the
 /// write is acknowledged. `count FILE KEY TIMES` raises the decimal number under KEY by compare-and-swap. `put FILE KEY`
 /// writes once for every line of its input and prints `put` after each. `try FILE USER` reads and writes as that user,
-/// and prints what came of it. `limit FILE BYTES` writes 64 KiB values until it fails, with files limited to so many
-/// bytes, prints how many were acknowledged and the error, then writes a small one.
+/// and prints what came of it. `fill FILE BALLAST` writes 64 KiB values until that fails, prints how many
+/// were acknowledged and the error, then removes the file BALLAST,
+/// deletes one and writes a small one.
 @main
 struct SQLiteWriterProbe {
     static func main() async throws {
@@ -19,7 +20,7 @@ struct SQLiteWriterProbe {
         case "count": try await count(EntryKey(arguments[3]), times: Int(arguments[4]) ?? 0, in: backend)
         case "put": try await put(EntryKey(arguments[3]), in: backend)
         case "try": try await attempt(backend, user: UInt32(arguments[3]) ?? 0)
-        case "limit": try await fill(backend, byteCount: UInt(arguments[3]) ?? 0)
+        case "fill": try await fill(backend, ballast: arguments[3])
         default: exit(2)
         }
     }
@@ -87,15 +88,7 @@ struct SQLiteWriterProbe {
         }
     }
 
-    private static func fill(_ backend: SQLiteBackend, byteCount: UInt) async throws {
-        // A write beyond the limit shall fail and not end the process.
-        signal(SIGXFSZ, SIG_IGN)
-        var limit = rlimit(rlim_cur: rlim_t(byteCount), rlim_max: rlim_t(byteCount))
-        #if canImport(Glibc)
-        guard setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit) == 0 else { exit(3) }
-        #else
-        guard setrlimit(RLIMIT_FSIZE, &limit) == 0 else { exit(3) }
-        #endif
+    private static func fill(_ backend: SQLiteBackend, ballast: String) async throws {
         var number = 0
         while true {
             let value = [UInt8](repeating: UInt8(number % 251), count: 64 << 10)
@@ -104,9 +97,13 @@ struct SQLiteWriterProbe {
             } catch {
                 say("\(number)")
                 say("\(error.kind) \(error.disposition) \(error)")
-                return
+                break
             }
             number += 1
         }
+        try FileManager.default.removeItem(atPath: ballast)
+        _ = try await backend.delete(EntryKey("big/0"), if: .any)
+        _ = try await backend.write([1], to: EntryKey("small"), if: .absent)
+        say("deleted and written")
     }
 }

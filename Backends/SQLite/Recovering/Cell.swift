@@ -27,6 +27,19 @@ struct Cell {
         return (kind == 0x0D, cells)
     }
 
+    /// What may be a cell of a leaf of a table on page `number`, if the page's header may not be believed: its kind may
+    /// be wrong by a bit, and the number of its cells may be any.
+    ///
+    /// For keys that are missed only: in the unused part of a page there may be rows of old, and anything else.
+    static func suspectedCells(onPage number: Int, of pages: PageSource) -> [Cell] {
+        guard number > 1, let page = pages.page(number), (page[0] ^ 0x0D).nonzeroBitCount <= 1 else { return [] }
+        return stride(from: 8, to: page.count - 1, by: 2).compactMap { slot in
+            let offset = page.bigEndian(at: slot, count: 2)
+            guard offset > slot else { return nil }
+            return Cell(page: page, offset: offset, kind: 0x0D, pages: pages)
+        }
+    }
+
     private init?(page: [UInt8], offset: Int, kind: UInt8, pages: PageSource) {
         var reader = ByteReader(bytes: page, offset: offset + (kind == 0x02 ? 4 : 0))
         guard let size = reader.varint(), size > 0, size <= 1 << 30 else { return nil }
