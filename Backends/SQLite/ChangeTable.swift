@@ -86,7 +86,7 @@ struct ChangeTable {
     }
 
     private func isSealed(_ row: StatementRow) -> Bool {
-        row.buffer(6).count <= 64
+        row.buffer(6).count <= 64 && row.isNull(6) == row.buffer(6).isEmpty
             && row.integer(8)
                 == Seals.seal(
                     key: row.buffer(5), version: row.buffer(6), sequence: row.integer(4), checksum: row.integer(7))

@@ -173,11 +173,13 @@ extension SQLiteBackend {
                 guard let connections else { return requests.map { _ in .success(.absent) } }
                 return try connections.readConsistently { db in
                     let entries = EntryTable(db: db, file: connections.file)
-                    return requests.map { request in
+                    return try requests.map { request in
                         do {
                             return .success(try entries.readConfirmed(request.key, unless: request.knownVersion))
                         } catch {
                             let failure = BackendError(error, at: connections.file.path)
+                            // Somebody holds the database: all of it is tried again.
+                            if failure.kind == .busy { throw failure }
                             return .failure(failure.during(.read, key: request.key))
                         }
                     }

@@ -79,8 +79,9 @@ struct GroupCommitTests {
         #expect(error.kind == .full && error.disposition == .permanent && error.key?.text == "large")
         #expect(error.message.hasPrefix(path))
         let other = SQLiteBackend(path: path)
-        #expect(try await other.list(prefix: "", after: nil, limit: 9).outcome.items.map(\.key.text)
-            == ["first", "other", "small"])
+        #expect(
+            try await other.list(prefix: "", after: nil, limit: 9).outcome.items.map(\.key.text)
+                == ["first", "other", "small"])
         #expect(try await other.integrityCheck().isIntact)
     }
 }

@@ -121,7 +121,8 @@ struct SQLiteBackendTests {
         #expect(try await store.read(EntryKey("e")).outcome == .absent)
         let listed = try await store.list(prefix: "", after: nil, limit: 9).outcome.items.map(\.key)
         #expect(listed == [keys[0], keys[2], keys[3]])
-        #expect(try await store.changes(since: nil, limit: 9).outcome.changes.map(\.key) == [0, 2, 3, 1].map { keys[$0] })
+        #expect(
+            try await store.changes(since: nil, limit: 9).outcome.changes.map(\.key) == [0, 2, 3, 1].map { keys[$0] })
     }
 
     @Test("forgets superseded changes, and none that anybody may still need")

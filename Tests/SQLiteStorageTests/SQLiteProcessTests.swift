@@ -136,7 +136,8 @@ struct SQLiteProcessTests {
     func fullDisk() async throws {
         let disk = try folder.freshFolder()
         // A disk of its own in a name space of its own, which ends with the process; a copy stays.
-        let script = "mount -t tmpfs -o size=1m tmpfs \(disk) || exit 77; "
+        let script =
+            "mount -t tmpfs -o size=1m tmpfs \(disk) || exit 77; "
             + "head -c 200000 /dev/zero > \(disk)/ballast; \"$@\"; "
             + "cp \(disk)/s* \(folder.path)/"
         let process = try Probe(
@@ -147,7 +148,8 @@ struct SQLiteProcessTests {
             print("skipped: no tmpfs can be mounted here (exit status \(process.exitStatus()))")
             return
         }
-        #expect(error.hasPrefix("full permanent write \"big/\(count)\": \(disk)/s.sqlite: no space is left"), "\(error)")
+        #expect(
+            error.hasPrefix("full permanent write \"big/\(count)\": \(disk)/s.sqlite: no space is left"), "\(error)")
         #expect(process.line() == "deleted and written")
         #expect(process.exitStatus() == 0)
         let copy = SQLiteBackend(path: folder.path(of: "s.sqlite"))

@@ -33,10 +33,13 @@ struct SQLiteRefusalTests {
         let before = try contents()
         let store = SQLiteBackend(path: path)
         let error = await expectKind(kind, sourceLocation: sourceLocation) { try await store.read(key) }
-        #expect(error?.message.hasPrefix(path) == true && error?.disposition == .permanent, "\(String(describing: error))")
+        #expect(
+            error?.message.hasPrefix(path) == true && error?.disposition == .permanent, "\(String(describing: error))")
         await expectKind(kind, sourceLocation: sourceLocation) { try await store.write([1], to: key, if: .any) }
         await expectKind(kind, sourceLocation: sourceLocation) { try await store.delete(key, if: .any) }
-        await expectKind(kind, sourceLocation: sourceLocation) { try await store.list(prefix: "", after: nil, limit: 1) }
+        await expectKind(kind, sourceLocation: sourceLocation) {
+            try await store.list(prefix: "", after: nil, limit: 1)
+        }
         await expectKind(kind, sourceLocation: sourceLocation) { try await store.changes(since: nil, limit: 1) }
         #expect(try contents() == before, sourceLocation: sourceLocation)
     }

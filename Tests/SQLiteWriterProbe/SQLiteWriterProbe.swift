@@ -4,12 +4,11 @@ import SyncCore
 
 /// A writer for tests to race with and to kill.
 ///
-/// `write FILE PREFIX` writes PREFIX/0, PREFIX/1, … until it is killed, four at a time, and prints each number once the
-/// write is acknowledged. `count FILE KEY TIMES` raises the decimal number under KEY by compare-and-swap. `put FILE KEY`
-/// writes once for every line of its input and prints `put` after each. `try FILE USER` reads and writes as that user,
-/// and prints what came of it. `fill FILE BALLAST` writes 64 KiB values until that fails, prints how many
-/// were acknowledged and the error, then removes the file BALLAST,
-/// deletes one and writes a small one.
+/// `write FILE PREFIX` writes PREFIX/0, PREFIX/1, … until it is killed, four at a time, and prints each number once
+/// the write is acknowledged. `count FILE KEY TIMES` raises the decimal number under KEY by compare-and-swap.
+/// `put FILE KEY` writes once for every line of its input and prints `put` after each. `try FILE USER` reads and writes
+/// as that user, and prints what came of it. `fill FILE BALLAST` writes 64 KiB values until that fails, prints how many
+/// were acknowledged and the error, then removes the file BALLAST, deletes one and writes a small one.
 @main
 struct SQLiteWriterProbe {
     static func main() async throws {

@@ -80,6 +80,7 @@ struct Salvage {
         guard expected == seal else { return nil }
         guard let value else { return Recovery.Row(key: key, entry: nil, sequence: sequence) }
         guard value.withUnsafeBytes({ Seals.checksum(of: $0) }) == checksum else { return nil }
-        return Recovery.Row(key: key, entry: Entry(value: value, version: EntryVersion(bytes: version)), sequence: sequence)
+        return Recovery.Row(
+            key: key, entry: Entry(value: value, version: EntryVersion(bytes: version)), sequence: sequence)
     }
 }
