@@ -83,7 +83,6 @@ let package = Package(
         // A second process for the tests to race with and to kill.
         .executableTarget(
             name: "StoreProbe", dependencies: ["FileStorage", "SyncCore", "SyncCoreTesting"], path: "Tests/StoreProbe"),
-            name: "FileWriterProbe", dependencies: ["FileStorage", "SyncCore"], path: "Tests/FileWriterProbe"),
         // The same for the SQLite store.
         .executableTarget(
             name: "SQLiteWriterProbe", dependencies: ["SQLiteStorage", "SyncCore"], path: "Tests/SQLiteWriterProbe"),
