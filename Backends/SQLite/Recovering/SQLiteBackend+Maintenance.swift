@@ -46,8 +46,8 @@ extension SQLiteBackend {
     /// Copies the store, as of one moment, to a new file at `path`, which is on the disk afterwards. Others may read
     /// and write meanwhile.
     ///
-    /// To put a copy back, end all processes that use the store, remove `path-wal` and `path-shm`, and only then put the
-    /// copy in the place of the file: a log of later writes does not belong to it.
+    /// To put a copy back, end all processes that use the store, remove `path-wal` and `path-shm`, and only then put
+    /// the copy in the place of the file: a log of later writes does not belong to it.
     ///
     /// Damage is copied too. An engine that finds the copy in the store's place notices, because no change after the
     /// copy is known in it.
