@@ -40,8 +40,7 @@ struct SQLiteProcessTests {
     func killed() async throws {
         let seed = printedSeed("kill -9, SQLite")
         var generator = SeededGenerator(seed: seed)
-        let asked = ProcessInfo.processInfo.environment["ENTITLEMENTSYNC_KILL_ROUNDS"].flatMap { Int($0) }
-        let rounds = asked ?? 100
+        let rounds = killRounds
         var acknowledged = 0
         for round in 0..<rounds {
             let prefixes = ["x\(round)", "y\(round)"]
