@@ -66,13 +66,13 @@ let package = Package(
         .executableTarget(
             name: "syncsim",
             dependencies: [
-                "Entitlements", "FileStorage", "SyncCore", "SyncCoreTesting", "SyncSimulation",
+                "Entitlements", "FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting", "SyncSimulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]),
         .executableTarget(
             name: "syncd",
             dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage",
+                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]),
         .testTarget(name: "TidyTests"),
@@ -93,7 +93,8 @@ let package = Package(
                 "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
-        .testTarget(name: "SyncCoreTests", dependencies: ["SyncCore", "SyncCoreTesting", "TestSupport"]),
+        .testTarget(
+            name: "SyncCoreTests", dependencies: ["FileStorage", "SyncCore", "SyncCoreTesting", "TestSupport"]),
         .testTarget(
             name: "ConformanceTests",
             dependencies: ["FileStorage", "StoreProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
@@ -139,7 +140,8 @@ let package = Package(
         .testTarget(
             name: "SyncdTests",
             dependencies: [
-                "EntitlementSync", "Entitlements", "FileStorage", "SyncCore", "SyncCoreTesting", "TestSupport", "syncd",
+                "EntitlementSync", "Entitlements", "FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting",
+                "TestSupport", "syncd",
             ]),
         .testTarget(name: "SyncsimTests", dependencies: ["SyncSimulation", "TestSupport", "syncsim"]),
     ]

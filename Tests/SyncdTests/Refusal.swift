@@ -51,16 +51,16 @@ extension Refusal {
     static let stores: [Refusal] = [
         Refusal(
             2, "status --local http://host",
-            #"--local: "http://host" is no store: write file:DIR, folder:DIR or memory:"#),
+            #"--local: "http://host" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
         Refusal(
             2, "status --local store",
-            #"--local: "store" is no store: write file:DIR, folder:DIR or memory:"#),
+            #"--local: "store" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
         Refusal(
             2, "status --local file:",
-            #"--local: "file:" is no store: write file:DIR, folder:DIR or memory:"#),
+            #"--local: "file:" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
         Refusal(
             2, "sync --remote memory:x",
-            #"--remote: "memory:x" is no store: write file:DIR, folder:DIR or memory:"#),
+            #"--remote: "memory:x" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
         Refusal(
             4, "status --local file:foreign --account alice",
             #"local store: read "accounts/alice/account": foreign: the folder has other files and no "#

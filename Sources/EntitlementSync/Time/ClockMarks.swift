@@ -16,7 +16,7 @@ struct ClockMarks: Hashable, Sendable {
         var wallClock: Timestamp
         /// The remote's label.
         var remote: String
-        /// Counts the contacts of this device, whichever process had them: the higher number knows better.
+        /// Counts the contacts of this device that were kept, whichever process had them: the higher number knows better.
         var number: UInt64 = 1
     }
 
@@ -66,14 +66,17 @@ struct ClockMarks: Hashable, Sendable {
     /// What this device took for now stays where the answer does not contradict it: somebody who bought while the
     /// answer was under way would otherwise have bought in the future.
     ///
+    /// - Parameter number: one more than that of the last contact that was kept: of those that nobody has kept yet, each
+    ///   process has its own.
     /// - Returns: whether the answer was believed: a round trip is not negative and not longer than
     ///   ``longestRoundTrip``. Otherwise the wall clock was moved meanwhile, or the answer is stale.
-    mutating func meet(_ serverTime: Timestamp, of remote: String, sent: Timestamp, received: Timestamp) -> Bool {
+    mutating func meet(
+        _ serverTime: Timestamp, of remote: String, number: UInt64, sent: Timestamp, received: Timestamp
+    ) -> Bool {
         let (trip, overflow) = received.milliseconds.subtractingReportingOverflow(sent.milliseconds)
         guard !overflow, (0...Self.longestRoundTrip).contains(trip) else { return false }
         let before = now(at: received)
-        contact = Contact(
-            serverTime: serverTime, wallClock: received, remote: remote, number: (contact?.number ?? 0) &+ 1)
+        contact = Contact(serverTime: serverTime, wallClock: received, remote: remote, number: number)
         softMark = serverTime
         keep(before, ifAheadByAtMost: trip, at: received)
         return true

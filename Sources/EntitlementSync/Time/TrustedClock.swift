@@ -95,7 +95,8 @@ final class TrustedClock: Sendable {
         state.withLock { state in
             guard request.number > state.answeredRequest else { return }
             let time = Timestamp(milliseconds: serverTime)
-            if state.marks.meet(time, of: remote, sent: request.at, received: wall) {
+            let number = (state.kept.contact?.number ?? 0) &+ 1
+            if state.marks.meet(time, of: remote, number: number, sent: request.at, received: wall) {
                 state.answeredRequest = request.number
             }
         }
@@ -168,8 +169,8 @@ extension ClockMarks {
         }
     }
 
-    /// Whether its contact came after another's. A contact that changed little is not kept at once, so that two
-    /// processes may count different ones alike; of these the server's own time tells.
+    /// Whether its contact came after another's. A contact that changed little is not kept at once, and none is where
+    /// the store fails, so that two processes may count different ones alike; of these the server's own time tells.
     private func isLater(than other: ClockMarks) -> Bool {
         guard let theirs = other.contact else { return contact != nil }
         guard let contact else { return false }

@@ -18,7 +18,14 @@ struct Shown {
 
 extension Auditor {
     func mayAdopt(_ name: String, in call: World.Call) {
-        adopters[call.process.device.index, default: []].insert(name)
+        let device = call.process.device.index
+        adopters[device, default: []].insert(name)
+        // Where the remote has forgotten an erasure, an account can be joined that others know to be erased.
+        guard erasedNames.contains(name), hasRemoteForgotten else { return }
+        for index in acknowledged.indices where acknowledged[index].account == nil && acknowledged[index].device == device
+        {
+            acknowledged[index].isExempt = true
+        }
     }
 
     /// An account was found logged in on a device.

@@ -1,18 +1,17 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
-import FileStorage
 import Foundation
 import SyncCore
 
 /// What every command that looks into a store is told. A flag goes before its environment variable.
 struct StoreOptions: ParsableArguments {
-    @Option(help: "The store on this device: file:DIR or memory: (SYNCD_LOCAL).")
+    @Option(help: "The store on this device: file:DIR, sqlite:FILE or memory: (SYNCD_LOCAL).")
     var local: String?
 
     @Option(
         help:
-            "The store that all devices share: file:DIR, or folder:DIR for a folder of a file-sync tool (SYNCD_REMOTE)."
+            "The store that all share: file:DIR, sqlite:FILE, or folder:DIR for one of a file-sync tool (SYNCD_REMOTE)."
     )
     var remote: String?
 
@@ -50,7 +49,8 @@ struct StoreOptions: ParsableArguments {
 
     func openLocal() throws -> any KeyValueBackend {
         guard let url = local ?? environmentVariable("SYNCD_LOCAL") else {
-            throw Failure(.usage, "--local is needed: the store on this device, file:DIR (or set SYNCD_LOCAL)")
+            throw Failure(
+                .usage, "--local is needed: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)")
         }
         return try StoreURL.open(url, host: try clock.host(), option: "--local")
     }
@@ -61,7 +61,7 @@ struct StoreOptions: ParsableArguments {
         let host = try clock.host()
         let remoteStore = try (remote ?? environmentVariable("SYNCD_REMOTE")).map {
             try StoreURL.open(
-                $0, host: host, option: "--remote", creating: createRemote ? .whenNeeded : .unlessRemote)
+                $0, host: host, option: "--remote", mayCreateRemote: createRemote)
         }
         return try await EntitlementStore(
             catalog: try catalog.load(), local: local, remote: remoteStore, account: account,

@@ -1,29 +1,67 @@
 import FileStorage
+import SQLiteStorage
 import SyncCore
 
-/// Opens the stores that a command line can name.
-enum StoreURL {
-    /// The store that `text` names: `memory:`, `file:DIR`, or `folder:DIR`, which a file-sync tool shares.
+/// A store that a command line can name.
+struct StoreURL {
+    /// What kind of store it is, and where.
+    enum Place: Equatable {
+        case memory
+        case file(String)
+        case folder(String)
+        case sqlite(String)
+    }
+
+    let text: String
+    let place: Place
+
+    /// `memory:`, `file:DIR`, `folder:DIR`, which a file-sync tool shares, or `sqlite:FILE`.
     ///
-    /// - Parameter creating: who makes the folder where it is missing.
-    static func open(
-        _ text: String, host: HostServices, option: String, creating: FileBackend.Creation = .unlessRemote
-    ) throws(Failure) -> any KeyValueBackend {
+    /// - Parameter option: the option or argument that says so, for the error.
+    init(_ text: String, option: String) throws(Failure) {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
-        switch parts[0] {
-        case "memory" where parts.count == 2 && parts[1].isEmpty:
-            return MemoryBackend(host: host)
-        case "file" where parts.count == 2 && parts[1].hasPrefix("//") && !parts[1].hasPrefix("///"),
-            "folder" where parts.count == 2 && parts[1].hasPrefix("//") && !parts[1].hasPrefix("///"):
-            throw Failure(.usage, "\(option): \"\(text)\" names a host: a folder of this machine is \(parts[0]):DIR")
-        case "file" where parts.count == 2 && !parts[1].isEmpty:
-            // It waits for other processes by itself; everything else is told at once.
-            return FileBackend(folder: path(parts[1]), creating: creating, host: host)
-        case "folder" where parts.count == 2 && !parts[1].isEmpty:
-            return FileBackend(folder: path(parts[1]), sharing: .fileSyncTool, creating: creating, host: host)
-        default:
-            throw Failure(.usage, "\(option): \"\(text)\" is no store: write file:DIR, folder:DIR or memory:")
+        let (scheme, rest) = (parts[0], parts.count == 2 ? parts[1] : nil)
+        if ["file", "folder", "sqlite"].contains(scheme), let rest, rest.hasPrefix("//"), !rest.hasPrefix("///") {
+            throw Failure(
+                .usage,
+                "\(option): \"\(text)\" names a host: "
+                    + (scheme == "sqlite"
+                        ? "a file of this machine is sqlite:FILE" : "a folder of this machine is \(scheme):DIR"))
         }
+        let path = rest.map(Self.path)
+        switch (scheme, path) {
+        case ("memory", ""): place = .memory
+        case ("file", let path?) where !path.isEmpty: place = .file(path)
+        case ("folder", let path?) where !path.isEmpty: place = .folder(path)
+        case ("sqlite", let path?) where !path.isEmpty: place = .sqlite(path)
+        default:
+            throw Failure(
+                .usage, "\(option): \"\(text)\" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:")
+        }
+        self.text = text
+    }
+
+    /// The store; one that is a remote must be there, unless it may be created.
+    func open(host: HostServices, mayCreateRemote: Bool = false) -> any KeyValueBackend {
+        // They wait for other processes by themselves; everything else is told at once.
+        switch place {
+        case .memory: MemoryBackend(host: host)
+        case .file(let path):
+            FileBackend(folder: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host)
+        case .folder(let path):
+            FileBackend(
+                folder: path, sharing: .fileSyncTool, creating: mayCreateRemote ? .whenNeeded : .unlessRemote,
+                host: host)
+        case .sqlite(let path):
+            SQLiteBackend(path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host)
+        }
+    }
+
+    /// The store that `text` names, see ``init(_:option:)`` and ``open(host:mayCreateRemote:)``.
+    static func open(
+        _ text: String, host: HostServices, option: String, mayCreateRemote: Bool = false
+    ) throws(Failure) -> any KeyValueBackend {
+        try StoreURL(text, option: option).open(host: host, mayCreateRemote: mayCreateRemote)
     }
 
     /// `file:///a/b` and `file:/a/b` are the same folder, as in other programs.

@@ -1,6 +1,7 @@
 import Entitlements
 import FileStorage
 import Foundation
+import SQLiteStorage
 import SyncCore
 import SyncCoreTesting
 import Synchronization
@@ -19,6 +20,9 @@ struct TrialStore {
     private static let kinds = [
         Kind(scheme: "memory", place: "", open: { _ in MemoryBackend() }),
         Kind(scheme: "file", place: "DIR", open: { FileBackend(folder: $0, lockTimeout: .seconds(60)) }),
+        Kind(
+            scheme: "sqlite", place: "DIR",
+            open: { SQLiteBackend(path: $0 + "/store.sqlite", busyTimeout: .seconds(60)) }),
         Kind(
             scheme: "folder", place: "DIR",
             open: { FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60)) }),

@@ -1,0 +1,51 @@
+/// What is in a store, and what of it is damaged.
+public struct StoreSurvey: Sendable {
+    /// How many entries could be read.
+    public private(set) var wholeCount = 0
+    /// How many bytes their values have together.
+    public private(set) var byteCount = 0
+    /// One error for each entry that could not be read: it names the key, and where the damage is.
+    public private(set) var damage: [BackendError] = []
+
+    /// Reads every entry of `store`.
+    ///
+    /// Memory is bounded by a hundred values. Others may write meanwhile.
+    ///
+    /// - Parameters:
+    ///   - store: the store to look at.
+    ///   - prefix: only keys that begin so; empty for all.
+    ///   - onProgress: told now and then what was found so far.
+    /// - Throws: what keeps the store from being read at all. An entry that is damaged, or sealed with a key that is
+    ///   not at hand, is in ``damage`` instead.
+    public static func of(
+        _ store: any KeyValueBackend, prefix: String = "", onProgress: (StoreSurvey) -> Void = { _ in }
+    ) async throws(BackendError) -> StoreSurvey {
+        var survey = StoreSurvey()
+        var walk = StoreWalk(store, prefix: prefix, limit: StoreCopy.pageSize)
+        while let step = try await walk.next() {
+            if let error = step.damage { survey.damage.append(error) }
+            let results = step.items.isEmpty ? [] : try await store.read(step.items.map { ReadRequest($0.key) }).outcome
+            for result in results {
+                switch result {
+                case .success(.found(let entry)):
+                    survey.wholeCount += 1
+                    survey.byteCount += entry.value.count
+                // Deleted since it was listed.
+                case .success(.absent), .success(.unchanged): break
+                case .failure(let error):
+                    guard error.isOfTheEntry else { throw error }
+                    survey.damage.append(error)
+                }
+            }
+            onProgress(survey)
+        }
+        return survey
+    }
+}
+
+extension BackendError {
+    /// Whether it is one entry that cannot be read, and not the store.
+    var isOfTheEntry: Bool {
+        key != nil && disposition == .permanent && [.damaged, .newerFormat, .permissionDenied].contains(kind)
+    }
+}
