@@ -37,7 +37,7 @@ let package = Package(
         .target(name: "Entitlements", dependencies: ["Checksums"]),
         .target(name: "SyncCore", dependencies: ["Checksums"]),
         .target(name: "EntitlementSync", dependencies: ["Entitlements", "SyncCore"]),
-        .target(name: "FileStorage", dependencies: ["Checksums", "SyncCore"], path: "Backends/File"),
+        .target(name: "FileStorage", dependencies: ["Checksums", "FileWatching", "SyncCore"], path: "Backends/File"),
         .target(
             name: "SealedStorage",
             dependencies: [

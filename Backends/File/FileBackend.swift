@@ -36,6 +36,7 @@ public final class FileBackend: KeyValueBackend {
 
     private let folder: StoreFolder
     private let lock: StoreLock
+    private let changeReader: ChangeReader
     private let host: HostServices
     private let creation: Creation
     private let lockTimeout: Duration
@@ -62,7 +63,8 @@ public final class FileBackend: KeyValueBackend {
     package init(
         folder: String, fileSystem: any FileSystem, sharing: Sharing = .locks,
         creating creation: Creation = .unlessRemote, host: HostServices = .system,
-        lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
+        lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20,
+        changePolicy: ChangePolicy = ChangePolicy()
     ) {
         precondition(
             (1...EntryFile.maximumValueByteCount).contains(maximumValueByteCount), "a value may have 1 byte to 1 GiB")
@@ -71,12 +73,14 @@ public final class FileBackend: KeyValueBackend {
         let trimmed = String(folder.reversed().drop { $0 == "/" }.reversed())
         let root = trimmed.isEmpty ? (folder.isEmpty ? "." : "/") : trimmed
         self.folder = StoreFolder(
-            root: root, fileSystem: fileSystem, sharing: sharing, mayBeMade: creation != .never)
+            root: root, fileSystem: fileSystem, sharing: sharing, mayBeMade: creation != .never,
+            randomBits: host.randomBits, changePolicy: changePolicy)
         self.lock = StoreLock(folder: self.folder, host: host, timeout: lockTimeout)
+        self.changeReader = ChangeReader(folder: self.folder)
         self.host = host
         label = (sharing == .locks ? "file:" : "folder:") + root
         capabilities = Capabilities(
-            compareAndSwap: sharing == .locks, durability: .powerLoss, changes: false, signals: .polled,
+            compareAndSwap: sharing == .locks, durability: .powerLoss, changes: sharing == .locks, signals: .polled,
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
@@ -156,6 +160,41 @@ public final class FileBackend: KeyValueBackend {
             try folder.confirmAbsence()
             return Answer(page)
         }
+    }
+
+    /// What changed after `cursor`: reads what was appended to the log since the last question.
+    ///
+    /// The first question of a process also compares the log with all entries, which reads the header of each, and
+    /// mends it; so it takes the writers' lock and changes files. From the first question ever on, versions of this
+    /// software that know nothing of changes refuse the store with `BackendError.Kind.newerFormat`.
+    ///
+    /// A cursor expires when the store was wiped or put back to before it, when a power cut took the log's end, when
+    /// 10,000 changes at least have come after it, and when a disk was too full to keep the log.
+    public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try BackendError.throwIfCancelled(.changes)
+        guard !folder.isToolShared else {
+            throw BackendError(
+                .unsupported, operation: .changes,
+                message: "\(label): a folder that a tool shares keeps no sequence of changes; list its keys instead")
+        }
+        do {
+            guard try folder.stateForReading() == .store else { return try emptyPage(since: cursor, limit: limit) }
+            if let sequence = try changeReader.current() {
+                return Answer(try sequence.page(since: cursor, limit: limit))
+            }
+            // Looked at again, so that asking makes no store where one was removed.
+            guard try folder.inspect() == .store else { return try emptyPage(since: cursor, limit: limit) }
+            return try await lock.exclusively(.changes) { (lock) throws(BackendError) in
+                guard try folder.inspect() == .store else { return try emptyPage(since: cursor, limit: limit) }
+                return Answer(try changeReader.load(lock: lock).page(since: cursor, limit: limit))
+            }
+        } catch {
+            throw error.during(.changes)
+        }
+    }
+
+    private func emptyPage(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> Answer<ChangePage> {
+        Answer(try ChangeSequence().page(since: cursor, limit: limit))
     }
 
     private func describing<Result>(

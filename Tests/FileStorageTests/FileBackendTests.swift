@@ -66,7 +66,7 @@ struct FileBackendTests {
     }
     #endif
 
-    @Test("is what another process finds after it was closed: a marker, a lock and one file a key")
+    @Test("is what another process finds after it was closed: a marker, a lock, a log and one file a key")
     func reopening() async throws {
         let key = try EntryKey("accounts/Ä/ledger")
         let written = try await store.write([1, 2], to: key, if: .absent).outcome
@@ -79,7 +79,7 @@ struct FileBackendTests {
         #expect(
             try contents() == [
                 "store", "store/accounts", "store/accounts/%c3%84", "store/accounts/%c3%84/ledger.entry",
-                "store/store.format", "store/store.lock",
+                "store/store.changes", "store/store.format", "store/store.lock",
             ])
         let marker = try String(contentsOfFile: folder.path(of: "store/store.format"), encoding: .utf8)
         #expect(marker == "EntitlementSync file store 1\n")
@@ -119,7 +119,7 @@ struct FileBackendTests {
         #expect(try contents() == ["store", "store/thesis.txt"])
     }
 
-    @Test("refuses a store of a newer format, and a marker that is not its own", arguments: ["2", "99"])
+    @Test("refuses a store of a newer format, and a marker that is not its own", arguments: ["3", "99"])
     func newerStore(format: String) async throws {
         try FileManager.default.createDirectory(atPath: folder.path(of: "store"), withIntermediateDirectories: true)
         let marker = URL(fileURLWithPath: folder.path(of: "store/store.format"))

@@ -52,7 +52,7 @@ struct ImportTable {
         Row(module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"]),
         Row(
             module: "FileStorage", folder: "Backends/File", imports: ["SyncCore"],
-            leaves: ["Checksums"]),
+            leaves: ["Checksums", "FileWatching"]),
         Row(module: "FileWatching", folder: "Sources/FileWatching"),
         Row(
             module: "SQLiteStorage", folder: "Backends/SQLite", imports: ["SyncCore"],

@@ -126,16 +126,3 @@ package enum EntryFile {
         return XXHash64.digest(of: corrected) == UInt64(bigEndianAt: end, in: bytes)
     }
 }
-
-extension [UInt8] {
-    fileprivate mutating func append(bigEndian number: some FixedWidthInteger) {
-        Swift.withUnsafeBytes(of: number.bigEndian) { append(contentsOf: $0) }
-    }
-}
-
-extension FixedWidthInteger {
-    fileprivate init(bigEndianAt offset: Int, in bytes: [UInt8]) {
-        precondition(offset >= 0 && offset + MemoryLayout<Self>.size <= bytes.count, "a number ends inside its bytes")
-        self = bytes.withUnsafeBytes { Self(bigEndian: $0.loadUnaligned(fromByteOffset: offset, as: Self.self)) }
-    }
-}

@@ -7,7 +7,7 @@ extension StoreFolder {
     func makeStore() throws(BackendError) {
         guard try inspect() != .store, !isToolShared else { return }
         known.withLock { $0.durableFolders.removeAll() }
-        try replace(Self.markerName, inFolder: root, with: Self.marker)
+        try replace(Self.markerName, inFolder: root, with: Self.marker(of: Self.firstFormat))
         // A process may have died between making the folder and synchronising its parent.
         do {
             try fileSystem.synchronizeFolder(Self.parent(of: root))
@@ -16,6 +16,13 @@ extension StoreFolder {
             // A parent that we may not open is one in which we cannot have made the folder.
             if error.kind != .permissionDenied { throw error }
         }
+    }
+
+    /// Keeps out versions of this software that write without telling the log of changes.
+    func raiseFormat(lock: OpenFile) throws(BackendError) {
+        guard try marker() == Self.marker(of: Self.firstFormat) else { return }
+        try clearLeftover(in: [], lock: lock)
+        try replace(Self.markerName, inFolder: root, with: Self.marker(of: Self.formatWithChanges))
     }
 
     /// Makes the root folder, with its parents where they are missing, and synchronises the parent of each it made.
@@ -61,7 +68,9 @@ extension StoreFolder {
         let place = KeyFileName(key)
         if !isToolShared { try clearLeftover(in: place.folders, lock: lock) }
         try makeDurable(place.folders)
-        try replace(place.file, inFolder: folderPath(of: place), with: EntryFile.encode(entry, key: key))
+        try replace(
+            place.file, inFolder: folderPath(of: place), with: EntryFile.encode(entry, key: key)
+        ) { () throws(BackendError) in try announce(key, entry.version) }
         return .written(entry.version)
     }
 
@@ -69,35 +78,57 @@ extension StoreFolder {
     func delete(_ key: EntryKey, if precondition: Precondition) throws(BackendError) -> WriteOutcome {
         if let conflict = try conflict(at: key, with: precondition) { return conflict }
         let place = KeyFileName(key)
-        do {
-            try fileSystem.removeFile(path(of: place))
-        } catch {
-            if error.isMissing { return .deleted }
-            throw BackendError(renaming: error)
+        guard isEntryThere(place) else {
+            try confirmDurable(place)
+            return .deleted
         }
-        try synchronizeNames(inFolder: folderPath(of: place))
+        let change = try announce(key, nil)
+        do throws(BackendError) {
+            do {
+                try fileSystem.removeFile(path(of: place))
+            } catch {
+                throw BackendError(renaming: error)
+            }
+            try synchronizeNames(inFolder: folderPath(of: place))
+        } catch {
+            abandon(change)
+            throw error
+        }
+        settle(change)
         return .deleted
     }
 
-    private func conflict(at key: EntryKey, with precondition: Precondition) throws(BackendError) -> WriteOutcome? {
-        switch precondition {
-        case .any:
-            // Not even looked at, so that a damaged entry can be replaced.
-            return nil
-        case .absent:
-            if case .found(let entry) = try entry(key) { return .conflict(entry) }
-            return nil
-        case .matches(let version):
-            return switch try entry(key, unless: version) {
-            case .unchanged: nil
-            case .found(let entry): .conflict(entry)
-            case .absent: .conflict(nil)
-            }
+    /// Whether the entry's name is taken, by whatever: what cannot be read can be deleted all the same.
+    private func isEntryThere(_ place: KeyFileName) -> Bool {
+        do {
+            fileSystem.close(try fileSystem.open(path(of: place), .read))
+            return true
+        } catch {
+            return !error.isMissing
         }
     }
 
+    private func conflict(at key: EntryKey, with precondition: Precondition) throws(BackendError) -> WriteOutcome? {
+        // Under `any` the entry is not even looked at, so that a damaged one can be replaced.
+        if precondition == .any { return nil }
+        let conflict: WriteOutcome
+        switch (precondition, try entry(key, unless: precondition.version)) {
+        case (.absent, .absent), (_, .unchanged): return nil
+        case (_, .found(let entry)): conflict = .conflict(entry)
+        case (_, .absent): conflict = .conflict(nil)
+        }
+        // The answer says what holds, also after a power cut.
+        try confirmDurable(KeyFileName(key))
+        return conflict
+    }
+
     /// The atomic replacement: a new file beside the old one, on the disk before it gets the name, and then the name.
-    private func replace(_ name: String, inFolder folder: String, with bytes: [UInt8]) throws(BackendError) {
+    ///
+    /// - Parameter announcing: puts the change into the log, just before the name is given.
+    private func replace(
+        _ name: String, inFolder folder: String, with bytes: [UInt8],
+        announcing: () throws(BackendError) -> AnnouncedChange? = { nil }
+    ) throws(BackendError) {
         let pending = "\(folder)/\(pendingName)"
         try attempting { () throws(FileSystemError) in
             let file = try openPending(pending)
@@ -110,13 +141,26 @@ extension StoreFolder {
                 throw error
             }
         }
+        let change: AnnouncedChange?
         do {
-            try fileSystem.rename(pending, to: "\(folder)/\(name)")
+            change = try announcing()
         } catch {
             removePending(pending)
-            throw BackendError(renaming: error)
+            throw error
         }
-        try synchronizeNames(inFolder: folder)
+        do throws(BackendError) {
+            do {
+                try fileSystem.rename(pending, to: "\(folder)/\(name)")
+            } catch {
+                removePending(pending)
+                throw BackendError(renaming: error)
+            }
+            try synchronizeNames(inFolder: folder)
+        } catch {
+            abandon(change)
+            throw error
+        }
+        settle(change)
     }
 
     private func openPending(_ pending: String) throws(FileSystemError) -> OpenFile {
@@ -207,5 +251,12 @@ extension StoreFolder {
     private static func parent(of path: String) -> String {
         guard let slash = path.lastIndex(of: "/") else { return "." }
         return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+}
+
+extension Precondition {
+    /// The version that it names.
+    fileprivate var version: EntryVersion? {
+        if case .matches(let version) = self { version } else { nil }
     }
 }

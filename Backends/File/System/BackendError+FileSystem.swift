@@ -73,6 +73,12 @@ extension BackendError {
         self.init(error, disposition: error.mayHaveHappened ? .outcomeUnknown : nil)
     }
 
+    /// No space is left, or the disk cannot read or write what it should.
+    var isOfFullOrBrokenDisk: Bool {
+        guard let error = cause as? FileSystemError else { return false }
+        return [ENOSPC, EDQUOT, EFBIG, EIO].contains(error.code)
+    }
+
     /// What is wrong with the entry file at `path`.
     init(_ problem: EntryFile.Problem, path: String) {
         switch problem {

@@ -82,6 +82,11 @@ final class FailingFileSystem: FileSystem {
         return try real.tryLock(file)
     }
 
+    func byteCount(of file: OpenFile) throws(FileSystemError) -> Int {
+        try count("fstat", file.path)
+        return try real.byteCount(of: file)
+    }
+
     func identity(of file: OpenFile) throws(FileSystemError) -> FileIdentity {
         try count("fstat", file.path)
         return try real.identity(of: file)

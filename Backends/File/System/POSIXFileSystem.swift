@@ -108,6 +108,12 @@ package struct POSIXFileSystem: FileSystem {
         return true
     }
 
+    package func byteCount(of file: OpenFile) throws(FileSystemError) -> Int {
+        var status = stat()
+        _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
+        return Int(status.st_size)
+    }
+
     package func identity(of file: OpenFile) throws(FileSystemError) -> FileIdentity {
         var status = stat()
         _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }

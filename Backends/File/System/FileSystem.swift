@@ -16,6 +16,8 @@ package protocol FileSystem: Sendable {
     func synchronize(_ file: OpenFile) throws(FileSystemError)
     /// Takes the exclusive advisory lock of the file, which ends with the descriptor; `false` when another has it.
     func tryLock(_ file: OpenFile) throws(FileSystemError) -> Bool
+    /// How many bytes the file has.
+    func byteCount(of file: OpenFile) throws(FileSystemError) -> Int
     /// Which file is open.
     func identity(of file: OpenFile) throws(FileSystemError) -> FileIdentity
     /// Which file `path` names.
@@ -126,10 +128,10 @@ extension FileSystem {
         return bytes
     }
 
-    /// Writes all of `bytes` at the beginning of the file.
-    func write(_ file: OpenFile, _ bytes: [UInt8]) throws(FileSystemError) {
+    /// Writes all of `bytes` at `offset` of the file.
+    func write(_ file: OpenFile, _ bytes: [UInt8], at offset: Int = 0) throws(FileSystemError) {
         try bytes.withUnsafeBytes { buffer in
-            Result { () throws(FileSystemError) in try write(file, buffer, at: 0) }
+            Result { () throws(FileSystemError) in try write(file, buffer, at: offset) }
         }.get()
     }
 }

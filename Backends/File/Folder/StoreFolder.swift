@@ -7,6 +7,7 @@ import Synchronization
 /// | name | what |
 /// |---|---|
 /// | `store.format` | says that this is a store, and of which format; written before the first entry |
+/// | `store.changes` | the log of changes, see ``ChangeFile``; may be missing |
 /// | `store.lock` | held by a writer; its content names the folder that was written to last |
 /// | `…/NAME.entry` | one entry each, see ``KeyFileName`` and ``EntryFile`` |
 /// | `…/.pending.tmp` | an entry that is being written, or was when a process died |
@@ -23,13 +24,19 @@ final class StoreFolder: Sendable {
     /// Small entries come with the read that fetches their header.
     private static let firstReadByteCount = 4_096
     private static let markerStart = "EntitlementSync file store "
-    private static let format = 1
+    /// What a new store has; every version of this software reads and writes it.
+    static let firstFormat = 1
+    /// From the first question for changes on: who writes here tells the log. Nothing else is different.
+    static let formatWithChanges = 2
 
     let root: String
     let fileSystem: any FileSystem
     let sharing: FileBackend.Sharing
     /// Whether the first write may make the store.
     let mayBeMade: Bool
+    /// Where the tags of changes come from.
+    let randomBits: @Sendable () -> UInt64
+    let changePolicy: ChangePolicy
     let known = Mutex(Known())
 
     /// What was found out about the folder and need not be asked again.
@@ -49,11 +56,16 @@ final class StoreFolder: Sendable {
         case missing
     }
 
-    init(root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeMade: Bool) {
+    init(
+        root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeMade: Bool,
+        randomBits: @escaping @Sendable () -> UInt64, changePolicy: ChangePolicy
+    ) {
         self.root = root
         self.fileSystem = fileSystem
         self.sharing = sharing
         self.mayBeMade = mayBeMade
+        self.randomBits = randomBits
+        self.changePolicy = changePolicy
     }
 
     var isToolShared: Bool { sharing == .fileSyncTool }
@@ -68,7 +80,7 @@ final class StoreFolder: Sendable {
     func folderPath(of place: KeyFileName) -> String { ([root] + place.folders).joined(separator: "/") }
 
     /// The content of a new store's marker.
-    static var marker: [UInt8] { Array("\(markerStart)\(format)\n".utf8) }
+    static func marker(of format: Int) -> [UInt8] { Array("\(markerStart)\(format)\n".utf8) }
 
     /// What the folder is, asked once for a store that reads.
     func stateForReading() throws(BackendError) -> State {
@@ -114,14 +126,16 @@ final class StoreFolder: Sendable {
 
     private func inspectLocked() throws(BackendError) -> State {
         while true {
-            if let marker = try readMarker() {
+            if let marker = try marker() {
                 try check(marker)
                 return .store
             }
             guard let names = try names() else { return .missing }
             // Another process may have made its first write between the two looks.
             if names.contains(Self.markerName) { continue }
-            guard names.allSatisfy({ $0 == Self.lockName || Self.pendingNames.contains($0) }) else {
+            guard
+                names.allSatisfy({ [Self.lockName, Self.changesName].contains($0) || Self.pendingNames.contains($0) })
+            else {
                 throw BackendError(
                     .notAStore,
                     message: "\(root): the folder has other files and no \(Self.markerName); choose an empty folder")
@@ -220,7 +234,7 @@ final class StoreFolder: Sendable {
         }
     }
 
-    private func readMarker() throws(BackendError) -> [UInt8]? {
+    func marker() throws(BackendError) -> [UInt8]? {
         do {
             return try fileSystem.withFile(path(of: Self.markerName), .read) { (file) throws(FileSystemError) in
                 try fileSystem.bytes(of: file, limit: 256)
@@ -232,18 +246,21 @@ final class StoreFolder: Sendable {
     }
 
     private func check(_ marker: [UInt8]) throws(BackendError) {
-        if marker == Self.marker { return }
+        let formats = [Self.firstFormat, Self.formatWithChanges]
+        if formats.contains(where: { marker == Self.marker(of: $0) }) { return }
         let path = path(of: Self.markerName)
         let start = Array(Self.markerStart.utf8)
         let digits = marker.dropFirst(start.count).prefix { $0 != UInt8(ascii: "\n") }
         guard marker.starts(with: start), let format = Int(String(decoding: digits, as: UTF8.self)) else {
             throw BackendError(.notAStore, message: "\(path): this is no file store's; choose another folder")
         }
-        guard format <= Self.format else {
+        guard format <= Self.formatWithChanges else {
             throw BackendError(
                 .newerFormat,
-                message: "\(path): the store has format \(format), this software knows up to \(Self.format); update it")
+                message: "\(path): the store has format \(format), this software knows up to "
+                    + "\(Self.formatWithChanges); update it")
         }
-        throw BackendError(.damaged, message: "\(path): damaged; it should say \"\(Self.markerStart)\(Self.format)\"")
+        throw BackendError(
+            .damaged, message: "\(path): damaged; it should say \"\(Self.markerStart)\(Self.firstFormat)\"")
     }
 }

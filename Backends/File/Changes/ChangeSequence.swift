@@ -1,0 +1,61 @@
+import SyncCore
+
+/// The sequence of a store's changes as its log tells it, from which a page of changes since a cursor is read.
+struct ChangeSequence: Sendable {
+    /// In ascending order of sequence, with gaps where superseded changes were dropped.
+    private var records: [ChangeFile.Record] = []
+    private var latest: [EntryKey: (sequence: UInt64, version: EntryVersion?)] = [:]
+    private let recognisedCount: Int
+
+    init(recognisedCount: Int = 0) {
+        self.recognisedCount = recognisedCount
+    }
+
+    /// The sequence of the last change, 0 before the first.
+    var lastSequence: UInt64 { records.last?.cursor.sequence ?? 0 }
+
+    /// The keys that are there, with their versions.
+    var versions: [EntryKey: EntryVersion] { latest.compactMapValues(\.version) }
+
+    /// Takes the next record of the log. Amortised O(1).
+    mutating func append(_ record: ChangeFile.Record) {
+        records.append(record)
+        latest[record.key] = (record.cursor.sequence, record.version)
+        if records.count > 2 * (latest.count + recognisedCount) + 16 { dropSuperseded() }
+    }
+
+    /// The keys that changed after `cursor`, at most `limit`, in the order of their latest change.
+    func page(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage {
+        precondition(limit >= 1, "a page holds 1 change or more")
+        var changes: [ChangePage.Change] = []
+        var position = cursor
+        for record in records[try startIndex(after: cursor)...] {
+            if latest[record.key]?.sequence == record.cursor.sequence {
+                if changes.count == limit {
+                    return ChangePage(changes: changes, cursor: position, hasMore: true)
+                }
+                changes.append(ChangePage.Change(key: record.key, version: record.version))
+            }
+            position = record.cursor
+        }
+        return ChangePage(changes: changes, cursor: position, hasMore: false)
+    }
+
+    private func startIndex(after cursor: ChangeCursor?) throws(BackendError) -> Int {
+        guard let cursor else { return 0 }
+        let index = records.partitioningIndex { $0.cursor.sequence >= cursor.sequence }
+        guard index < records.count, records[index].cursor == cursor else {
+            throw BackendError(
+                .cursorExpired, operation: .changes,
+                message: "this store has no change \(cursor.sequence) with that tag; read everything again")
+        }
+        return index + 1
+    }
+
+    private mutating func dropSuperseded() {
+        let first = records.count - min(records.count, recognisedCount)
+        records = records.enumerated().filter { index, record in
+            index >= first || latest[record.key]?.sequence == record.cursor.sequence
+        }.map(\.element)
+    }
+}

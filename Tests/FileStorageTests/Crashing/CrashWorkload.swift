@@ -1,0 +1,135 @@
+import FileStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+
+/// Writes, deletes and questions for changes, drawn from a seed, and what a store owes for those that it acknowledged.
+struct CrashWorkload: Sendable {
+    enum Step: Sendable {
+        case write(EntryKey, [UInt8], conditional: Bool)
+        case delete(EntryKey, conditional: Bool)
+        /// A write under a precondition that does not hold.
+        case conflict(EntryKey)
+        case follow
+    }
+
+    /// What a store owes.
+    struct Debt: Sendable {
+        /// The acknowledged value of each key, `nil` when its deletion was.
+        var values: [EntryKey: [UInt8]?] = [:]
+        /// The step that was not acknowledged.
+        var unknown: (key: EntryKey, value: [UInt8]?)?
+        /// Each cursor that was given out, with what its owner then knew.
+        var cursors: [(cursor: ChangeCursor, view: [EntryKey: EntryVersion])] = []
+
+        /// What may be found under `key`.
+        func possible(_ key: EntryKey) -> [[UInt8]?] {
+            let owed = values[key] ?? nil
+            if let unknown, unknown.key == key { return [owed, unknown.value] }
+            return [owed]
+        }
+    }
+
+    static let root = "/deep/store"
+    let keys: [EntryKey]
+    let steps: [Step]
+    private let seed: UInt64
+
+    init(seed: UInt64, stepCount: Int) throws {
+        var generator = SeededGenerator(seed: seed)
+        let keys = try ["a/k", "a/l", "b/c/m", "r"].map { try EntryKey($0) }
+        self.keys = keys
+        self.seed = seed
+        steps = (0..<stepCount).map { number in
+            let key = keys[Int.random(in: 0..<keys.count, using: &generator)]
+            let size = [0, 20, 150, 5_000][Int.random(in: 0..<4, using: &generator)]
+            switch Int.random(in: 0..<10, using: &generator) {
+            case 0...5:
+                let value =
+                    Array("\(number) ".utf8) + (0..<size).map { _ in UInt8.random(in: 1...255, using: &generator) }
+                return .write(key, value, conditional: Bool.random(using: &generator))
+            case 6...7: return .delete(key, conditional: Bool.random(using: &generator))
+            case 8: return .conflict(key)
+            default: return .follow
+            }
+        }
+    }
+
+    /// A store on `fileSystem`; versions and tags are the same in each run of the same workload, and of no other.
+    func open(_ fileSystem: ModelFileSystem, life: UInt64 = 0) -> FileBackend {
+        FileBackend(
+            folder: Self.root, fileSystem: fileSystem, host: ManualHost(seed: seed &+ life &* 7_919).host,
+            lockTimeout: .milliseconds(50), changePolicy: ChangePolicy(recognisedCount: 6, compactionByteCount: 700))
+    }
+
+    /// Takes the steps until `fileSystem` ends. An error before that is thrown.
+    func run(on fileSystem: ModelFileSystem) async throws(BackendError) -> Debt {
+        let store = open(fileSystem)
+        var debt = Debt()
+        var view: [EntryKey: EntryVersion] = [:]
+        for step in steps {
+            do throws(BackendError) {
+                try await take(step, on: store, &debt, &view)
+            } catch {
+                guard fileSystem.isOver else { throw error }
+                return debt
+            }
+            debt.unknown = nil
+        }
+        return debt
+    }
+
+    private func take(
+        _ step: Step, on store: FileBackend, _ debt: inout Debt, _ view: inout [EntryKey: EntryVersion]
+    ) async throws(BackendError) {
+        switch step {
+        case .write(let key, let value, let conditional):
+            let precondition = conditional ? try await precondition(key, store) : .any
+            debt.unknown = (key, value)
+            let outcome = try await store.write(value, to: key, if: precondition).outcome
+            guard case .written = outcome else { throw Self.surprise(key, outcome) }
+            debt.values[key] = value
+        case .delete(let key, let conditional):
+            let precondition = conditional ? try await precondition(key, store) : .any
+            debt.unknown = (key, nil)
+            let outcome = try await store.delete(key, if: precondition).outcome
+            guard outcome == .deleted else { throw Self.surprise(key, outcome) }
+            debt.values[key] = .some(nil)
+        case .conflict(let key):
+            let stale = Precondition.matches(EntryVersion(bytes: [1]))
+            let outcome = try await store.write([0], to: key, if: stale).outcome
+            guard case .conflict = outcome else { throw Self.surprise(key, outcome) }
+        case .follow:
+            var cursor = debt.cursors.last?.cursor
+            // A cursor that was overtaken by the policy's few changes begins anew.
+            do throws(BackendError) {
+                _ = try await store.changes(since: cursor, limit: 1)
+            } catch {
+                guard error.kind == .cursorExpired else { throw error }
+                (cursor, view) = (nil, [:])
+            }
+            try await Self.follow(store, from: &cursor, &view)
+            if let cursor { debt.cursors.append((cursor, view)) }
+        }
+    }
+
+    /// Reads all changes since `cursor` into `view`.
+    static func follow(
+        _ store: FileBackend, from cursor: inout ChangeCursor?, _ view: inout [EntryKey: EntryVersion]
+    ) async throws(BackendError) {
+        while true {
+            let page = try await store.changes(since: cursor, limit: 2).outcome
+            for change in page.changes { view[change.key] = change.version }
+            cursor = page.cursor
+            if !page.hasMore { return }
+        }
+    }
+
+    private func precondition(_ key: EntryKey, _ store: FileBackend) async throws(BackendError) -> Precondition {
+        if case .found(let entry) = try await store.read(key).outcome { .matches(entry.version) } else { .absent }
+    }
+
+    private static func surprise(_ key: EntryKey, _ outcome: WriteOutcome) -> BackendError {
+        BackendError(.other, key: key, message: "nobody else writes there, and the answer is \(outcome)")
+    }
+}

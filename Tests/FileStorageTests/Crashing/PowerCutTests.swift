@@ -1,0 +1,95 @@
+import FileStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("The file store after the power was cut, or its process killed, at each system call in turn")
+struct PowerCutTests {
+    /// What a sweep over all calls saw.
+    private struct Sweep {
+        var cuts = 0
+        var inspections = 0
+        var expired = 0
+        var findings: [String] = []
+    }
+
+    /// Cuts the power at each call of a workload, and looks at `survivorCount` of the disks that may be left; and kills
+    /// the process there.
+    private func sweep(
+        _ workload: CrashWorkload, lie: ModelFileSystem.Lie? = nil, survivorCount: Int, seed: UInt64
+    ) async throws -> Sweep {
+        let whole = ModelFileSystem(lie: lie)
+        _ = try await workload.run(on: whole)
+        var generator = SeededGenerator(seed: seed)
+        var sweep = Sweep()
+        for end in whole.calls.indices {
+            let fileSystem = ModelFileSystem(lie: lie, end: end, seed: generator.next())
+            let inspection = CrashInspection(workload: workload, debt: try await workload.run(on: fileSystem))
+            sweep.cuts += 1
+            for survivor in 0...survivorCount {
+                let disk = survivor == 0 ? fileSystem.disk : fileSystem.disk.afterPowerCut(using: &generator)
+                let findings = await inspection.findings(on: disk, seed: generator.next())
+                sweep.inspections += 1
+                let place = "call \(end), \(whole.calls[end]), \(survivor == 0 ? "killed" : "power cut")"
+                sweep.findings += findings.map { "\(place): \($0)" }
+            }
+        }
+        return sweep
+    }
+
+    @Test("has every acknowledged change, the last one wholly or not at all, and tells the changes that it has")
+    func nothingLost() async throws {
+        let seed = printedSeed("power cuts")
+        for number in 0..<3 as Range<UInt64> {
+            let workload = try CrashWorkload(seed: seed &+ number, stepCount: 14)
+            let sweep = try await sweep(workload, survivorCount: 4, seed: seed &+ number)
+            print("power cuts: \(sweep.cuts) calls cut, \(sweep.inspections) disks looked at")
+            #expect(sweep.cuts > 100)
+            let findings = sweep.findings.prefix(5).joined(separator: "\n")
+            #expect(sweep.findings.isEmpty, "seed \(seed &+ number): \(sweep.findings.count) findings\n\(findings)")
+        }
+    }
+
+    @Test(
+        "would be found to lose changes if files, or folders, were not synchronised",
+        arguments: [
+            ModelFileSystem.Lie.file, .folder,
+        ])
+    func bites(lie: ModelFileSystem.Lie) async throws {
+        // No luck is needed: any of these workloads shows it.
+        for seed in 1...2 as ClosedRange<UInt64> {
+            let workload = try CrashWorkload(seed: seed, stepCount: 14)
+            let sweep = try await sweep(workload, lie: lie, survivorCount: 2, seed: seed)
+            print("without synchronising a \(lie): \(sweep.findings.count) findings on \(sweep.inspections) disks")
+            #expect(sweep.findings.contains { $0.contains("power cut") })
+            #expect(!sweep.findings.contains { $0.contains("killed") }, "a kill takes nothing from the system's memory")
+        }
+    }
+
+    @Test("answers a conflict only with what the next power cut leaves there")
+    func conflictIsDurable() async throws {
+        let seed = printedSeed("conflicts after a kill")
+        var generator = SeededGenerator(seed: seed)
+        let workload = try CrashWorkload(seed: seed, stepCount: 14)
+        let whole = ModelFileSystem()
+        _ = try await workload.run(on: whole)
+        var conflicts = 0
+        for end in whole.calls.indices {
+            let killed = ModelFileSystem(end: end, seed: generator.next())
+            let debt = try await workload.run(on: killed)
+            guard let key = debt.unknown?.key else { continue }
+            // Another process looks, while the system still has all in its memory; and then the power goes.
+            let next = ModelFileSystem(killed.disk)
+            let outcome = try await workload.open(next, life: 1).write([7], to: key, if: .absent).outcome
+            guard case .conflict(let told?) = outcome else { continue }
+            conflicts += 1
+            for _ in 0..<4 {
+                let left = ModelFileSystem(next.disk.afterPowerCut(using: &generator))
+                let found = try await workload.open(left, life: 2).read(key).outcome
+                #expect(found == .found(told), "seed \(seed), call \(end)")
+            }
+        }
+        #expect(conflicts > 0)
+    }
+}
