@@ -101,7 +101,8 @@ let package = Package(
         .testTarget(
             name: "FileStorageTests",
             dependencies: [
-                "Checksums", "FileStorage", "StoreProbe", "SyncCore", "SyncCoreTesting", "TestSupport",
+                "Checksums", "FileStorage", "FileWatching", "StoreProbe", "SyncCore", "SyncCoreTesting",
+                "TestSupport",
             ]),
         // Empty without their traits, as what they test.
         .testTarget(

@@ -29,7 +29,7 @@ public import SyncCore
 /// ```
 public final class FileBackend: KeyValueBackend {
     /// What it honours: compare-and-swap between processes unless a tool shares the folder, and durability against
-    /// power cuts. Changes are polled.
+    /// power cuts; a sequence of changes and pushed signals, unless a tool shares the folder.
     public let capabilities: Capabilities
     /// `file:` and the folder, or `folder:` and the folder where a tool shares it.
     public let label: String
@@ -37,6 +37,7 @@ public final class FileBackend: KeyValueBackend {
     private let folder: StoreFolder
     private let lock: StoreLock
     private let changeReader: ChangeReader
+    private let watch: StoreWatch
     private let host: HostServices
     private let creation: Creation
     private let lockTimeout: Duration
@@ -77,10 +78,12 @@ public final class FileBackend: KeyValueBackend {
             randomBits: host.randomBits, changePolicy: changePolicy)
         self.lock = StoreLock(folder: self.folder, host: host, timeout: lockTimeout)
         self.changeReader = ChangeReader(folder: self.folder)
+        self.watch = StoreWatch(folder: self.folder)
         self.host = host
         label = (sharing == .locks ? "file:" : "folder:") + root
         capabilities = Capabilities(
-            compareAndSwap: sharing == .locks, durability: .powerLoss, changes: sharing == .locks, signals: .polled,
+            compareAndSwap: sharing == .locks, durability: .powerLoss, changes: sharing == .locks,
+            signals: sharing == .locks ? .pushed : .polled,
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
@@ -120,10 +123,12 @@ public final class FileBackend: KeyValueBackend {
         var generator = host.generator
         let entry = Entry(value: value, version: .random(using: &generator))
         do {
-            return try await lock.exclusively(.write) { (lock) throws(BackendError) in
+            let outcome = try await lock.exclusively(.write) { (lock) throws(BackendError) in
                 try folder.makeStore()
-                return Answer(try folder.write(entry, to: key, if: precondition, lock: lock))
+                return try folder.write(entry, to: key, if: precondition, lock: lock)
             }
+            if case .written = outcome { watch.changed() }
+            return Answer(outcome)
         } catch {
             throw error.during(.write, key: key)
         }
@@ -140,10 +145,12 @@ public final class FileBackend: KeyValueBackend {
             if try folder.stateForReading() != .store {
                 return Answer(precondition.holds(for: nil) ? .deleted : .conflict(nil))
             }
-            return try await lock.exclusively(.delete) { (_) throws(BackendError) in
+            let outcome = try await lock.exclusively(.delete) { (_) throws(BackendError) in
                 try folder.makeStore()
-                return Answer(try folder.delete(key, if: precondition))
+                return try folder.delete(key, if: precondition)
             }
+            if case .deleted = outcome { watch.changed() }
+            return Answer(outcome)
         } catch {
             throw error.during(.delete, key: key)
         }
@@ -191,6 +198,15 @@ public final class FileBackend: KeyValueBackend {
         } catch {
             throw error.during(.changes)
         }
+    }
+
+    /// Signals after every change, of this process or another of the machine.
+    ///
+    /// Told by the system (inotify, kqueue). Where it refuses to watch one folder more, and on a network file system,
+    /// only changes made through this object are signalled; so look now and then all the same. Versions of this software
+    /// that know no signals write without one.
+    public func signals() -> AsyncStream<Void> {
+        folder.isToolShared ? AsyncStream { _ in } : watch.subscribe()
     }
 
     private func emptyPage(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> Answer<ChangePage> {

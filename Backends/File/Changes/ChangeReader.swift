@@ -90,7 +90,7 @@ final class ChangeReader: Sendable {
         let records = ChangeFile.records(in: bytes, at: known.end, after: known.link)
         var news = known
         for located in records {
-            if located.range.upperBound == known.end + bytes.count, try !isVisible(located) {
+            if located.range.upperBound == known.end + bytes.count, try !folder.isVisible(located) {
                 return try isWriting() ? .waiting(news) : .lost
             }
             news.sequence.append(located.record)
@@ -100,11 +100,6 @@ final class ChangeReader: Sendable {
         if news.end == known.end + bytes.count { return .current(news) }
         // Half a record: it is being written, or was torn.
         return try isWriting() ? .waiting(news) : .lost
-    }
-
-    private func isVisible(_ located: ChangeFile.Located) throws(BackendError) -> Bool {
-        if located.isSettled { return true }
-        return try folder.version(of: located.record.key) == located.record.version
     }
 
     /// Whether somebody holds the store's lock.

@@ -95,14 +95,25 @@ extension StoreFolder {
 
     private func isLastChangeSettled() throws(BackendError) -> Bool {
         guard !isToolShared else { return false }
+        return try lastChange()?.isSettled ?? false
+    }
+
+    /// The last change of the log, `nil` when there is none that can be read. Wants no lock.
+    func lastChange() throws(BackendError) -> ChangeFile.Located? {
         do {
             return try fileSystem.withFile(path(of: Self.changesName), .read) { (log) throws(FileSystemError) in
-                try lastRecord(of: log, byteCount: fileSystem.byteCount(of: log))?.isSettled ?? false
+                try lastRecord(of: log, byteCount: fileSystem.byteCount(of: log))
             }
         } catch {
-            guard !error.isMissing else { return false }
-            throw BackendError(error)
+            guard error.isMissing else { throw BackendError(error) }
+            return nil
         }
+    }
+
+    /// Whether readers see the change, or what came after it. Wants no lock.
+    func isVisible(_ change: ChangeFile.Located) throws(BackendError) -> Bool {
+        if change.isSettled { return true }
+        return try version(of: change.record.key) == change.record.version
     }
 }
 

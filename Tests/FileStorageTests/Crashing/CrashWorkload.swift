@@ -63,8 +63,8 @@ struct CrashWorkload: Sendable {
     }
 
     /// Takes the steps until `fileSystem` ends. An error before that is thrown.
-    func run(on fileSystem: ModelFileSystem) async throws(BackendError) -> Debt {
-        let store = open(fileSystem)
+    func run(on fileSystem: ModelFileSystem, life: UInt64 = 0) async throws(BackendError) -> Debt {
+        let store = open(fileSystem, life: life)
         var debt = Debt()
         var view: [EntryKey: EntryVersion] = [:]
         for step in steps {

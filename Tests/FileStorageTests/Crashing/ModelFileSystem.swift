@@ -34,6 +34,7 @@ final class ModelFileSystem: FileSystem {
     private struct State {
         var disk: ModelDisk
         var calls: [String] = []
+        var end: Int?
         var isOver = false
         var nextDescriptor: Int32 = 3
         var open: [Int32: Int] = [:]
@@ -45,16 +46,14 @@ final class ModelFileSystem: FileSystem {
     private let state: Mutex<State>
     private let naming: Naming
     private let lie: Lie?
-    private let end: Int?
 
     /// - Parameters:
     ///   - end: the number of the call at which everything ends, done or not; `nil` for never.
     ///   - seed: decides whether the last call is done.
     init(_ disk: ModelDisk = ModelDisk(), naming: Naming = .exact, lie: Lie? = nil, end: Int? = nil, seed: UInt64 = 0) {
-        state = Mutex(State(disk: disk, generator: SeededGenerator(seed: seed)))
+        state = Mutex(State(disk: disk, end: end, generator: SeededGenerator(seed: seed)))
         self.naming = naming
         self.lie = lie
-        self.end = end
     }
 
     /// The calls so far.
@@ -63,6 +62,21 @@ final class ModelFileSystem: FileSystem {
     var isOver: Bool { state.withLock { $0.isOver } }
     /// What is on the disk and what is seen of it.
     var disk: ModelDisk { state.withLock { $0.disk } }
+
+    /// Ends at the call so many from now.
+    func end(after count: Int) {
+        state.withLock { $0.end = $0.calls.count + count }
+    }
+
+    /// Goes on for the other processes, after the one that was at work has been killed.
+    func goOn() {
+        state.withLock { state in
+            state.end = nil
+            state.isOver = false
+            state.open = [:]
+            state.locks = [:]
+        }
+    }
 
     /// Every path, for tests to look at.
     func paths(below folder: Int = 0, at path: String = "") -> [String] {
@@ -81,7 +95,7 @@ final class ModelFileSystem: FileSystem {
             let gone = FileSystemError(call: name, path: path, code: EIO)
             if state.isOver { throw gone }
             state.calls.append(name)
-            guard state.calls.count - 1 == end else { return try body(&state) }
+            guard state.calls.count - 1 == state.end else { return try body(&state) }
             state.isOver = true
             if Bool.random(using: &state.generator) { _ = try body(&state) }
             throw gone

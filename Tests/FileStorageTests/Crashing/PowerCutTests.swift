@@ -92,4 +92,41 @@ struct PowerCutTests {
         }
         #expect(conflicts > 0)
     }
+
+    @Test("goes on for a follower in another process when the writer is killed, wherever that happens")
+    func livingFollower() async throws {
+        let seed = printedSeed("followers of killed writers")
+        for number in 0..<3 as Range<UInt64> {
+            let before = try CrashWorkload(seed: seed &+ number, stepCount: 4)
+            let workload = try CrashWorkload(seed: seed &+ 100 &+ number, stepCount: 10)
+            var end = 0
+            var isWhole = false
+            while !isWhole {
+                let fileSystem = ModelFileSystem(seed: seed &+ UInt64(end))
+                _ = try await before.run(on: fileSystem)
+                let follower = before.open(fileSystem, life: 1)
+                var cursor: ChangeCursor?
+                var view: [EntryKey: EntryVersion] = [:]
+                try await CrashWorkload.follow(follower, from: &cursor, &view)
+                fileSystem.end(after: end)
+                _ = try await workload.run(on: fileSystem, life: 2)
+                isWhole = !fileSystem.isOver
+                fileSystem.goOn()
+                if end % 2 == 0 {
+                    _ = try await before.open(fileSystem, life: 3).write([9], to: before.keys[end / 2 % 4], if: .any)
+                }
+                do throws(BackendError) {
+                    try await CrashWorkload.follow(follower, from: &cursor, &view)
+                } catch {
+                    guard error.kind == .cursorExpired else { throw error }
+                    (cursor, view) = (nil, [:])
+                    try await CrashWorkload.follow(follower, from: &cursor, &view)
+                }
+                let listed = try await follower.list(prefix: "", after: nil, limit: 100).outcome.items
+                let versions = Dictionary(uniqueKeysWithValues: listed.map { ($0.key, $0.version) })
+                #expect(view == versions, "seed \(seed), workload \(number), killed at call \(end)")
+                end += 1
+            }
+        }
+    }
 }

@@ -1,0 +1,108 @@
+import FileStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("The file store on a file system that takes different names for equal")
+struct FoldingTests {
+    private static let texts = [
+        "a", "A", "é", "e\u{301}", "É", "E\u{301}", "ß", "ss", "SS", "İ", "i\u{307}", "ı", "I", "i", "ﬁ", "fi", "K",
+        "\u{212A}", "k", "Å", "\u{212B}", "A\u{30A}", "a/B", "A/B", "a/b", "ａ", "con", "CON", "a.", "a", "x ", "x",
+    ]
+
+    @Test("is a simulation that really confuses such names")
+    func simulation() throws {
+        for naming in [ModelFileSystem.Naming.folding, .decomposing] {
+            let fileSystem = ModelFileSystem(naming: naming)
+            fileSystem.close(try fileSystem.open("/É", .createNew))
+            for name in ["/é", "/E\u{301}"] {
+                let error = #expect(throws: FileSystemError.self) { try fileSystem.open(name, .createNew) }
+                #expect(error?.code == 17)
+            }
+            #expect(
+                Array(fileSystem.paths()[0].unicodeScalars).count == (naming == .decomposing ? 3 : 2))
+        }
+    }
+
+    @Test("keeps keys apart that differ only so, and lists them exactly", arguments: ModelFileSystem.Naming.allCases)
+    func keysApart(naming: ModelFileSystem.Naming) async throws {
+        let store = FileBackend(folder: "/store", fileSystem: ModelFileSystem(naming: naming))
+        let keys = try Set(Self.texts.map { try EntryKey($0) }).sorted()
+        for (number, key) in keys.enumerated() {
+            guard case .written = try await store.write([UInt8(number)], to: key, if: .absent).outcome else {
+                Issue.record("\(key) meets another key")
+                return
+            }
+        }
+        for (number, key) in keys.enumerated() {
+            guard case .found(let entry) = try await store.read(key).outcome else {
+                Issue.record("\(key) is not there")
+                return
+            }
+            #expect(entry.value == [UInt8(number)])
+        }
+        #expect(try await store.list(prefix: "", after: nil, limit: 1_000).outcome.items.map(\.key) == keys)
+    }
+
+    @Test("passes the conformance checks")
+    func conformance() async {
+        await expectConformance(of: "file on folded and decomposed names") {
+            PolledBackend(
+                FileBackend(
+                    folder: "/store", fileSystem: ModelFileSystem(naming: .decomposing),
+                    maximumValueByteCount: 1 << 14))
+        }
+    }
+
+    @Test(
+        "keeps keys of 1 KiB apart that differ in their last letter's case only", arguments: ["x", "é", "/", "🦉", "X"])
+    func longKeys(unit: String) async throws {
+        let store = FileBackend(folder: "/store", fileSystem: ModelFileSystem(naming: .folding))
+        let long = String(repeating: unit, count: 1_023 / unit.utf8.count)
+        let padded = long + String(repeating: "-", count: 1_023 - long.utf8.count)
+        let keys = try ["A", "a"].map { try EntryKey(padded + $0) }
+        for (number, key) in keys.enumerated() {
+            #expect(key.text.utf8.count == EntryKey.maximumByteCount)
+            _ = try await store.write([UInt8(number)], to: key, if: .absent)
+        }
+        #expect(try await store.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.key) == keys)
+        #expect(try await store.changes(since: nil, limit: 10).outcome.changes.map(\.key) == keys)
+    }
+}
+
+/// A file store on a simulated disk, which no system watches.
+private struct PolledBackend: KeyValueBackend {
+    private let wrapped: FileBackend
+    let capabilities: Capabilities
+    var label: String { wrapped.label }
+
+    init(_ wrapped: FileBackend) {
+        self.wrapped = wrapped
+        var capabilities = wrapped.capabilities
+        capabilities.signals = .polled
+        self.capabilities = capabilities
+    }
+
+    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await wrapped.read(key, unless: known)
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await wrapped.write(value, to: key, if: precondition)
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await wrapped.delete(key, if: precondition)
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await wrapped.changes(since: cursor, limit: limit)
+    }
+}
