@@ -34,6 +34,9 @@ package enum ChangeFile {
     /// No record is longer.
     package static let maximumRecordByteCount = fixedByteCount + EntryKey.maximumByteCount
 
+    /// A record's last bytes, from its checksum on.
+    static let byteCountFromLink = 13
+
     private static let fixedByteCount = 58
     private static let keyOffset = 45
     private static let magic = Array("ESyncChg".utf8)
@@ -166,7 +169,7 @@ package enum ChangeFile {
             Int(UInt32(bigEndianAt: start, in: bytes)) == count,
             Int(UInt32(bigEndianAt: start + count - 4, in: bytes)) == count
         else { return nil }
-        let end = start + count - 13
+        let end = start + count - byteCountFromLink
         let link = UInt64(bigEndianAt: end, in: bytes)
         guard XXHash64.digest(of: bytes[start..<end]) == link,
             let key = EntryKey(utf8: Array(bytes[(start + keyOffset)..<end]))

@@ -86,7 +86,10 @@ final class ChangeReader: Sendable {
     }
 
     private func follow(_ known: State) throws(BackendError) -> Following {
-        guard let bytes = try folder.newBytesOfLog(from: known.end, header: known.header) else { return .lost }
+        guard
+            let bytes = try folder.newBytesOfLog(
+                from: known.end, after: known.link, header: known.header)
+        else { return .lost }
         let records = ChangeFile.records(in: bytes, at: known.end, after: known.link)
         var news = known
         for located in records {
@@ -132,7 +135,10 @@ extension StoreFolder {
 
     /// All of the log that can be read; `nil` when nothing can.
     fileprivate func wholeLog() throws(BackendError) -> WholeLog? {
-        guard let bytes = try bytesOfLog(from: 0), let headerLink = ChangeFile.link(ofHeader: bytes) else { return nil }
+        let bytes = try withLog { (log) throws(FileSystemError) in
+            try fileSystem.bytes(of: log, limit: fileSystem.byteCount(of: log))
+        }
+        guard let bytes, let headerLink = ChangeFile.link(ofHeader: bytes) else { return nil }
         let records = ChangeFile.records(inFile: bytes)
         return WholeLog(
             header: Array(bytes[..<ChangeFile.headerByteCount]), byteCount: bytes.count, records: records,
@@ -140,21 +146,28 @@ extension StoreFolder {
             isWhole: (records.last?.range.upperBound ?? ChangeFile.headerByteCount) == bytes.count)
     }
 
-    /// What came after `offset` in the log that begins with `header`; `nil` when it is another one, or shorter.
-    fileprivate func newBytesOfLog(from offset: Int, header: [UInt8]) throws(BackendError) -> [UInt8]? {
-        try bytesOfLog(from: offset, header: header)
+    /// What came after the record that ends at `offset` and has the checksum `link`, in the log that begins with
+    /// `header`; `nil` when it is another log, or an earlier state of this one that has gone on otherwise.
+    fileprivate func newBytesOfLog(
+        from offset: Int, after link: UInt64, header: [UInt8]
+    ) throws(BackendError) -> [UInt8]? {
+        try withLog { (log) throws(FileSystemError) in
+            guard try fileSystem.bytes(of: log, limit: header.count) == header else { return nil }
+            // The header's checksum is its end, a record's is not quite.
+            let start = offset - (offset == header.count ? 8 : ChangeFile.byteCountFromLink)
+            let byteCount = try fileSystem.byteCount(of: log)
+            guard byteCount >= offset else { return nil }
+            let bytes = try fileSystem.bytes(of: log, from: start, limit: byteCount - start)
+            guard bytes.count >= 8, UInt64(bigEndianAt: 0, in: bytes) == link else { return nil }
+            return Array(bytes.dropFirst(offset - start))
+        }
     }
 
-    private func bytesOfLog(from offset: Int, header: [UInt8]? = nil) throws(BackendError) -> [UInt8]? {
+    private func withLog<Result>(
+        _ body: (OpenFile) throws(FileSystemError) -> Result?
+    ) throws(BackendError) -> Result? {
         do {
-            return try fileSystem.withFile(path(of: Self.changesName), .read) { (log) throws(FileSystemError) in
-                if let header {
-                    guard try fileSystem.bytes(of: log, limit: header.count) == header else { return nil }
-                }
-                let byteCount = try fileSystem.byteCount(of: log)
-                guard byteCount >= offset else { return nil }
-                return try fileSystem.bytes(of: log, from: offset, limit: byteCount - offset)
-            }
+            return try fileSystem.withFile(path(of: Self.changesName), .read, body)
         } catch {
             guard error.isMissing else { throw BackendError(error) }
             return nil

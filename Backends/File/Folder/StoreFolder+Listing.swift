@@ -10,10 +10,11 @@ extension StoreFolder {
         let range = KeyRange(prefix: Array(prefix.utf8), cursor: cursor.map { Array($0.text.utf8) })
         var items: [KeyPage.Item] = []
         // A stack of our own: keys may be a thousand folders deep.
-        var pending = try places(inFolder: root, below: [], in: range)
+        var pending = try places(inFolder: [], below: [], in: range)
         while let place = pending.popLast() {
             guard place.isEntry else {
-                pending += try places(inFolder: place.path, below: place.keyBytes, in: range)
+                guard try isOnPlainWay(place.folders) else { continue }
+                pending += try places(inFolder: place.folders, below: place.keyBytes, in: range)
                 continue
             }
             guard let key = EntryKey(utf8: place.keyBytes) else { continue }
@@ -26,11 +27,11 @@ extension StoreFolder {
 
     /// What is in a folder and may belong to the page, last first.
     private func places(
-        inFolder path: String, below start: [UInt8], in range: KeyRange
+        inFolder folders: [String], below start: [UInt8], in range: KeyRange
     ) throws(BackendError) -> [Place] {
         let names: [String]
         do {
-            names = try fileSystem.names(inFolder: path)
+            names = try fileSystem.names(inFolder: ([root] + folders).joined(separator: "/"))
         } catch {
             // Removed since its parent was read.
             if error.isMissing { return [] }
@@ -38,7 +39,7 @@ extension StoreFolder {
         }
         var places = names.compactMap { name -> Place? in
             guard let (bytes, isEntry) = part(named: name, below: start) else { return nil }
-            let place = Place(path: "\(path)/\(name)", keyBytes: start + bytes, isEntry: isEntry)
+            let place = Place(folders: folders + [name], keyBytes: start + bytes, isEntry: isEntry)
             return range.mayContain(place) ? place : nil
         }
         places.sort { $1.keyBytes.lexicographicallyPrecedes($0.keyBytes) }
@@ -57,7 +58,8 @@ extension StoreFolder {
 
 /// A file or folder with the key, or the beginning of the keys, that it stands for.
 private struct Place {
-    let path: String
+    /// The names on the way to it from the store's folder, its own included.
+    let folders: [String]
     let keyBytes: [UInt8]
     let isEntry: Bool
 }

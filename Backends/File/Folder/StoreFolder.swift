@@ -44,6 +44,8 @@ final class StoreFolder: Sendable {
         var isStore = false
         /// Folders whose own names are known to survive a power cut.
         var durableFolders: Set<String> = []
+        /// Folders on the way to keys that are no symbolic links.
+        var plainFolders: Set<String> = []
         var lockIdentity: FileIdentity?
     }
 
@@ -147,7 +149,7 @@ final class StoreFolder: Sendable {
     /// The entry of `key`, `nil` when there is none; its value stays empty when it still has `knownVersion`.
     func entry(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) throws(BackendError) -> ReadOutcome {
         let path = path(of: key)
-        guard let file = try openEntry(path) else { return .absent }
+        guard try isOnPlainWay(KeyFileName(key).folders), let file = try openEntry(path) else { return .absent }
         defer { fileSystem.close(file) }
         var bytes = try attempting { () throws(FileSystemError) in
             try fileSystem.bytes(of: file, limit: Self.firstReadByteCount)
@@ -176,7 +178,7 @@ final class StoreFolder: Sendable {
         let path = path(of: key)
         var bytes: [UInt8] = []
         do throws(BackendError) {
-            guard let file = try openEntry(path) else { return nil }
+            guard try isOnPlainWay(KeyFileName(key).folders), let file = try openEntry(path) else { return nil }
             defer { fileSystem.close(file) }
             bytes = try attempting { () throws(FileSystemError) in
                 try fileSystem.bytes(of: file, limit: EntryFile.maximumHeaderByteCount)
@@ -192,6 +194,33 @@ final class StoreFolder: Sendable {
     private func path(of key: EntryKey) -> String {
         guard isToolShared, let copy = ConflictCopy.place(of: key) else { return path(of: KeyFileName(key)) }
         return ([root] + copy.folders + [copy.file]).joined(separator: "/")
+    }
+
+    /// Whether the folders on the way to an entry are there; throws when one of them is a symbolic link.
+    ///
+    /// A link would lead reads and writes out of the store, and synchronising the folder that it stands in would not
+    /// keep it. Looked at once a process: whoever puts a link there later could as well change the entries. A folder
+    /// that a tool shares is laid out by people, and only read as it is.
+    func isOnPlainWay(_ folders: [String]) throws(BackendError) -> Bool {
+        guard !isToolShared, !folders.isEmpty else { return true }
+        let deepest = ([root] + folders).joined(separator: "/")
+        if known.withLock({ $0.plainFolders.contains(deepest) }) { return true }
+        var path = root
+        do {
+            for folder in folders {
+                path += "/" + folder
+                fileSystem.close(try fileSystem.open(path, .plainFolder))
+            }
+        } catch {
+            guard error.isMissing else { throw BackendError(error) }
+            return false
+        }
+        known.withLock { known in
+            // A bound, not a cache policy, as for the folders that are durable.
+            if known.plainFolders.count >= 10_000 { known.plainFolders.removeAll() }
+            known.plainFolders.insert(deepest)
+        }
+        return true
     }
 
     /// Throws unless `key` can be written under this precondition.

@@ -97,7 +97,7 @@ extension StoreFolder {
     func noteLock(_ identity: FileIdentity) {
         known.withLock { known in
             guard known.lockIdentity != identity else { return }
-            known = Known(isStore: false, durableFolders: [], lockIdentity: identity)
+            known = Known(lockIdentity: identity)
         }
     }
 }

@@ -35,7 +35,7 @@ package protocol FileSystem: Sendable {
 /// What a file is opened for.
 ///
 /// Only regular files and folders are opened. The last name of the path is not followed if it is a symbolic link, but
-/// for a folder's, and nothing waits for the other end of a pipe: whatever else stands there is
+/// for a ``folder``'s, and nothing waits for the other end of a pipe: whatever else stands there is
 /// ``FileSystemError/notRegular``.
 package enum OpenMode: Sendable {
     /// An existing file, to read.
@@ -48,6 +48,8 @@ package enum OpenMode: Sendable {
     case shared
     /// A folder, to synchronise, list or lock.
     case folder
+    /// A folder, unless the last name of its path is a symbolic link.
+    case plainFolder
 }
 
 /// An open file, with its path for messages.

@@ -23,6 +23,7 @@ package struct POSIXFileSystem: FileSystem {
             case .createShared: O_RDWR | O_CREAT | Self.plainly
             case .shared: O_RDWR | Self.plainly
             case .folder: O_RDONLY | O_DIRECTORY
+            case .plainFolder: O_RDONLY | O_DIRECTORY | O_NOFOLLOW
             }
         // Only the owner reads entries. The umask decides over the lock, which several users may share.
         let permissions: mode_t = if case .createShared = mode { 0o666 } else { 0o600 }
@@ -37,7 +38,7 @@ package struct POSIXFileSystem: FileSystem {
         let file = OpenFile(descriptor: descriptor, path: path)
         switch mode {
         case .read, .createShared, .shared: try checkRegular(file)
-        case .createNew, .folder: break
+        case .createNew, .folder, .plainFolder: break
         }
         return file
     }

@@ -186,6 +186,26 @@ struct ChangeTests {
         #expect(try await changes(store, since: kept).keys == [keys[1]])
     }
 
+    @Test("of a backup that others went on with are not taken for those that were undone, however alike they look")
+    func restoredAndGoneOn() async throws {
+        let follower = open()
+        for key in keys { _ = try await open().write([1], to: key, if: .absent) }
+        let (_, kept) = try await changes(follower)
+        try FileManager.default.copyItem(atPath: root, toPath: folder.path(of: "backup"))
+        for (undoneCount, count) in [(1, 1), (2, 4)] {
+            for _ in 0..<undoneCount { _ = try await open().write([2], to: keys[1], if: .any) }
+            let (_, undone) = try await changes(follower)
+            let size = try Data(contentsOf: log).count
+            try FileManager.default.removeItem(atPath: root)
+            try FileManager.default.copyItem(atPath: folder.path(of: "backup"), toPath: root)
+            // The log is as long as before, or longer.
+            for _ in 0..<count { _ = try await open().write([3], to: keys[1], if: .any) }
+            #expect(try Data(contentsOf: log).count >= size)
+            await expectKind(.cursorExpired) { try await follower.changes(since: undone, limit: 10) }
+            #expect(try await changes(follower, since: kept).keys == [keys[1]])
+        }
+    }
+
     @Test("are kept in a layout that others can read")
     func layout() throws {
         let header = ChangeFile.header(name: Array(0..<16))

@@ -114,7 +114,7 @@ final class ModelFileSystem: FileSystem {
             case (nil, _): throw FileSystemError(call: "open", path: path, code: ENOENT)
             case (let there?, _): node = there
             }
-            let isForFolder = if case .folder = mode { true } else { false }
+            let isForFolder = mode == .folder || mode == .plainFolder
             guard state.disk[node].isFolder == isForFolder else {
                 throw FileSystemError(call: "open", path: path, code: isForFolder ? ENOTDIR : EISDIR)
             }

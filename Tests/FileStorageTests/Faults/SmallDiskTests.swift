@@ -1,0 +1,156 @@
+import FileStorage
+import Foundation
+import SyncCore
+import TestSupport
+import Testing
+
+/// Needs the right to mount a file system; where it is missing the tests are skipped and say so.
+@Suite("The file store on a disk of 256 KB", .enabled(if: SmallDisk.isPossible, "a tmpfs cannot be mounted here"))
+struct SmallDiskTests {
+    private let disk: SmallDisk
+    private let store: FileBackend
+
+    init() throws {
+        disk = try SmallDisk()
+        store = FileBackend(folder: disk.path(of: "store"))
+    }
+
+    private func key(_ number: Int) throws(BackendError) -> EntryKey {
+        try EntryKey("accounts/\(number % 4)/\(number)")
+    }
+
+    /// Writes entries until no space is left; answers how many were acknowledged.
+    private func fill() async throws -> Int {
+        for number in 0..<1_000 {
+            do throws(BackendError) {
+                _ = try await store.write(
+                    [UInt8](repeating: UInt8(number % 250), count: 3_000), to: key(number), if: .absent)
+            } catch {
+                #expect(error.kind == .full && error.disposition == .permanent)
+                #expect(error.message.contains("no space is left; free some") && error.key == (try? key(number)))
+                return number
+            }
+        }
+        return 1_000
+    }
+
+    private func expectAll(_ numbers: Range<Int>) async throws {
+        let other = FileBackend(folder: disk.path(of: "store"))
+        for number in numbers {
+            guard case .found(let entry) = try await other.read(key(number)).outcome else {
+                Issue.record("\(number) was acknowledged and is not there")
+                return
+            }
+            #expect(entry.value == [UInt8](repeating: UInt8(number % 250), count: 3_000))
+        }
+        let keys = try numbers.map { try key($0) }.sorted()
+        #expect(try await other.list(prefix: "", after: nil, limit: 1_000).outcome.items.map(\.key) == keys)
+    }
+
+    @Test("refuses what does not fit, keeps what it acknowledged, can be emptied, and works again")
+    func full() async throws {
+        let count = try await fill()
+        #expect((20..<100).contains(count))
+        try await expectAll(0..<count)
+        try disk.fill()
+        await expectKind(.full) { try await store.write([UInt8](repeating: 1, count: 5_000), to: key(0), if: .any) }
+        try await expectAll(0..<count)
+        // Without a byte to spare, a deletion has to work.
+        for number in (count / 2)..<count { #expect(try await store.delete(key(number), if: .any).outcome == .deleted) }
+        try await expectAll(0..<(count / 2))
+        try disk.empty()
+        let again = try await FileBackend(folder: disk.path(of: "store")).write([1], to: EntryKey("again"), if: .absent)
+        guard case .written(let version) = again.outcome else {
+            Issue.record("\(again)")
+            return
+        }
+        let changes = try await store.changes(since: nil, limit: 1_000).outcome.changes
+        #expect(changes.filter { $0.version != nil }.count == count / 2 + 1)
+        #expect(changes.contains { $0.version == version })
+        let left = try FileManager.default.subpathsOfDirectory(atPath: disk.path(of: "store"))
+        #expect(!left.contains { $0.hasSuffix(".tmp") })
+    }
+
+    @Test("that became read-only is read and refuses changes with a reason")
+    func readOnly() async throws {
+        _ = try await store.write([7], to: key(1), if: .absent)
+        let cursor = try await store.changes(since: nil, limit: 10).outcome.cursor
+        try disk.makeReadOnly()
+        for store in [store, FileBackend(folder: disk.path(of: "store"))] {
+            guard case .found(let entry) = try await store.read(key(1)).outcome else {
+                Issue.record("not there")
+                return
+            }
+            #expect(entry.value == [7])
+            #expect(try await store.list(prefix: "", after: nil, limit: 10).outcome.items.count == 1)
+            for error in [
+                await expectKind(.permissionDenied) { try await store.write([8], to: key(1), if: .any) },
+                await expectKind(.permissionDenied) { try await store.delete(key(1), if: .any) },
+            ] {
+                #expect(error?.disposition == .permanent && error?.message.contains("mount it for writing") == true)
+            }
+        }
+        // Whoever has asked before goes on; who asks first would have to mend the log.
+        #expect(try await store.changes(since: cursor, limit: 10).outcome.changes.isEmpty)
+        await expectKind(.permissionDenied) {
+            try await FileBackend(folder: disk.path(of: "store")).changes(since: nil, limit: 10)
+        }
+        await expectKind(.permissionDenied) {
+            try await FileBackend(folder: disk.path(of: "new/store")).write([1], to: key(1), if: .any)
+        }
+    }
+}
+
+/// A mounted file system of 256 KB, unmounted with the object.
+private final class SmallDisk: Sendable {
+    static let isPossible: Bool = {
+        do {
+            return try withExtendedLifetime(SmallDisk()) { _ in true }
+        } catch {
+            return false
+        }
+    }()
+
+    /// Held, because it can be removed only after the unmounting.
+    private let parent: TemporaryFolder
+    private let folder: String
+
+    init() throws {
+        parent = try TemporaryFolder()
+        folder = parent.path(of: "disk")
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        try Self.run("mount", "-t", "tmpfs", "-o", "size=256k", "none", folder)
+    }
+
+    deinit {
+        do { try Self.run("umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
+    }
+
+    func path(of name: String) -> String { "\(folder)/\(name)" }
+
+    /// Takes every byte that is left.
+    func fill() throws {
+        try Data().write(to: URL(fileURLWithPath: path(of: "ballast")))
+        let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path(of: "ballast")))
+        do {
+            while true { try file.write(contentsOf: Data(repeating: 1, count: 512)) }
+        } catch {
+            // That was the aim.
+        }
+        try file.close()
+    }
+
+    func empty() throws { try FileManager.default.removeItem(atPath: path(of: "ballast")) }
+
+    func makeReadOnly() throws { try Self.run("mount", "-o", "remount,ro", folder) }
+
+    private static func run(_ command: String...) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = command
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else { throw CocoaError(.featureUnsupported) }
+    }
+}
