@@ -21,7 +21,7 @@ demo: setup ## Build syncd and let it tell its story: two devices, a lost phone,
 
 test: setup ## Run all tests, and the tests of dates once more in several time zones
 	.ci/mutants check
-	.ci/test
+	.ci/test --enable-all-traits
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/zones '$(DATE_TESTS)'
 

@@ -185,7 +185,7 @@ final class StoreFolder: Sendable {
             }
             return try header(of: bytes, key: key, path: path).version
         } catch {
-            guard isToolShared, error.disposition == .permanent else { throw error }
+            guard isToolShared, error.disposition == .permanent else { throw error.during(.list, key: key) }
             let digest = XXHash64.digest(of: bytes + Array(error.kind.description.utf8))
             return EntryVersion(bytes: withUnsafeBytes(of: digest.bigEndian) { Array($0) })
         }

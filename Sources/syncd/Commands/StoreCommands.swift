@@ -1,5 +1,4 @@
 import ArgumentParser
-import Entitlements
 import Foundation
 import SQLiteStorage
 import SyncCore
@@ -30,28 +29,61 @@ struct StoreCheck: AsyncParsableCommand {
 
     func run() async throws {
         let url = try StoreURL(keeping: store)
-        let backend = url.existing()
-        let progress = CopyProgress()
-        let survey = try await finding(url) { () async throws(BackendError) in
-            try await StoreSurvey.of(backend) { progress.show($0.wholeCount) }
+        let findings = try await finding(url) { () async throws(BackendError) in
+            if case .sqlite(let path) = url.place { try await Self.check(database: path) } else { try await check(url) }
         }
-        progress.clear()
-        var problems: [String] = []
-        if case .sqlite(let path) = url.place {
-            problems = try await SQLiteBackend(path: path, creating: .never).integrityCheck().problems
-        }
-        let isIntact = survey.damage.isEmpty && problems.isEmpty
+        let isIntact = findings.damage.isEmpty && findings.problems.isEmpty
         let lines =
-            ["\(url.text): \(plural(survey.wholeCount, "entry", "entries")) whole, \(plural(survey.byteCount, "byte"))"]
-            + survey.damage.map { "damaged: \("\($0)".singleLine)" } + problems.map { "problem: \($0.singleLine)" }
+            ["\(url.text): \(plural(findings.wholeCount, "entry", "entries")) whole"]
+            + findings.damage.map { "damaged: \($0.line)" } + findings.problems.map { "problem: \($0.onOneLine)" }
         try output.show(
             .object([
                 ("store", .string(url.text)), ("intact", .bool(isIntact)),
-                ("whole", .number(Int64(survey.wholeCount))), ("bytes", .number(Int64(survey.byteCount))),
-                ("damaged", survey.damage.json), ("problems", .array(problems.map { .string($0) })),
+                ("whole", .number(Int64(findings.wholeCount))), ("damaged", .array(findings.damage.map(\.json))),
+                ("problems", .array(findings.problems.map { .string($0.onOneLine) })),
             ]), or: lines.joined(separator: "\n"))
         if !isIntact { throw ExitCode(Failure.Code.failed.rawValue) }
     }
+
+    private struct Findings {
+        var wholeCount: Int
+        var damage: [DamagedEntry]
+        var problems: [String] = []
+    }
+
+    /// SQLite also knows about pages and indexes, and names keys where a listing stops.
+    private static func check(database path: String) async throws(BackendError) -> Findings {
+        let report = try await SQLiteBackend(path: path, creating: .never).integrityCheck()
+        return Findings(
+            wholeCount: report.wholeCount, damage: report.damagedKeys.map { DamagedEntry(key: $0) },
+            problems: report.problems)
+    }
+
+    private func check(_ url: StoreURL) async throws(BackendError) -> Findings {
+        let progress = CopyProgress()
+        defer { progress.clear() }
+        let survey = try await StoreSurvey.of(url.existing()) { progress.show($0.wholeCount) }
+        return Findings(wholeCount: survey.wholeCount, damage: survey.damage.map(DamagedEntry.init))
+    }
+}
+
+/// An entry that cannot be read, for showing.
+private struct DamagedEntry {
+    var key: String?
+    var reason: String?
+
+    init(key: String) { self.key = key }
+
+    init(_ error: BackendError) { (key, reason) = (error.key?.text, error.message) }
+
+    var line: String { [key, reason].compactMap { $0?.onOneLine }.joined(separator: ": ") }
+
+    var json: JSON { .object([("key", JSON(key)), ("reason", JSON(reason?.onOneLine))]) }
+}
+
+extension String {
+    /// All of it, on one line.
+    fileprivate var onOneLine: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
 }
 
 struct StoreBackup: AsyncParsableCommand {
@@ -85,8 +117,8 @@ struct StoreRecover: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "recover", abstract: "Bring everything that is whole in a damaged store into a new one.",
         discussion: """
-            The damaged store is not changed; nobody should write to it meanwhile. What is lost is named, as far as its \
-            name is still to be found.
+            The damaged store is not changed; nobody should write to it meanwhile. What is lost is named, as far as \
+            its name is still to be found.
             """)
 
     @Argument(help: ArgumentHelp("The damaged store.", valueName: "url"))
@@ -109,7 +141,7 @@ struct StoreRecover: AsyncParsableCommand {
         }
         let lines =
             ["\(to.text): \(plural(report.recoveredCount, "entry", "entries")) brought back"]
-            + report.lostKeys.map { "lost: \($0.singleLine)" }
+            + report.lostKeys.map { "lost: \($0.onOneLine)" }
         try output.show(
             .object([
                 ("from", .string(from.text)), ("to", .string(to.text)),
@@ -192,25 +224,16 @@ private func copy(
     progress.clear()
     var lines = ["\(to.text): \(plural(report.copiedCount, "entry", "entries")) copied"]
     if report.presentCount > 0 { lines[0] += ", \(report.presentCount) were there" }
-    lines += report.damage.map { "lost: \("\($0)".singleLine)" }
-    lines += report.differingKeys.map { "different: \($0.text.singleLine)" }
+    lines += report.damage.map { "lost: \(DamagedEntry($0).line)" }
+    lines += report.differingKeys.map { "different: \($0.text.onOneLine)" }
     try output.show(
         .object([
             ("from", .string(from.text)), ("to", .string(to.text)), ("copied", .number(Int64(report.copiedCount))),
             ("present", .number(Int64(report.presentCount))), ("bytes", .number(Int64(report.byteCount))),
-            ("lost", report.damage.json),
+            ("lost", .array(report.damage.map { DamagedEntry($0).json })),
             ("different", .array(report.differingKeys.map { .string($0.text) })),
         ]), or: lines.joined(separator: "\n"))
     if !report.differingKeys.isEmpty { throw ExitCode(Failure.Code.conflict.rawValue) }
-}
-
-extension [BackendError] {
-    fileprivate var json: JSON {
-        .array(
-            map { error in
-                .object([("key", JSON(error.key?.text)), ("reason", .string(error.message.singleLine))])
-            })
-    }
 }
 
 /// How far a copy is, on a terminal and nowhere else.

@@ -1,0 +1,123 @@
+import FileStorage
+import Foundation
+import SQLiteStorage
+import SyncCore
+import Testing
+
+@Suite("syncd store")
+struct StoreCommandTests {
+    private let sandbox: Sandbox
+
+    init() throws { sandbox = try Sandbox() }
+
+    private func fill(_ store: some KeyValueBackend, _ count: Int = 30) async throws {
+        for number in 100..<(100 + count) {
+            _ = try await store.write(Array("value \(number)".utf8), to: EntryKey("k/\(number)"), if: .absent)
+        }
+    }
+
+    /// Changes a byte of the only place in a file where `text` stands.
+    private func damage(_ text: String, in name: String) throws {
+        var bytes = Data(try sandbox.bytes(of: name))
+        let range = try #require(bytes.range(of: Data(text.utf8)))
+        bytes[range.lowerBound] ^= 1
+        try sandbox.write(Array(bytes), to: name)
+    }
+
+    @Test("copies files to SQLite and back byte for byte, and a second time nothing")
+    func copies() async throws {
+        try await fill(FileBackend(folder: sandbox.path("a")), 250)
+        #expect(try sandbox.run("store copy file:a sqlite:b.db") == .done("sqlite:b.db: 250 entries copied"))
+        #expect(try sandbox.run("store copy sqlite:b.db file:c") == .done("file:c: 250 entries copied"))
+        #expect(
+            try sandbox.run("store copy sqlite:b.db file:c")
+                == .done("file:c: 0 entries copied, 250 were there"))
+        let (first, last) = (FileBackend(folder: sandbox.path("a")), FileBackend(folder: sandbox.path("c")))
+        for item in try await first.list(prefix: "", after: nil, limit: 1_000).outcome.items {
+            guard case .found(let old) = try await first.read(item.key).outcome,
+                case .found(let new) = try await last.read(item.key).outcome
+            else {
+                Issue.record("\(item.key) is not in both")
+                continue
+            }
+            #expect(old.value == new.value)
+        }
+        _ = try await last.write([0], to: EntryKey("k/107"), if: .any)
+        let different = try sandbox.run("store copy file:a file:c")
+        #expect(different.exitCode == 5)
+        #expect(different.output == "file:c: 0 entries copied, 249 were there\ndifferent: k/107\n")
+    }
+
+    @Test("checks and recovers: what is damaged is named, the rest is brought back", arguments: ["file", "sqlite"])
+    func recovers(kind: String) async throws {
+        if kind == "file" {
+            try await fill(FileBackend(folder: sandbox.path("old")))
+            try damage("value 117", in: "old/k/117.entry")
+        } else {
+            // The connection is closed with the object, and the log is in the file.
+            try await fill(SQLiteBackend(path: sandbox.path("old")))
+            let backup = try sandbox.run("store backup sqlite:old sqlite:copy")
+            #expect(backup.exitCode == 0)
+            for name in ["old-wal", "old-shm"] where FileManager.default.fileExists(atPath: sandbox.path(name)) {
+                try FileManager.default.removeItem(atPath: sandbox.path(name))
+            }
+            try sandbox.write(sandbox.bytes(of: "copy"), to: "old")
+            try damage("value 117", in: "old")
+        }
+        let before = try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old")
+        let checked = try sandbox.run("store check \(kind):old")
+        #expect(checked.exitCode == 1)
+        #expect(checked.output.hasPrefix("\(kind):old: 29 entries whole\ndamaged: k/117"))
+        let object = try #require(
+            try JSONSerialization.jsonObject(with: Data(sandbox.run("store check \(kind):old --json").output.utf8))
+                as? [String: Any])
+        #expect(object["intact"] as? Bool == false && object["whole"] as? Int == 29)
+
+        let recovered = try sandbox.run("store recover \(kind):old \(kind):new")
+        #expect(recovered.exitCode == 0)
+        #expect(recovered.output.contains("\nlost: k/117"))
+        #expect(try sandbox.run("store check \(kind):new") == .done("\(kind):new: 29 entries whole"))
+        #expect(try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old") == before)
+    }
+
+    @Test(
+        "refuses what cannot be, and makes nothing",
+        arguments: [
+            ("check memory:", 2, "memory: ends with each command: name a file:DIR, sqlite:FILE or folder:DIR"),
+            ("check ftp:x", 2, #"store: "ftp:x" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
+            ("copy file:a file:a", 2, "file:a is both: name another store to copy to"),
+            ("backup file:a file:full", 4, "file:full has something in it already: name a new store"),
+            ("backup sqlite:a.db sqlite:full.db", 4, "full.db: something is there already; choose another name"),
+            ("recover sqlite:a.db file:new", 2, "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE"),
+        ] as [(String, Int32, String)])
+    func refuses(command: String, exitCode: Int32, reason: String) async throws {
+        try await fill(FileBackend(folder: sandbox.path("a")), 1)
+        try await fill(FileBackend(folder: sandbox.path("full")), 1)
+        for name in ["a.db", "full.db"] { try await fill(SQLiteBackend(path: sandbox.path(name)), 1) }
+        let before = try sandbox.tree().keys.sorted()
+        #expect(try sandbox.run("store \(command)") == .refused(exitCode, reason))
+        #expect(try sandbox.tree().keys.sorted() == before)
+    }
+
+    @Test("a store that is not there is not found, and none is made", arguments: ["file:nope", "sqlite:nope.db"])
+    func missing(url: String) throws {
+        for command in ["check \(url)", "copy \(url) file:new", "backup \(url) \(url)2", "recover \(url) \(url)2"] {
+            let outcome = try sandbox.run("store \(command)")
+            #expect(outcome.exitCode == 3 && outcome.error.contains("nope"), "\(command): \(outcome)")
+        }
+        #expect(try sandbox.tree().isEmpty)
+    }
+
+    @Test("an app and syncd use one SQLite store, and a server's is the remote of both")
+    func shared() async throws {
+        let aims = ["--local sqlite:app.db --remote sqlite:server.db --account alice"]
+        for aim in aims {
+            let bought = try sandbox.run("record purchase \(Owls.couch) --transaction t1 \(aim)")
+            #expect(bought.exitCode == 0, "\(bought)")
+            #expect(try sandbox.run("sync --create-remote \(aim)").exitCode == 0)
+        }
+        let other = "--local file:other --remote sqlite:server.db --account alice"
+        #expect(try sandbox.run("restore \(other)").exitCode == 0)
+        #expect(try sandbox.run("check couch-owl \(other)").exitCode == 0)
+    }
+}
