@@ -186,9 +186,7 @@ public final class FileBackend: KeyValueBackend {
         }
         do {
             guard try folder.stateForReading() == .store else { return try emptyPage(since: cursor, limit: limit) }
-            if let sequence = try changeReader.current() {
-                return Answer(try sequence.page(since: cursor, limit: limit))
-            }
+            if let page = try changeReader.page(since: cursor, limit: limit) { return Answer(page) }
             // Looked at again, so that asking makes no store where one was removed.
             guard try folder.inspect() == .store else { return try emptyPage(since: cursor, limit: limit) }
             return try await lock.exclusively(.changes) { (lock) throws(BackendError) in
@@ -203,8 +201,8 @@ public final class FileBackend: KeyValueBackend {
     /// Signals after every change, of this process or another of the machine.
     ///
     /// Told by the system (inotify, kqueue). Where it refuses to watch one folder more, and on a network file system,
-    /// only changes made through this object are signalled; so look now and then all the same. Versions of this software
-    /// that know no signals write without one.
+    /// only changes made through this object are signalled; so look now and then all the same. Versions of this
+    /// software that know no signals write without one.
     public func signals() -> AsyncStream<Void> {
         folder.isToolShared ? AsyncStream { _ in } : watch.subscribe()
     }

@@ -99,11 +99,11 @@ struct DamageTests {
 
     @Test("when the store has a newer format: exit code 4")
     func newerStore() throws {
-        try sandbox.write("EntitlementSync file store 2\n", to: "store/store.format")
+        try sandbox.write("EntitlementSync file store 3\n", to: "store/store.format")
         try expectRefusal(
             4,
-            "local store: read \"accounts/alice/account\": store/store.format: the store has format 2, this software "
-                + "knows up to 1; update it")
+            "local store: read \"accounts/alice/account\": store/store.format: the store has format 3, this software "
+                + "knows up to 2; update it")
     }
 
     @Test("when it is the remote's ledger, and the device keeps what it has")

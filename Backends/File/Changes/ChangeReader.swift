@@ -21,9 +21,9 @@ final class ChangeReader: Sendable {
 
     private enum Following {
         /// Read on to the end.
-        case current(State)
+        case current
         /// Read on to a last record that is not visible yet.
-        case waiting(State)
+        case waiting
         /// The log is another one, or is torn, or has a change of a writer that died.
         case lost
     }
@@ -35,22 +35,30 @@ final class ChangeReader: Sendable {
         self.folder = folder
     }
 
-    /// All visible changes; `nil` when the log must be loaded first.
-    func current() throws(BackendError) -> ChangeSequence? {
-        guard let known = state.withLock({ $0 }) else { return nil }
-        var following = try follow(known)
-        // Whatever was acknowledged before this call is in front of what a second look finds at the end.
-        if case .waiting(let state) = following { following = try follow(state) }
-        switch following {
-        case .lost:
-            return nil
-        case .current(let news), .waiting(let news):
-            keep(news)
-            return news.sequence
+    /// A page of the visible changes; `nil` when the log must be loaded first. O(what was appended + changes after
+    /// `cursor`).
+    func page(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage? {
+        try state.withLock { (state) throws(BackendError) in
+            guard var known = state else { return nil }
+            // Held once only, so that appending copies nothing.
+            state = nil
+            var following: Following
+            do throws(BackendError) {
+                following = try follow(&known)
+                // Whatever was acknowledged before this call is in front of what a second look finds at the end.
+                if following == .waiting { following = try follow(&known) }
+            } catch {
+                state = known
+                throw error
+            }
+            if following == .lost { return nil }
+            state = known
+            return try known.sequence.page(since: cursor, limit: limit)
         }
     }
 
     /// Compares the log with the folder, mends it, and answers all changes. Wants the store's lock to be held.
+    /// O(entries).
     func load(lock: OpenFile) throws(BackendError) -> ChangeSequence {
         try folder.raiseFormat(lock: lock)
         let found = try folder.wholeLog()
@@ -77,32 +85,21 @@ final class ChangeReader: Sendable {
         return sequence
     }
 
-    private func keep(_ news: State) {
-        state.withLock { state in
-            // Another task may have read further meanwhile.
-            if let kept = state, kept.header == news.header, kept.end > news.end { return }
-            state = news
-        }
-    }
-
-    private func follow(_ known: State) throws(BackendError) -> Following {
-        guard
-            let bytes = try folder.newBytesOfLog(
-                from: known.end, after: known.link, header: known.header)
-        else { return .lost }
-        let records = ChangeFile.records(in: bytes, at: known.end, after: known.link)
-        var news = known
-        for located in records {
-            if located.range.upperBound == known.end + bytes.count, try !folder.isVisible(located) {
-                return try isWriting() ? .waiting(news) : .lost
+    private func follow(_ state: inout State) throws(BackendError) -> Following {
+        let start = state.end
+        let bytes = try folder.newBytesOfLog(from: start, after: state.link, header: state.header)
+        guard let bytes else { return .lost }
+        for located in ChangeFile.records(in: bytes, at: start, after: state.link) {
+            if located.range.upperBound == start + bytes.count, try !folder.isVisible(located) {
+                return try isWriting() ? .waiting : .lost
             }
-            news.sequence.append(located.record)
-            news.end = located.range.upperBound
-            news.link = located.link
+            state.sequence.append(located.record)
+            state.end = located.range.upperBound
+            state.link = located.link
         }
-        if news.end == known.end + bytes.count { return .current(news) }
+        if state.end == start + bytes.count { return .current }
         // Half a record: it is being written, or was torn.
-        return try isWriting() ? .waiting(news) : .lost
+        return try isWriting() ? .waiting : .lost
     }
 
     /// Whether somebody holds the store's lock.

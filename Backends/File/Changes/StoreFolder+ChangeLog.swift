@@ -2,19 +2,19 @@ import SyncCore
 
 /// The log of changes, as writers keep it. Every function here wants the store's lock to be held.
 ///
-/// **The rule.** A writer appends its change to `store.changes` when the new entry is on the disk beside the old one and
-/// before it gets the name. When the name is on the disk too, it notes so in the record. Writers take turns, so at most
-/// the last record is without its change, and only while its writer is at work or after it died; the next one finds
-/// that record by the missing note and sets it right. So a log that was never torn tells every change, in every process,
-/// through any kill, and costs two small writes into the page cache and no synchronisation.
+/// **The rule.** A writer appends its change to `store.changes` when the new entry is on the disk beside the old one
+/// and before it gets the name. When the name is on the disk too, it notes so in the record. Writers take turns, so at
+/// most the last record is without its change, and only while its writer is at work or after it died; the next one
+/// finds that record by the missing note and sets it right. So a log that was never torn tells every change, in every
+/// process, through any kill, and costs two small writes into the page cache and no synchronisation.
 ///
 /// **After a power cut** the log may lack changes that are on the disk, or tell some that are not. Nobody believes it
 /// then without a look at the folder: whoever asks for changes first compares each key's last record with the entry
 /// (see `ChangeReader`) and appends what is missing. What is still readable of the log is a beginning of what was
 /// written, so whoever has a cursor in it knows exactly what it says up to there; a cursor behind it is not recognised.
 ///
-/// **The log may be thrown away at any time**: then cursors expire, and it is made anew out of the folder. So a full disk
-/// or a bad block in it hinders no write.
+/// **The log may be thrown away at any time**: then cursors expire, and it is made anew out of the folder. So a full
+/// disk or a bad block in it hinders no write.
 extension StoreFolder {
     static let changesName = "store.changes"
 

@@ -83,19 +83,21 @@ extension StoreFolder {
             try confirmDurable(place)
             return .deleted
         }
-        let change = try announce(key, nil)
-        do throws(BackendError) {
-            do {
-                try fileSystem.removeFile(path(of: place))
+        try withNames(ofFolder: folderPath(of: place)) { (folder) throws(BackendError) in
+            let change = try announce(key, nil)
+            do throws(BackendError) {
+                do throws(FileSystemError) {
+                    try fileSystem.removeFile(path(of: place))
+                } catch {
+                    throw BackendError(renaming: error)
+                }
+                try synchronizeNames(folder)
             } catch {
-                throw BackendError(renaming: error)
+                abandon(change)
+                throw error
             }
-            try synchronizeNames(inFolder: folderPath(of: place))
-        } catch {
-            abandon(change)
-            throw error
+            settle(change)
         }
-        settle(change)
         return .deleted
     }
 
@@ -142,26 +144,37 @@ extension StoreFolder {
                 throw error
             }
         }
-        let change: AnnouncedChange?
-        do {
-            change = try announcing()
-        } catch {
-            removePending(pending)
-            throw error
-        }
+        var isRenamed = false
         do throws(BackendError) {
-            do {
-                try fileSystem.rename(pending, to: "\(folder)/\(name)")
-            } catch {
-                removePending(pending)
-                throw BackendError(renaming: error)
+            try withNames(ofFolder: folder) { (names) throws(BackendError) in
+                let change = try announcing()
+                do throws(BackendError) {
+                    do throws(FileSystemError) {
+                        try fileSystem.rename(pending, to: "\(folder)/\(name)")
+                    } catch {
+                        throw BackendError(renaming: error)
+                    }
+                    isRenamed = true
+                    try synchronizeNames(names)
+                } catch {
+                    abandon(change)
+                    throw error
+                }
+                settle(change)
             }
-            try synchronizeNames(inFolder: folder)
         } catch {
-            abandon(change)
+            if !isRenamed { removePending(pending) }
             throw error
         }
-        settle(change)
+    }
+
+    /// Opens the folder before anything in it is changed: a system that is short of files says so while there is time.
+    private func withNames(
+        ofFolder path: String, _ body: (OpenFile) throws(BackendError) -> Void
+    ) throws(BackendError) {
+        let folder = try attempting { () throws(FileSystemError) in try fileSystem.open(path, .folder) }
+        defer { fileSystem.close(folder) }
+        try body(folder)
     }
 
     private func openPending(_ pending: String) throws(FileSystemError) -> OpenFile {
@@ -186,9 +199,9 @@ extension StoreFolder {
         }
     }
 
-    private func synchronizeNames(inFolder folder: String) throws(BackendError) {
+    private func synchronizeNames(_ folder: OpenFile) throws(BackendError) {
         do {
-            try fileSystem.synchronizeFolder(folder)
+            try fileSystem.synchronize(folder)
         } catch {
             // Every reader sees the change already; only a power cut can still undo it.
             throw BackendError(error, disposition: .outcomeUnknown)

@@ -109,7 +109,7 @@ struct SystemCallTests {
         let before = counting.calls.count
         _ = try await store.write([2], to: EntryKey("k"), if: .any)
         let calls = counting.calls[before...].filter { ["write", "fsync", "rename", "mkdir", "unlink"].contains($0) }
-        // The log of changes is told before the name is given, and again when it is on the disk; it is never synchronised.
+        // The log of changes is told before the name is given, and again when it is on the disk.
         #expect(calls == ["write", "fsync", "write", "rename", "fsync", "write"])
     }
 
