@@ -64,7 +64,9 @@ struct OptionTests {
     func emptyVariable() throws {
         let outcome = try sandbox.run("status", environment: ["SYNCD_LOCAL": ""])
         #expect(
-            outcome == .refused(2, "--local is needed: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)"))
+            outcome
+                == .refused(
+                    2, "--local is needed: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)"))
         try #expect(record("t1", environment: ["SYNCD_ACCOUNT": ""]) == recorded("t1", for: "anonymous"))
     }
 

@@ -88,7 +88,10 @@ struct StoreCommandTests {
             ("copy file:a file:a", 2, "file:a is both: name another store to copy to"),
             ("backup file:a file:full", 4, "file:full has something in it already: name a new store"),
             ("backup sqlite:a.db sqlite:full.db", 4, "full.db: something is there already; choose another name"),
-            ("recover sqlite:a.db file:new", 2, "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE"),
+            (
+                "recover sqlite:a.db file:new", 2,
+                "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE"
+            ),
         ] as [(String, Int32, String)])
     func refuses(command: String, exitCode: Int32, reason: String) async throws {
         try await fill(FileBackend(folder: sandbox.path("a")), 1)

@@ -92,13 +92,16 @@ struct ConformanceTests {
         #expect(nowhere.error.count { $0 == "\n" } == 1)
     }
 
+    private static let noStore =
+        "is no store that can be tried: write one of memory:, file:DIR, sqlite:DIR, folder:DIR"
+
     @Test(
         "refuses wrong input in a line",
         arguments: [
-            ("memory", "\"memory\" is no store that can be tried: write one of memory:, file:DIR, sqlite:DIR, folder:DIR"),
-            ("memory:x", "\"memory:x\" is no store that can be tried: write one of memory:, file:DIR, sqlite:DIR, folder:DIR"),
-            ("file:", "\"file:\" is no store that can be tried: write one of memory:, file:DIR, sqlite:DIR, folder:DIR"),
-            ("ftp:x", "\"ftp:x\" is no store that can be tried: write one of memory:, file:DIR, sqlite:DIR, folder:DIR"),
+            ("memory", "\"memory\" \(Self.noStore)"),
+            ("memory:x", "\"memory:x\" \(Self.noStore)"),
+            ("file:", "\"file:\" \(Self.noStore)"),
+            ("ftp:x", "\"ftp:x\" \(Self.noStore)"),
             ("file://host/x", "\"file://host/x\" names a host: a folder of this machine is file:DIR"),
             ("memory: --seed -1", "Missing value for '--seed <number>' (see syncsim --help)"),
             ("memory: --seed many", "--seed: \"many\" is no number, 0 to 18446744073709551615"),

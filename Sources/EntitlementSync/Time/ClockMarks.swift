@@ -16,7 +16,8 @@ struct ClockMarks: Hashable, Sendable {
         var wallClock: Timestamp
         /// The remote's label.
         var remote: String
-        /// Counts the contacts of this device that were kept, whichever process had them: the higher number knows better.
+        /// Counts the contacts of this device that were kept, whichever process had them: the higher number knows
+        /// better.
         var number: UInt64 = 1
     }
 
@@ -66,8 +67,8 @@ struct ClockMarks: Hashable, Sendable {
     /// What this device took for now stays where the answer does not contradict it: somebody who bought while the
     /// answer was under way would otherwise have bought in the future.
     ///
-    /// - Parameter number: one more than that of the last contact that was kept: of those that nobody has kept yet, each
-    ///   process has its own.
+    /// - Parameter number: one more than that of the last contact that was kept: of those that nobody has kept yet,
+    ///   each process has its own.
     /// - Returns: whether the answer was believed: a round trip is not negative and not longer than
     ///   ``longestRoundTrip``. Otherwise the wall clock was moved meanwhile, or the answer is stale.
     mutating func meet(

@@ -22,8 +22,7 @@ extension Auditor {
         adopters[device, default: []].insert(name)
         // Where the remote has forgotten an erasure, an account can be joined that others know to be erased.
         guard erasedNames.contains(name), hasRemoteForgotten else { return }
-        for index in acknowledged.indices where acknowledged[index].account == nil && acknowledged[index].device == device
-        {
+        for (index, fact) in acknowledged.enumerated() where fact.account == nil && fact.device == device {
             acknowledged[index].isExempt = true
         }
     }
