@@ -97,9 +97,11 @@ struct StoreCommandTests {
         try await fill(FileBackend(folder: sandbox.path("a")), 1)
         try await fill(FileBackend(folder: sandbox.path("full")), 1)
         for name in ["a.db", "full.db"] { try await fill(SQLiteBackend(path: sandbox.path(name)), 1) }
-        let before = try sandbox.tree().keys.sorted()
+        // SQLite makes and removes files beside a database as it is opened and closed.
+        let files = { try sandbox.tree().keys.filter { !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") }.sorted() }
+        let before = try files()
         #expect(try sandbox.run("store \(command)") == .refused(exitCode, reason))
-        #expect(try sandbox.tree().keys.sorted() == before)
+        #expect(try files() == before)
     }
 
     @Test("a store that is not there is not found, and none is made", arguments: ["file:nope", "sqlite:nope.db"])
