@@ -60,7 +60,7 @@ public enum CrashTrial {
     ///
     /// - Parameters:
     ///   - backend: the store to write into.
-    ///   - errand: what the parent passed to `command`, as it is.
+    ///   - text: what the parent passed to `command`, as it is.
     public static func writer(_ backend: any KeyValueBackend, errand text: String) async {
         guard let errand = CrashErrand(text) else {
             tell("! \"\(text)\" is no errand of a crash trial; pass on what it gave\n")
