@@ -124,13 +124,15 @@ extension Conformance {
         Check("a reader sees one write or another, never a mixture") { trial in
             let backend = trial.backend
             let key = try trial.key("whole")
-            try await trial.put(mark(0), at: key)
+            // Long enough to be written in several parts, where so much may be written.
+            let size = min(20_000, (backend.capabilities.maximumValueByteCount ?? .max) - 30)
+            try await trial.put(mark(0, size), at: key)
             let writing = Flag()
             _ = try await gather(0..<4) { task in
                 if task == 0 {
                     defer { writing.lower() }
                     for round in 1...30 {
-                        _ = try await backend.write(mark(round), to: key, if: .any)
+                        _ = try await backend.write(mark(round, size), to: key, if: .any)
                         await Task.yield()
                     }
                 } else {
@@ -139,7 +141,7 @@ extension Conformance {
                         guard case .found(let entry) = try await backend.read(key).outcome else {
                             throw Trial.Failure(description: "a reader saw no entry during a replacement")
                         }
-                        if entry.value != mark(Int(entry.value.first ?? 0)) {
+                        if entry.value != mark(Int(entry.value.first ?? 0), size) {
                             throw Trial.Failure(description: "a reader saw \(brief(entry)), a mixture")
                         }
                         await Task.yield()
@@ -177,7 +179,9 @@ private func raise(_ key: EntryKey, in backend: any KeyValueBackend) async throw
 }
 
 /// The value of a round: its number, over and over, in a length of its own.
-private func mark(_ round: Int) -> [UInt8] { [UInt8](repeating: UInt8(round), count: 20_000 + round) }
+private func mark(_ round: Int, _ size: Int) -> [UInt8] {
+    [UInt8](repeating: UInt8(round), count: max(1, size) + round)
+}
 
 /// Something that goes on until one task says that it is over.
 private final class Flag: Sendable {
