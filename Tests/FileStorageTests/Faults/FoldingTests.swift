@@ -45,16 +45,6 @@ struct FoldingTests {
         #expect(try await store.list(prefix: "", after: nil, limit: 1_000).outcome.items.map(\.key) == keys)
     }
 
-    @Test("passes the conformance checks")
-    func conformance() async {
-        await expectConformance(of: "file on folded and decomposed names") {
-            PolledBackend(
-                FileBackend(
-                    folder: "/store", fileSystem: ModelFileSystem(naming: .decomposing),
-                    maximumValueByteCount: 1 << 14))
-        }
-    }
-
     @Test(
         "keeps keys of 1 KiB apart that differ in their last letter's case only", arguments: ["x", "é", "/", "🦉", "X"])
     func longKeys(unit: String) async throws {
@@ -68,41 +58,5 @@ struct FoldingTests {
         }
         #expect(try await store.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.key) == keys)
         #expect(try await store.changes(since: nil, limit: 10).outcome.changes.map(\.key) == keys)
-    }
-}
-
-/// A file store on a simulated disk, which no system watches.
-private struct PolledBackend: KeyValueBackend {
-    private let wrapped: FileBackend
-    let capabilities: Capabilities
-    var label: String { wrapped.label }
-
-    init(_ wrapped: FileBackend) {
-        self.wrapped = wrapped
-        var capabilities = wrapped.capabilities
-        capabilities.signals = .polled
-        self.capabilities = capabilities
-    }
-
-    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await wrapped.read(key, unless: known)
-    }
-
-    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
-        -> Answer<WriteOutcome>
-    {
-        try await wrapped.write(value, to: key, if: precondition)
-    }
-
-    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await wrapped.delete(key, if: precondition)
-    }
-
-    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
-    }
-
-    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await wrapped.changes(since: cursor, limit: limit)
     }
 }
