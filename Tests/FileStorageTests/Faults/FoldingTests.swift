@@ -46,7 +46,7 @@ struct FoldingTests {
     }
 
     @Test(
-        "keeps keys of 1 KiB apart that differ in their last letter's case only", arguments: ["x", "é", "/", "🦉", "X"])
+        "keeps keys of 1 KiB apart that differ in their last letter's case only", arguments: ["x", "é"])
     func longKeys(unit: String) async throws {
         let store = FileBackend(folder: "/store", fileSystem: ModelFileSystem(naming: .folding))
         let long = String(repeating: unit, count: 1_023 / unit.utf8.count)
