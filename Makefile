@@ -42,6 +42,7 @@ docs: ## Build the documentation of every library; a warning is an error
 
 bench: setup ## Time the hot paths in release mode
 	swift run --package-path Benchmarks --configuration release benchmarks
+	swift run --package-path Benchmarks --configuration release store-benchmarks
 
 proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with
 	@.ci/setup protobuf-compiler

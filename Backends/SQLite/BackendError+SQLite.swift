@@ -21,7 +21,7 @@ extension BackendError {
     }
 
     private init(_ error: DatabaseError, path: String, mayHaveHappened: Bool) {
-        let (kind, usual, advice) = Self.meaning(of: error)
+        let (kind, usual, advice) = Self.meaning(of: error, path: path)
         // A full disk ends a commit before its last page, without which SQLite forgets the rest. After any other
         // failure the last page may be there.
         let isKnown = [.full, .busy, .damaged, .permissionDenied].contains(kind)
@@ -31,12 +31,12 @@ extension BackendError {
     }
 
     /// Kind, disposition and advice.
-    private static func meaning(of error: DatabaseError) -> (Kind, Disposition, String) {
+    private static func meaning(of error: DatabaseError, path: String) -> (Kind, Disposition, String) {
         switch error.extendedResultCode {
         case .SQLITE_READONLY_DBMOVED:
             return (.unavailable, .transient, "the file was moved away while in use; try again")
         case .SQLITE_IOERR_NOMEM:
-            return (.busy, .transient, "the system is short of memory; try again")
+            return (.unavailable, .transient, "the system is short of memory; try again")
         case .SQLITE_IOERR_SHORT_READ, .SQLITE_IOERR_CORRUPTFS:
             return (.damaged, .permanent, "a part of the file is missing; recover what is whole into a new file")
         default:
@@ -46,15 +46,13 @@ extension BackendError {
         case .SQLITE_BUSY, .SQLITE_LOCKED, .SQLITE_PROTOCOL:
             return (.busy, .transient, "another process holds the database; try again")
         case .SQLITE_NOMEM:
-            return (.busy, .transient, "the system is short of memory; try again")
+            return (.unavailable, .transient, "the system is short of memory; try again")
         case .SQLITE_FULL:
             return (.full, .permanent, "no space is left; free some")
         case .SQLITE_TOOBIG:
             return (.tooLarge, .permanent, "SQLite takes no value of this size")
-        case .SQLITE_READONLY, .SQLITE_PERM, .SQLITE_AUTH:
-            return (.permissionDenied, .permanent, "this user may not write there; give it access to file and folder")
-        case .SQLITE_CANTOPEN:
-            return (.permissionDenied, .permanent, "it cannot be opened; give this user access to file and folder")
+        case .SQLITE_READONLY, .SQLITE_PERM, .SQLITE_AUTH, .SQLITE_CANTOPEN:
+            return unopened(error, path: path)
         case .SQLITE_CORRUPT:
             return (
                 .damaged, .permanent, "the database is damaged here; recover what is whole into a new file"
@@ -73,5 +71,25 @@ extension BackendError {
         default:
             return (.other, .permanent, "SQLite refused")
         }
+    }
+
+    /// SQLite could not open a file, or may not write it. It does not say why; the system does.
+    private static func unopened(_ error: DatabaseError, path: String) -> (Kind, Disposition, String) {
+        if FileIdentity.isOutOfDescriptors() {
+            return (.busy, .transient, "too many files are open; try again, or raise the limit")
+        }
+        if FileIdentity.isOnReadOnlyMedium(path) {
+            return (
+                .permissionDenied, .permanent,
+                "nothing can be written there, and a database in use needs a file beside it; copy it to a disk, "
+                    + "or use a backup, which needs none"
+            )
+        }
+        return (
+            .permissionDenied, .permanent,
+            error.resultCode == .SQLITE_CANTOPEN
+                ? "it cannot be opened; give this user access to file and folder"
+                : "this user may not write there; give it access to file and folder"
+        )
     }
 }

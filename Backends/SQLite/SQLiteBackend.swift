@@ -98,10 +98,8 @@ public final class SQLiteBackend: KeyValueBackend {
         Answer(
             try await store.reading(.read, key: key) { connections in
                 guard let connections else { return .absent }
-                let outcome = try connections.read { db in
-                    try EntryTable(db: db, file: connections.file).read(key, unless: knownVersion)
-                }
-                guard outcome == .absent else { return outcome }
+                let outcome = try connections.find { try $0.read(key, unless: knownVersion) }
+                guard case .absent = outcome else { return outcome }
                 // Both ways to the key as of one moment, or one that is just written would look like damage.
                 return try connections.readConsistently { db in
                     try EntryTable(db: db, file: connections.file).readConfirmed(key, unless: knownVersion)

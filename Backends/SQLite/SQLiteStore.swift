@@ -11,12 +11,14 @@ final class SQLiteStore: Sendable {
     let queue: SerialQueue
     let hub = SignalHub()
     private let connections = Mutex<StoreConnections?>(nil)
+    /// Held by whoever opens the store: one at a time.
+    private let opening = Mutex<Void>(())
     private let told = Mutex(Told())
 
     private struct Told {
         /// The latest change that subscribers were told of.
         var cursor: ChangeCursor?
-        var watch: FolderWatch?
+        var watch: PathWatch?
         var commitCount = 0
     }
 
@@ -38,24 +40,26 @@ final class SQLiteStore: Sendable {
         return connections
     }
 
-    /// Opens the store where it is not open; `nil` when there is none and none may be made now. On the queue only.
+    /// Opens the store where it is not open; `nil` when there is none and none may be made now.
     func opened() throws(BackendError) -> StoreConnections? {
-        if let connections = current() { return connections }
-        connections.withLock { $0 = nil }
-        guard let identity = try file.find() else { return nil }
-        do {
-            let opened = try StoreConnections(file: file, identity: identity)
-            connections.withLock { $0 = opened }
-            return opened
-        } catch {
-            throw BackendError(error, at: file.path)
+        try opening.withLock { _ throws(BackendError) in
+            if let connections = current() { return connections }
+            connections.withLock { $0 = nil }
+            guard let identity = try file.find() else { return nil }
+            do {
+                let opened = try StoreConnections(file: file, identity: identity)
+                connections.withLock { $0 = opened }
+                return opened
+            } catch {
+                throw BackendError(error, at: file.path)
+            }
         }
     }
 
-    /// Opens the store, making it where there is none. On the queue only.
+    /// Opens the store, making it where there is none.
     func opened(creating: Bool) throws(BackendError) -> StoreConnections {
         if let connections = try opened() { return connections }
-        try file.make()
+        try file.make(host: host)
         guard let connections = try opened() else {
             throw BackendError(.busy, message: "\(file.path): the store was removed while it was made; try again")
         }
@@ -70,9 +74,7 @@ final class SQLiteStore: Sendable {
         _ body: (StoreConnections?) throws -> Result
     ) async throws(BackendError) -> Result {
         try BackendError.throwIfCancelled(operation, key: key)
-        let deadline = Deadline(host.timer, after: timeout)
-        var longest = Duration.milliseconds(1)
-        var generator = host.generator
+        var wait: BusyWait?
         while true {
             let failure: BackendError
             do throws(BackendError) {
@@ -83,13 +85,31 @@ final class SQLiteStore: Sendable {
                 failure = error
             }
             guard failure.kind == .busy else { throw failure.during(operation, key: key) }
-            guard !deadline.hasPassed() else { throw failure.duringWait(of: timeout).during(operation, key: key) }
-            do {
-                try await host.sleep(for: longest * Double.random(in: 0.5...1, using: &generator))
+            var next = wait ?? BusyWait(host: host, timeout: timeout)
+            do throws(BackendError) {
+                try await next.pause(after: failure, in: operation)
             } catch {
-                throw .cancelled(operation, key: key)
+                throw error.during(operation, key: key)
             }
-            longest = min(longest * 2, .milliseconds(8))
+            wait = next
+        }
+    }
+
+    /// Performs long work on a thread of its own, so that writers need not wait for it.
+    func maintaining<Result: Sendable>(
+        _ body: @escaping @Sendable (StoreConnections?) throws -> Result
+    ) async throws(BackendError) -> Result {
+        let thread = SerialQueue(label: "SQLiteStorage maintenance \(file.path)")
+        var wait = BusyWait(host: host, timeout: timeout)
+        while true {
+            do throws(BackendError) {
+                return try await thread.run { () throws(BackendError) in
+                    try self.attempt(try self.opened(), body)
+                }
+            } catch {
+                guard error.kind == .busy else { throw error }
+                try await wait.pause(after: error, in: .open)
+            }
         }
     }
 
@@ -112,6 +132,9 @@ final class SQLiteStore: Sendable {
             told.commitCount += 1
         }
         FileIdentity.touch(file.path)
+        guard hub.subscriberCount > 0 else { return }
+        // The first write makes the store.
+        told.withLock { $0.watch }?.follow()
         hub.signal()
     }
 
@@ -123,23 +146,29 @@ final class SQLiteStore: Sendable {
     }
 
     private func startWatching() {
-        guard told.withLock({ $0.watch == nil }) else { return }
-        let names = [file.name, file.name + "-wal"]
-        // Without the folder there is nothing to watch; our own commits are signalled all the same.
-        guard
-            let watch = try? FolderWatch(
-                folder: file.folder, names: names, onChange: { [weak self] in self?.lookForChanges() })
-        else { return }
-        let cursor = latest()
+        let isFirst = told.withLock { told in
+            guard told.watch == nil else { return false }
+            told.watch = PathWatch(folder: file.folder, names: [file.name, file.name + "-wal"]) { [weak self] in
+                self?.lookForChanges()
+            }
+            return true
+        }
+        let watch = told.withLock { $0.watch }
+        watch?.follow()
+        guard isFirst, case .success(let cursor) = latest() else { return }
         told.withLock { told in
-            if told.watch == nil { told.watch = watch }
-            if case .success(let cursor) = cursor, told.cursor == nil { told.cursor = cursor }
+            if told.cursor == nil { told.cursor = cursor }
         }
     }
 
     /// Tells subscribers, if the file changed because another connection committed.
     private func lookForChanges() {
-        guard hub.subscriberCount > 0 else { return }
+        let watch = told.withLock { $0.watch }
+        guard hub.subscriberCount > 0 else {
+            watch?.rest()
+            return
+        }
+        watch?.follow()
         let latest = latest()
         let isNews = told.withLock { told in
             guard case .success(let cursor) = latest else { return true }

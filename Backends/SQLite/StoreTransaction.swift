@@ -16,6 +16,7 @@ struct PreparedWrite: Sendable {
 /// Writes and deletes in one open transaction, one after the other.
 struct StoreTransaction {
     private let entries: EntryTable
+    private let lookup: EntryLookup
     private let changes: ChangeTable
     private let start: Int64
     /// The latest change so far.
@@ -24,6 +25,7 @@ struct StoreTransaction {
 
     init(db: Database, file: StoreFile) throws {
         entries = EntryTable(db: db, file: file)
+        lookup = try entries.lookup()
         changes = ChangeTable(db: db, path: file.path)
         start = try changes.latest().map { Int64(bitPattern: $0.sequence) } ?? 0
         sequence = start
@@ -37,7 +39,7 @@ struct StoreTransaction {
     /// - Throws: a `BackendError` before anything of this write was done, any other error in the middle of it.
     mutating func perform(_ write: PreparedWrite) throws -> WriteOutcome {
         let key = Array(write.key.text.utf8)
-        let place = try entries.locate(key)
+        let place = try lookup.locate(key)
         switch (place.content, write.precondition) {
         case (.damaged(_, isOurs: true), .any):
             // Nothing that could be read is lost, and the key becomes readable again.
@@ -59,6 +61,6 @@ struct StoreTransaction {
     func finish() throws { try changes.sweep(from: start, to: sequence) }
 
     private func entry(of key: EntryKey) throws -> Entry? {
-        if case .found(let entry) = try entries.read(key, unless: nil) { entry } else { nil }
+        if case .found(let entry) = try lookup.read(key, unless: nil) { entry } else { nil }
     }
 }

@@ -5,6 +5,10 @@ import Synchronization
 ///
 /// While one transaction waits for the disk, what arrives is gathered for the next. When another process holds the
 /// database, the task of the first write waits by the timer of the host, and the others behind it; no thread sleeps.
+///
+/// All of it on a thread of the store's own. A write that finds nobody else at it could commit on its task's thread and
+/// save the two hand-overs; but where the pool of threads has one or two, as on a small server, that one blocks, and
+/// nothing arrives to be gathered (tried: of 800 writes of 16 tasks 764 became transactions of their own).
 final class GroupCommit: Sendable {
     typealias Answers = [Result<WriteOutcome, BackendError>]
 
@@ -68,10 +72,7 @@ final class GroupCommit: Sendable {
     /// Performs `writes`, which are committed together.
     func perform(_ writes: [PreparedWrite]) async throws(BackendError) -> Answers {
         let operation = writes.first?.operation ?? .write
-        let clock = host.timer
-        let deadline = Deadline(clock, after: timeout)
-        var generator = host.generator
-        var longest = Duration.milliseconds(1)
+        var wait = BusyWait(host: host, timeout: timeout)
         var isFirst = true
         while true {
             switch await turn(of: writes, isFirst: isFirst) {
@@ -79,17 +80,12 @@ final class GroupCommit: Sendable {
             case .cancelled: throw .cancelled(operation)
             case .mustWait(let error):
                 isFirst = false
-                if deadline.hasPassed() {
-                    passOn()
-                    throw error.duringWait(of: timeout)
-                }
-                do {
-                    try await host.sleep(for: longest * Double.random(in: 0.5...1, using: &generator))
+                do throws(BackendError) {
+                    try await wait.pause(after: error, in: operation)
                 } catch {
                     passOn()
-                    throw .cancelled(operation)
+                    throw error
                 }
-                longest = min(longest * 2, .milliseconds(8))
             }
         }
     }
@@ -167,25 +163,5 @@ final class GroupCommit: Sendable {
             defer { state.jobs.removeFirst(count) }
             return Array(state.jobs[..<count])
         }
-    }
-}
-
-/// A moment on some clock.
-struct Deadline: Sendable {
-    /// Whether it has come.
-    let hasPassed: @Sendable () -> Bool
-
-    init(_ clock: some Clock<Duration>, after duration: Duration) {
-        let end = clock.now.advanced(by: duration)
-        hasPassed = { clock.now >= end }
-    }
-}
-
-extension BackendError {
-    /// The error of having waited in vain.
-    func duringWait(of timeout: Duration) -> BackendError {
-        BackendError(
-            kind, operation: operation, key: key, disposition: disposition,
-            message: "\(message), after waiting for \(timeout)", cause: cause)
     }
 }

@@ -56,6 +56,8 @@ extension SQLiteStore {
                     guard connections.isCurrent else {
                         throw BackendError(.busy, message: "\(path): the file was replaced; try again")
                     }
+                    // A later version may have changed the tables since they were opened.
+                    try file.check(version: db.firstRow(of: "PRAGMA user_version") { $0.integer(0) } ?? 0)
                     var transaction = try StoreTransaction(db: db, file: file)
                     var answers: GroupCommit.Answers = []
                     for write in writes {

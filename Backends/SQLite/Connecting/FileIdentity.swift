@@ -70,6 +70,39 @@ struct FileIdentity: Hashable, Sendable {
             && UInt64(truncatingIfNeeded: status.st_dev) == device
     }
 
+    /// The permissions of the file at `path`; `nil` where there is none.
+    static func mode(of path: String) -> UInt32? {
+        var status = stat()
+        return stat(path, &status) == 0 ? UInt32(status.st_mode) & 0o777 : nil
+    }
+
+    /// Why the file at `path` cannot `work`, by the system's error number.
+    static func failure(to work: String, _ path: String) -> BackendError {
+        switch errno {
+        case EACCES, EPERM, EROFS:
+            BackendError(.permissionDenied, message: "\(path): this user may not write there; choose another folder")
+        case ENOSPC, EDQUOT: BackendError(.full, message: "\(path): no space is left; free some")
+        case EMFILE, ENFILE:
+            BackendError(
+                .busy, disposition: .transient,
+                message: "\(path): too many files are open; try again, or raise the limit")
+        case let code: BackendError(.unavailable, message: "\(path): it cannot \(work) (error \(code)); check the disk")
+        }
+    }
+
+    /// Whether nothing at all can be written where `path` is.
+    static func isOnReadOnlyMedium(_ path: String) -> Bool {
+        var status = statvfs()
+        return statvfs(path, &status) == 0 && status.f_flag & UInt(ST_RDONLY) != 0
+    }
+
+    /// Whether this process, or the system, has as many files open as it may.
+    static func isOutOfDescriptors() -> Bool {
+        let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
+        if descriptor >= 0 { close(descriptor) }
+        return descriptor < 0 && [EMFILE, ENFILE].contains(errno)
+    }
+
     /// Synchronises the folder, so that the names in it survive a power cut.
     static func synchroniseFolder(_ folder: String) throws(BackendError) {
         let descriptor = open(folder, O_RDONLY | O_CLOEXEC)

@@ -9,49 +9,64 @@ import Synchronization
 final class StoreConnections: Sendable {
     let file: StoreFile
     let identity: FileIdentity
-    private let idleReaders = Mutex<[DatabaseQueue]>([])
+    private let idleReaders = Mutex<[StoreReader]>([])
     private let openWriter = Mutex<DatabaseQueue?>(nil)
 
     /// Opens the store that was found; looks at nothing but its header and the names of its tables.
     init(file: StoreFile, identity: FileIdentity) throws {
         self.file = file
         self.identity = identity
-        let reader = try Self.reader(path: file.path)
-        let version = try reader.unsafeRead { try file.verify($0) }
+        let connection = try Self.readOnlyConnection(path: file.path)
+        let version = try connection.unsafeRead { try file.verify($0) }
         guard identity.isStill(at: file.path) else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced while it was opened; try again")
         }
-        idleReaders.withLock { $0.append(reader) }
         if version < StoreSchema.version { _ = try writer() }
+        let reader = try StoreReader(connection, file: file)
+        idleReaders.withLock { $0.append(reader) }
     }
 
     /// Whether the path still leads to this file.
     var isCurrent: Bool { identity.isStill(at: file.path) }
 
+    /// Looks for rows by the hashes of their keys.
+    func find<Result>(_ body: (EntryLookup) throws -> Result) throws -> Result {
+        try withReader { try body($0.lookup) }
+    }
+
     /// Performs `body` on a connection that only reads. Each statement of it sees the store as of its own moment.
     func read<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        let reader = try idleReaders.withLock { $0.popLast() } ?? Self.reader(path: file.path)
-        defer { idleReaders.withLock { $0.append(reader) } }
-        return try reader.unsafeRead(body)
+        try withReader { try $0.connection.unsafeRead(body) }
     }
 
     /// Performs `body` on a connection that only reads, with the store as of one moment.
     func readConsistently<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        let reader = try idleReaders.withLock { $0.popLast() } ?? Self.reader(path: file.path)
-        defer { idleReaders.withLock { $0.append(reader) } }
-        return try reader.read(body)
+        try withReader { try $0.connection.read(body) }
     }
 
     /// Copies all pages to `destination`, in one step: the store as of one moment, while others write.
     func copyAll(to destination: DatabaseQueue) throws {
-        let reader = try idleReaders.withLock { $0.popLast() } ?? Self.reader(path: file.path)
-        defer { idleReaders.withLock { $0.append(reader) } }
-        try reader.backup(to: destination)
+        try withReader { try $0.connection.backup(to: destination) }
     }
 
-    /// The connection that writes. To be asked by one thread at a time.
+    private func withReader<Result>(_ body: (StoreReader) throws -> Result) throws -> Result {
+        let idle = idleReaders.withLock { $0.popLast() }
+        let reader = try idle ?? StoreReader(try Self.readOnlyConnection(path: file.path), file: file)
+        defer { idleReaders.withLock { $0.append(reader) } }
+        return try body(reader)
+    }
+
+    /// The connection that writes.
     func writer() throws -> DatabaseQueue {
-        if let writer = openWriter.withLock({ $0 }) { return writer }
+        try openWriter.withLock { open in
+            if let open { return open }
+            let writer = try openedWriter()
+            open = writer
+            return writer
+        }
+    }
+
+    private func openedWriter() throws -> DatabaseQueue {
         let path = file.path
         var configuration = Self.configuration
         configuration.prepareDatabase { db in
@@ -76,7 +91,6 @@ final class StoreConnections: Sendable {
                 }
             }
         }
-        openWriter.withLock { $0 = writer }
         return writer
     }
 
@@ -96,7 +110,7 @@ final class StoreConnections: Sendable {
         return configuration
     }
 
-    private static func reader(path: String) throws -> DatabaseQueue {
+    private static func readOnlyConnection(path: String) throws -> DatabaseQueue {
         var configuration = Self.configuration
         configuration.readonly = true
         return try DatabaseQueue(path: path, configuration: configuration)

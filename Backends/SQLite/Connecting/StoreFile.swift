@@ -2,7 +2,7 @@ import GRDB
 import SyncCore
 
 /// The file of a store: what is there, and making it.
-struct StoreFile: Sendable {
+final class StoreFile: Sendable {
     let path: String
     let folder: String
     let name: String
@@ -31,6 +31,7 @@ struct StoreFile: Sendable {
         case .other:
             throw BackendError(.notAStore, message: "\(path): this is no regular file; choose another path")
         case .missing:
+            try refuseToForgetLog()
             guard try FileIdentity.look(at: folder) == .folder else {
                 throw BackendError(
                     .missing, disposition: mayBeMade ? .permanent : .transient,
@@ -49,7 +50,10 @@ struct StoreFile: Sendable {
     /// Whether the file has a store in it; `false` where it is empty. Anything else throws.
     private func hasStore(_ identity: FileIdentity) throws(BackendError) -> Bool {
         do {
-            if try identity.byteCount == 0 || isHalfMade() { return false }
+            if try identity.byteCount == 0 || isHalfMade() {
+                try refuseToForgetLog()
+                return false
+            }
             let header = try RawFile(path: path).bytes(from: 0, count: 100)
             guard header.count == 100, header.starts(with: Array("SQLite format 3\u{0}".utf8)) else {
                 throw BackendError(
@@ -68,6 +72,27 @@ struct StoreFile: Sendable {
         }
     }
 
+    /// Whether there is anything of a store: the file, or the log beside it.
+    func isThere() throws(BackendError) -> Bool {
+        if case .file = try FileIdentity.look(at: path) { return true }
+        return try hasLog()
+    }
+
+    private func hasLog() throws(BackendError) -> Bool {
+        guard case .file(let log) = try FileIdentity.look(at: path + "-wal") else { return false }
+        return log.byteCount > 32
+    }
+
+    /// Throws if a log lies beside a file that is missing or empty: acknowledged writes may be in it, and SQLite would
+    /// remove it.
+    private func refuseToForgetLog() throws(BackendError) {
+        guard try hasLog() else { return }
+        throw BackendError(
+            .damaged,
+            message: "\(path): the file is missing or empty, and \(path)-wal has writes in it; put the file back, "
+                + "or recover what is in the log")
+    }
+
     /// Whether somebody was interrupted while making the first tables of a database in an empty file: then the
     /// journal says that the file had no page, and SQLite will empty it again.
     private func isHalfMade() throws -> Bool {
@@ -79,7 +104,7 @@ struct StoreFile: Sendable {
     }
 
     /// Throws unless this software knows a store of `version`.
-    private func check(version: Int64) throws(BackendError) {
+    func check(version: Int64) throws(BackendError) {
         guard version <= StoreSchema.version else {
             throw BackendError(
                 .newerFormat,
@@ -101,12 +126,14 @@ struct StoreFile: Sendable {
         }
     }
 
-    /// Makes the store, unless another process was faster.
+    /// Makes the store, unless another process was faster. Only its owner may read it; SQLite gives the files beside it
+    /// the same permissions.
     ///
     /// In one transaction with a rollback journal, so that the file is empty or a whole store at every moment; only
     /// then it is switched to write-ahead logging.
-    func make() throws(BackendError) {
+    func make(host: HostServices) throws(BackendError) {
         do {
+            if try FileIdentity.look(at: path) == .missing { try claim(host: host) }
             var configuration = Configuration()
             configuration.foreignKeysEnabled = false
             configuration.prepareDatabase { db in
@@ -128,6 +155,20 @@ struct StoreFile: Sendable {
             throw BackendError(error, at: path)
         }
         try FileIdentity.synchroniseFolder(folder)
+    }
+
+    /// Puts an empty file there that only its owner may read, unless another process was faster.
+    ///
+    /// It has no name of a store while a descriptor of ours is open, see ``FileIdentity``.
+    private func claim(host: HostServices) throws(BackendError) {
+        let pending = path + ".pending-" + String(host.randomBits(), radix: 16)
+        defer { NewFile.remove(pending) }
+        try NewFile.create(pending, for: path, mode: 0o600)
+        do throws(BackendError) {
+            try NewFile.name(pending, path)
+        } catch {
+            guard try FileIdentity.look(at: path) != .missing else { throw error }
+        }
     }
 
     static func useWriteAheadLog(_ db: Database, path: String) throws {

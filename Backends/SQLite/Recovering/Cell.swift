@@ -10,6 +10,8 @@ struct Cell {
     }
 
     let columns: [Column]
+    /// The row's number, in a table.
+    let rowID: Int64?
 
     /// The cells of page `number`, as far as they can be read; none where it is no page of a tree.
     static func cells(onPage number: Int, of pages: PageSource) -> (isTable: Bool, cells: [Cell?]) {
@@ -43,7 +45,8 @@ struct Cell {
     private init?(page: [UInt8], offset: Int, kind: UInt8, pages: PageSource) {
         var reader = ByteReader(bytes: page, offset: offset + (kind == 0x02 ? 4 : 0))
         guard let size = reader.varint(), size > 0, size <= 1 << 30 else { return nil }
-        if kind == 0x0D, reader.varint() == nil { return nil }
+        let rowID = kind == 0x0D ? reader.varint() : nil
+        if kind == 0x0D, rowID == nil { return nil }
         let usable = page.count
         let maximum = kind == 0x0D ? usable - 35 : (usable - 12) * 64 / 255 - 23
         let minimum = (usable - 12) * 32 / 255 - 23
@@ -59,6 +62,7 @@ struct Cell {
         }
         guard let columns = Self.columns(of: payload) else { return nil }
         self.columns = columns
+        self.rowID = rowID
     }
 
     private static func append(

@@ -47,7 +47,7 @@ struct IntegrityCheck {
         let rows = "SELECT key, version, sequence, checksum, seal, value, id, live FROM entry ORDER BY id"
         try db.forEachRow(of: rows) { row in
             let isLive = !row.isNull(1)
-            guard EntryTable.isSealed(row), Seals.checksum(of: row.buffer(5)) == row.integer(3) || !isLive,
+            guard EntryLookup.isSealed(row), Seals.checksum(of: row.buffer(5)) == row.integer(3) || !isLive,
                 (row.integer(7) == 1) == isLive
             else {
                 damaged.insert(row.bytes(0))

@@ -13,35 +13,61 @@ import Darwin
 /// Making a file that is either whole under its name or not there.
 enum NewFile {
     /// Lets `body` make a database under another name, and gives it the name `path` when it is on the disk.
+    ///
+    /// - Parameter source: whose permissions the new file gets.
     static func make<Result>(
-        at path: String, _ body: (String) throws(BackendError) -> Result
+        at path: String, like source: StoreFile, host: HostServices, _ body: (String) throws -> Result
     ) throws(BackendError) -> Result {
+        let target = StoreFile(path: path, mayBeMade: false)
         guard try FileIdentity.look(at: path) == .missing else {
             throw BackendError(.unsupported, message: "\(path): something is there already; choose another name")
         }
-        let folder = StoreFile(path: path, mayBeMade: false).folder
-        guard try FileIdentity.look(at: folder) == .folder else {
-            throw BackendError(.missing, message: "\(path): the folder \(folder) does not exist; make it first")
+        guard try FileIdentity.look(at: target.folder) == .folder else {
+            throw BackendError(.missing, message: "\(path): the folder \(target.folder) does not exist; make it first")
         }
-        let pending = path + ".pending"
-        remove(pending)
-        do throws(BackendError) {
+        // Of a name that nobody else uses, whoever makes a file at this path at the same time.
+        let pending = path + ".pending-" + String(host.randomBits(), radix: 16)
+        defer { remove(pending) }
+        do {
+            try create(pending, for: path, mode: FileIdentity.mode(of: source.path) ?? 0o600)
             let result = try body(pending)
-            // Unlike renaming, this never replaces a file that came up meanwhile.
-            guard link(pending, path) == 0 else {
-                throw BackendError(
-                    .unsupported, message: "\(path): the file cannot get this name (error \(errno)); choose another")
-            }
-            remove(pending)
-            try FileIdentity.synchroniseFolder(folder)
+            try name(pending, path)
+            try FileIdentity.synchroniseFolder(target.folder)
             return result
         } catch {
-            remove(pending)
-            throw error
+            throw BackendError(error, at: path)
         }
     }
 
-    private static func remove(_ path: String) {
+    /// Makes an empty file at `pending`, where nothing is yet, which is to become `path`.
+    static func create(_ pending: String, for path: String, mode: UInt32) throws(BackendError) {
+        let descriptor = open(pending, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode_t(mode))
+        guard descriptor >= 0 else { throw FileIdentity.failure(to: "be made", path) }
+        // What a process allows by default may be less.
+        let isAllowed = fchmod(descriptor, mode_t(mode)) == 0
+        close(descriptor)
+        if !isAllowed { throw FileIdentity.failure(to: "get its permissions", path) }
+    }
+
+    /// Gives the file `pending` the name `path` as well or instead; never takes the name from another file.
+    static func name(_ pending: String, _ path: String) throws(BackendError) {
+        if link(pending, path) == 0 { return }
+        // Memory cards know no second name. There the name is taken by an empty file of ours, which is replaced.
+        guard [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS].contains(errno) else { throw taken(path) }
+        let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw taken(path) }
+        close(descriptor)
+        guard rename(pending, path) == 0 else { throw FileIdentity.failure(to: "get its name", path) }
+    }
+
+    private static func taken(_ path: String) -> BackendError {
+        errno == EEXIST
+            ? BackendError(.unsupported, message: "\(path): something is there already; choose another name")
+            : FileIdentity.failure(to: "get its name", path)
+    }
+
+    /// Removes the database at `path` with all that SQLite keeps beside it.
+    static func remove(_ path: String) {
         for suffix in ["", "-journal", "-wal", "-shm"] { unlink(path + suffix) }
     }
 }

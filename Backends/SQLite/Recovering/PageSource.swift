@@ -6,19 +6,25 @@ final class PageSource {
     let pageSize: Int
     /// The pages that there are, those only in the log included.
     let pageCount: Int
-    private let file: RawFile
+    let path: String
+    /// Whether the header says that this is a store.
+    let isStore: Bool
+    private let file: RawFile?
     private let log: RawFile?
     /// Where in the log the content of a page begins.
     private var logOffsets: [Int: Int] = [:]
 
     init(path: String) throws {
-        file = try RawFile(path: path)
+        self.path = path
+        // Without the file the log may have it all.
+        file = try FileIdentity.look(at: path) == .missing ? nil : RawFile(path: path)
         if case .file(let identity) = try FileIdentity.look(at: path + "-wal"), identity.byteCount >= 32 {
             log = try RawFile(path: path + "-wal")
         } else {
             log = nil
         }
-        let header = try file.bytes(from: 0, count: 100)
+        let header = try file?.bytes(from: 0, count: 100) ?? []
+        isStore = header.count == 100 && header.bigEndian(at: 68) == Int(StoreSchema.applicationID)
         let logHeader = try log?.bytes(from: 0, count: 32) ?? []
         let claims = [
             logHeader.count == 32 ? logHeader.bigEndian(at: 8) : 0,
@@ -28,7 +34,7 @@ final class PageSource {
         let isOurs = claims.contains(StoreSchema.pageSize) || header.count < 100
         let claimed = claims.first { $0 >= 512 && $0 <= 32_768 && $0 & ($0 - 1) == 0 }
         pageSize = isOurs ? StoreSchema.pageSize : claimed ?? StoreSchema.pageSize
-        var count = (file.byteCount + pageSize - 1) / pageSize
+        var count = ((file?.byteCount ?? 0) + pageSize - 1) / pageSize
         if let log { logOffsets = try Self.committedPages(of: log, header: logHeader, pageSize: pageSize) }
         for (page, _) in logOffsets { count = max(count, page) }
         pageCount = count
@@ -42,7 +48,7 @@ final class PageSource {
         if let log, let offset = logOffsets[number] {
             bytes = try? log.bytes(from: offset, count: pageSize)
         } else {
-            bytes = try? file.bytes(from: (number - 1) * pageSize, count: pageSize)
+            bytes = try? file?.bytes(from: (number - 1) * pageSize, count: pageSize)
         }
         guard let bytes, !bytes.isEmpty else { return nil }
         return bytes + [UInt8](repeating: 0, count: pageSize - bytes.count)

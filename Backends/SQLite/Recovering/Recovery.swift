@@ -11,6 +11,12 @@ struct Recovery {
         let sequence: Int64
     }
 
+    /// A row of `change` whose seal is right: there is a row `entry` whose key had this sequence once.
+    struct Change {
+        let sequence: Int64
+        let entry: Int64
+    }
+
     /// How many rows were found that cannot be believed.
     var damagedRowCount = 0
     private let db: Database
@@ -20,6 +26,8 @@ struct Recovery {
     private var recovered: [[UInt8]: (sequence: Int64, isLive: Bool)] = [:]
     /// The sequence of the latest row of a key that is not whole.
     private var damaged: [[UInt8]: Int64] = [:]
+    /// The latest sequence of every row that the table of changes knows, in the damaged store.
+    private var latest: [Int64: Int64] = [:]
     /// The keys that the index names.
     private var named: Set<[UInt8]> = []
     private var sequence: Int64 = 0
@@ -33,6 +41,18 @@ struct Recovery {
     /// How many keys have an entry again.
     var liveCount: Int { recovered.values.count { $0.isLive } }
 
+    /// Whether nothing of a store was found.
+    var isEmpty: Bool {
+        recovered.isEmpty && damaged.isEmpty && named.isEmpty && latest.isEmpty && damagedRowCount == 0
+    }
+
+    /// How many keys there were of which neither entry nor name is left.
+    var missingCount: Int {
+        // A row has the number of its key's hash, unless two keys have one hash.
+        let known = Set(recovered.keys.map { Seals.number(of: $0) } + missed.map { Seals.number(of: $0) })
+        return latest.keys.count { !known.contains($0) }
+    }
+
     /// The keys that are known to have been there and did not come back.
     var missed: Set<[UInt8]> { named.union(damaged.keys).filter { recovered[$0] == nil } }
 
@@ -41,7 +61,7 @@ struct Recovery {
         if let known = recovered[row.key], known.sequence >= row.sequence { return }
         recovered[row.key] = (row.sequence, row.entry != nil)
         sequence += 1
-        let place = try entries.locate(row.key)
+        let place = try entries.lookup().locate(row.key)
         try entries.put(row.entry, under: row.key, at: place, sequence: sequence)
         try changes.append(sequence: sequence, tag: tag, entry: place.number, superseding: 0)
         if place.sequence > 0 { try forget(change: place.sequence) }
@@ -61,12 +81,23 @@ struct Recovery {
         }
     }
 
+    /// Notes what a row of `change` says.
+    mutating func note(_ change: Change) {
+        latest[change.entry] = max(latest[change.entry] ?? 0, change.sequence)
+    }
+
     /// Gives up what is older than a row that is not whole: it is not what was stored last.
     mutating func dropOutdated() throws {
+        // A row in the unused part of a page may be whole and of old. The changes know the key's last sequence.
+        for (key, row) in recovered {
+            if let last = latest[Seals.number(of: key)], last > row.sequence {
+                damaged[key] = max(damaged[key] ?? 0, last)
+            }
+        }
         for (key, sequence) in damaged {
             guard let known = recovered[key], known.sequence < sequence else { continue }
             recovered[key] = nil
-            let place = try entries.locate(key)
+            let place = try entries.lookup().locate(key)
             try db.change("DELETE FROM entry WHERE id = ?", .integer(place.number))
             try forget(change: place.sequence)
         }

@@ -20,26 +20,22 @@ public struct RecoveryReport: Hashable, Sendable {
     public var recoveredCount: Int
     /// The keys that are still named somewhere in the file and whose entry is not whole, ascending.
     public var lostKeys: [String]
+    /// How many keys more there were, by the table of changes, of which neither name nor entry came back.
+    public var missingCount: Int
     /// How many rows were found that cannot be believed, named or not.
     public var damagedRowCount: Int
 }
 
 extension SQLiteBackend {
-    /// Checks everything: the structure of the database, and the checksums of every row. Reads the whole file; others
-    /// may write meanwhile.
+    /// Checks everything: the structure of the database, and the checksums of every row. Reads the whole file, on a
+    /// thread of its own; others may write meanwhile, and so may this object.
     ///
     /// - Throws: where the file is no store, or so damaged that SQLite cannot open it (`damaged` or `notAStore`).
     public func integrityCheck() async throws(BackendError) -> IntegrityReport {
         let store = store
-        return try await store.queue.run { () throws(BackendError) in
-            guard let connections = try store.opened() else {
-                return IntegrityReport(wholeCount: 0, damagedKeys: [], problems: [])
-            }
-            do {
-                return try connections.readConsistently { try IntegrityCheck(db: $0, file: store.file).run() }
-            } catch {
-                throw BackendError(error, at: store.file.path)
-            }
+        return try await store.maintaining { connections in
+            guard let connections else { return IntegrityReport(wholeCount: 0, damagedKeys: [], problems: []) }
+            return try connections.readConsistently { try IntegrityCheck(db: $0, file: store.file).run() }
         }
     }
 
@@ -55,17 +51,11 @@ extension SQLiteBackend {
     /// - Throws: `missing` when there is no store, `unsupported` when there is a file at `path` already.
     public func backup(to path: String) async throws(BackendError) {
         let store = store
-        try await store.queue.run { () throws(BackendError) in
-            guard let connections = try store.opened() else {
+        try await store.maintaining { connections in
+            guard let connections else {
                 throw BackendError(.missing, message: "\(store.file.path): there is no store to copy")
             }
-            try NewFile.make(at: path) { (path) throws(BackendError) in
-                do {
-                    try connections.copy(to: path)
-                } catch {
-                    throw BackendError(error, at: path)
-                }
-            }
+            try NewFile.make(at: path, like: store.file, host: store.host) { try connections.copy(to: $0) }
         }
     }
 
@@ -81,17 +71,17 @@ extension SQLiteBackend {
     @discardableResult
     public func recover(to path: String) async throws(BackendError) -> RecoveryReport {
         let store = store
-        return try await store.queue.run { () throws(BackendError) in
-            guard case .file = try FileIdentity.look(at: store.file.path) else {
+        return try await SerialQueue(label: "SQLiteStorage recovery").run { () throws(BackendError) in
+            guard try store.file.isThere() else {
                 throw BackendError(.missing, message: "\(store.file.path): there is no file to recover from")
             }
-            return try NewFile.make(at: path) { (path) throws(BackendError) in
-                do {
+            do {
+                return try NewFile.make(at: path, like: store.file, host: store.host) { path in
                     let pages = try PageSource(path: store.file.path)
                     return try Salvage(pages: pages, host: store.host).run(into: path)
-                } catch {
-                    throw BackendError(error, at: store.file.path)
                 }
+            } catch {
+                throw BackendError(error, at: store.file.path)
             }
         }
     }
@@ -105,6 +95,8 @@ extension StoreConnections {
         configuration.prepareDatabase { try $0.execute(sql: "PRAGMA synchronous = EXTRA") }
         let destination = try DatabaseQueue(path: path, configuration: configuration)
         try copyAll(to: destination)
+        // So the copy can be read where nothing can be written; whoever writes to it first switches it back.
+        try destination.inDatabase { try $0.execute(sql: "PRAGMA journal_mode = DELETE") }
         try destination.close()
     }
 }

@@ -9,20 +9,19 @@ struct Salvage {
     /// Makes the new store at `path`.
     func run(into path: String) throws -> RecoveryReport {
         let file = StoreFile(path: path, mayBeMade: true)
-        try file.make()
+        try file.make(host: host)
         var configuration = Configuration()
         configuration.prepareDatabase { db in
             // The file gets its name only when all of it is on the disk, and has no log beside it then.
             try db.execute(sql: "PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA")
         }
         let database = try DatabaseQueue(path: path, configuration: configuration)
-        var report = RecoveryReport(recoveredCount: 0, lostKeys: [], damagedRowCount: 0)
+        var report = RecoveryReport(recoveredCount: 0, lostKeys: [], missingCount: 0, damagedRowCount: 0)
         try database.inDatabase { db in
             try db.inTransaction(.exclusive) {
                 try fill(db, file: file, &report)
                 return .commit
             }
-            try StoreFile.useWriteAheadLog(db, path: path)
         }
         try database.close()
         return report
@@ -35,6 +34,8 @@ struct Salvage {
             for cell in cells {
                 if let row = cell.flatMap(Self.row), isTable {
                     try recovery.put(row, tag: host.randomBits())
+                } else if let change = cell.flatMap(Self.change) {
+                    recovery.note(change)
                 } else if let cell {
                     recovery.note(cell)
                 } else {
@@ -51,9 +52,24 @@ struct Salvage {
             }
             try recovery.dropOutdated()
         }
+        guard pages.isStore || !recovery.isEmpty else {
+            throw BackendError(.notAStore, message: "\(pages.path): nothing of a store is in this file")
+        }
         report.recoveredCount = recovery.liveCount
+        report.missingCount = recovery.missingCount
         report.damagedRowCount = recovery.damagedRowCount
         report.lostKeys = recovery.missed.sorted { $0.lexicographicallyPrecedes($1) }.map { EntryTable.readable($0) }
+    }
+
+    /// The change that is in `cell`, if it is whole.
+    private static func change(_ cell: Cell) -> Recovery.Change? {
+        // The sequence is null in the record: it is the row's number.
+        guard cell.columns.count == 4, cell.columns[0] == .null, let sequence = cell.rowID,
+            case .integer(let tag) = cell.columns[1], case .integer(let entry) = cell.columns[2],
+            case .integer(let seal) = cell.columns[3],
+            seal == Seals.seal(sequence: sequence, tag: tag, entry: entry)
+        else { return nil }
+        return Recovery.Change(sequence: sequence, entry: entry)
     }
 
     /// The row that is in `cell`, if it is whole.

@@ -1,3 +1,4 @@
+import BenchmarkSupport
 import Entitlements
 
 /// Facts as the buyers of the InsomniOwl catalogue leave them: mostly purchases with their recordings, some refunds,

@@ -1,3 +1,5 @@
+import BenchmarkSupport
+
 /// Prints measurements, for a person or for a program.
 struct Report {
     let measurements: [Measurement]
@@ -50,30 +52,5 @@ struct Report {
     private func row(_ name: String, _ cells: String...) -> String {
         let widths = [9, 11, 11, 15, 9]
         return name.padded(to: 28) + zip(cells, widths).map { $0.padded(to: -$1) }.joined()
-    }
-
-    private func duration(_ nanoseconds: Double) -> String {
-        switch nanoseconds {
-        case ..<1_000: decimal(nanoseconds, places: 1) + " ns"
-        case ..<1_000_000: decimal(nanoseconds / 1_000, places: 1) + " µs"
-        default: decimal(nanoseconds / 1_000_000, places: 1) + " ms"
-        }
-    }
-
-    private func decimal(_ value: Double, places: Int) -> String {
-        var scale = 1.0
-        for _ in 0..<places { scale *= 10 }
-        let scaled = Int64((value * scale).rounded())
-        let (whole, part) = scaled.quotientAndRemainder(dividingBy: Int64(scale))
-        let digits = String(part)
-        return "\(whole)." + String(repeating: "0", count: places - digits.count) + digits
-    }
-}
-
-extension String {
-    /// Padded to a width: text to the left, with a negative width to the right.
-    fileprivate func padded(to width: Int) -> String {
-        let spaces = String(repeating: " ", count: max(0, abs(width) - count))
-        return width < 0 ? spaces + self : self + spaces
     }
 }

@@ -1,3 +1,4 @@
+import BenchmarkSupport
 import Entitlements
 
 /// Every row of one size.

@@ -1,3 +1,4 @@
+import BenchmarkSupport
 import SyncSimulation
 
 /// How much faster than life the simulation is, on one core: devices that sync every hour for a year, whether anything
@@ -27,11 +28,5 @@ struct SimulationPace {
         // An hour of which every device makes at least one request and one answer, each several jobs.
         expect(outcome.jobCount > Self.devices * Self.days * 24 * 4, "every device syncs every hour")
         return (elapsed.nanoseconds, outcome.virtualTime.nanoseconds)
-    }
-}
-
-extension Duration {
-    fileprivate var nanoseconds: Double {
-        Double(components.seconds) * 1e9 + Double(components.attoseconds) / 1e9
     }
 }

@@ -1,3 +1,4 @@
+import BenchmarkSupport
 import Entitlements
 
 /// Process start to an answer, against a process that does nothing.

@@ -1,15 +1,10 @@
+import BenchmarkSupport
+
 #if canImport(Darwin)
 import Darwin
 #else
 import Glibc
 #endif
-
-/// Ends the process with one line on standard error.
-func exitWithFailure(_ reason: String) -> Never {
-    let line = "benchmarks: \(reason)\n"
-    _ = line.withCString { write(2, $0, strlen($0)) }
-    exit(1)
-}
 
 /// All bytes of the file at `path`.
 func contents(of path: String) -> [UInt8] {
@@ -20,21 +15,6 @@ func contents(of path: String) -> [UInt8] {
     return [UInt8](unsafeUninitializedCapacity: size) { buffer, count in
         count = max(0, pread(file, buffer.baseAddress, size, 0))
     }
-}
-
-/// A new file with these bytes in the folder for temporary files. The caller removes it.
-func temporaryFile(_ bytes: [UInt8]) -> String {
-    var template = Array("/tmp/entitlementsync-bench-XXXXXX".utf8CString)
-    let file = mkstemp(&template)
-    guard file >= 0, write(file, bytes, bytes.count) == bytes.count else {
-        exitWithFailure("cannot write a temporary file")
-    }
-    close(file)
-    return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-}
-
-func removeFile(_ path: String) {
-    unlink(path)
 }
 
 func isExecutable(_ path: String) -> Bool {

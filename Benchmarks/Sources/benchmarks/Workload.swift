@@ -1,3 +1,4 @@
+import BenchmarkSupport
 import Entitlements
 
 /// Two ledgers of one size that share half of their records, and all that is measured about them.
@@ -52,9 +53,4 @@ struct Workload {
         expect(left.records.map { Fact($0).record } == left.records, "a fact gives its record back")
         expect(replay.access(to: "random-owls", at: early) == .denied(.notPurchased), "nothing is granted too early")
     }
-}
-
-func expect(_ condition: Bool, _ what: String) {
-    guard !condition else { return }
-    exitWithFailure("wrong before it was timed: \(what)")
 }

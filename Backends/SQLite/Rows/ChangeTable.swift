@@ -20,6 +20,8 @@ struct ChangeTable {
         FROM change c LEFT JOIN entry e ON e.id = c.entry WHERE c.sequence > ? ORDER BY c.sequence
         """
 
+    private static let keyOfEntry = "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND id = ?"
+
     /// The latest change, `nil` when nothing has ever changed.
     func latest() throws -> ChangeCursor? {
         try db.firstRow(of: "SELECT sequence, tag FROM change ORDER BY sequence DESC LIMIT 1") { row in
@@ -65,24 +67,37 @@ struct ChangeTable {
             guard Seals.seal(sequence: sequence, tag: row.integer(1), entry: row.integer(2)) == row.integer(3) else {
                 throw BackendError(damagedAt: path, "table change, row \(sequence): its seal does not match")
             }
-            guard !row.isNull(4), isSealed(row) else {
-                throw BackendError(
-                    damagedAt: path, "table entry, row \(row.integer(2)): it is gone or its seal does not match")
-            }
-            if row.integer(4) == sequence {
+            let isWhole = !row.isNull(4) && isSealed(row)
+            if !isWhole || row.integer(4) == sequence {
                 guard page.changes.count < limit else {
                     page.hasMore = true
                     return false
                 }
-                let key = try EntryKey(String(decoding: row.buffer(5), as: UTF8.self))
-                let version = row.isNull(6) ? nil : EntryVersion(bytes: row.bytes(6))
-                page.changes.append(ChangePage.Change(key: key, version: version))
+                page.changes.append(isWhole ? try change(row) : try changeOfDamaged(row))
             }
             page.cursor = ChangeCursor(
                 sequence: UInt64(bitPattern: sequence), tag: UInt64(bitPattern: row.integer(1)))
             return true
         }
         return page
+    }
+
+    private func change(_ row: StatementRow) throws -> ChangePage.Change {
+        let key = try EntryKey(String(decoding: row.buffer(5), as: UTF8.self))
+        return ChangePage.Change(key: key, version: row.isNull(6) ? nil : EntryVersion(bytes: row.bytes(6)))
+    }
+
+    /// The change of an entry that cannot be believed: its key by the index, and no version that anybody has seen, so
+    /// that whoever follows reads the key and gets the error. One damaged entry must not end the sequence for all.
+    private func changeOfDamaged(_ row: StatementRow) throws -> ChangePage.Change {
+        let number = row.integer(2)
+        let bytes = try db.firstRow(of: Self.keyOfEntry, .integer(number)) { $0.bytes(0) }
+        guard let bytes, let text = String(validating: bytes, as: UTF8.self), let key = try? EntryKey(text) else {
+            throw BackendError(
+                damagedAt: path, "table entry, row \(number): it is gone or its seal does not match")
+        }
+        let mark = withUnsafeBytes(of: row.integer(3).bigEndian) { Array($0) }
+        return ChangePage.Change(key: key, version: EntryVersion(bytes: mark))
     }
 
     private func isSealed(_ row: StatementRow) -> Bool {

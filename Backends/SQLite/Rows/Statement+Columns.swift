@@ -1,0 +1,152 @@
+import GRDB
+import GRDBSQLite
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A value that is bound to a parameter of a statement.
+enum Parameter {
+    case integer(Int64)
+    case bytes([UInt8])
+    case null
+}
+
+/// The row that a statement stands on. Its memory is SQLite's and ends with the next step.
+struct StatementRow {
+    fileprivate let statement: SQLiteStatement
+
+    func integer(_ column: Int32) -> Int64 { sqlite3_column_int64(statement, column) }
+
+    func isNull(_ column: Int32) -> Bool { sqlite3_column_type(statement, column) == SQLITE_NULL }
+
+    func bytes(_ column: Int32) -> [UInt8] { Array(buffer(column)) }
+
+    /// Whether a column is exactly `bytes`.
+    func has(_ bytes: [UInt8], in column: Int32) -> Bool {
+        let buffer = buffer(column)
+        guard buffer.count == bytes.count, let start = buffer.baseAddress else { return buffer.count == bytes.count }
+        return bytes.withUnsafeBytes { other in
+            other.baseAddress.map { memcmp($0, start, buffer.count) == 0 } ?? true
+        }
+    }
+
+    /// The bytes of a column, without copying them.
+    func buffer(_ column: Int32) -> UnsafeRawBufferPointer {
+        // The blob first: asking for it may change how many bytes there are.
+        let start = sqlite3_column_blob(statement, column)
+        return UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(statement, column)))
+    }
+}
+
+/// A statement that can run again and again on its connection.
+///
+/// The steps are SQLite's own: a row of GRDB's would copy every value once more, which is most of what a read costs. Not
+/// for statements that begin or end a transaction, of which GRDB must know.
+struct PreparedStatement {
+    fileprivate let statement: SQLiteStatement
+    fileprivate let connection: SQLiteConnection
+
+    /// - Parameter statement: who keeps it; it must outlive this.
+    init(_ statement: Statement, of db: Database) throws {
+        guard let connection = db.sqliteConnection else {
+            throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "the connection is closed")
+        }
+        self.statement = statement.sqliteStatement
+        self.connection = connection
+    }
+
+    /// Runs with `parameters` and hands each row to `body` until that answers `false`.
+    func forEachRow(_ parameters: [Parameter], body: (StatementRow) throws -> Bool) throws {
+        defer {
+            sqlite3_reset(statement)
+            // Or a large value would be kept until the statement's next use.
+            sqlite3_clear_bindings(statement)
+        }
+        for (index, parameter) in parameters.enumerated() {
+            let code = bind(parameter, at: Int32(index + 1))
+            guard code == SQLITE_OK else { throw failure(code) }
+        }
+        while try step(body) {}
+    }
+
+    /// Runs with one number and hands its row, if there is one, to `transform`.
+    func firstRow<Result>(
+        _ parameter: Int64, transform: (StatementRow) throws -> Result
+    ) throws -> Result? {
+        defer { sqlite3_reset(statement) }
+        let code = sqlite3_bind_int64(statement, 1, parameter)
+        guard code == SQLITE_OK else { throw failure(code) }
+        var result: Result?
+        _ = try step { row in
+            result = try transform(row)
+            return false
+        }
+        return result
+    }
+
+    /// Goes on to the next row; answers whether there is more to do.
+    private func step(_ body: (StatementRow) throws -> Bool) throws -> Bool {
+        switch sqlite3_step(statement) {
+        case SQLITE_ROW: try body(StatementRow(statement: statement))
+        case SQLITE_DONE: false
+        case let code: throw failure(code)
+        }
+    }
+
+    private func failure(_ code: Int32) -> DatabaseError {
+        DatabaseError(
+            resultCode: ResultCode(rawValue: code), message: String(cString: sqlite3_errmsg(connection)))
+    }
+
+    private func bind(_ parameter: Parameter, at index: Int32) -> Int32 {
+        switch parameter {
+        case .integer(let value): sqlite3_bind_int64(statement, index, value)
+        case .null: sqlite3_bind_null(statement, index)
+        // Without an address SQLite would take it for null.
+        case .bytes(let bytes) where bytes.isEmpty: sqlite3_bind_zeroblob(statement, index, 0)
+        case .bytes(let bytes):
+            sqlite3_bind_blob64(statement, index, bytes, UInt64(bytes.count), Self.copying)
+        }
+    }
+
+    /// Tells SQLite to copy what is bound.
+    private static var copying: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
+}
+
+extension Database {
+    /// The statement for `sql`, kept by the connection.
+    func prepared(_ sql: String) throws -> PreparedStatement {
+        try PreparedStatement(try cachedStatement(sql: sql), of: self)
+    }
+
+    /// Runs `sql` with `parameters` and hands each row to `body` until that answers `false`.
+    func forEachRow(
+        of sql: String, _ parameters: Parameter..., body: (StatementRow) throws -> Bool
+    ) throws {
+        try prepared(sql).forEachRow(parameters, body: body)
+    }
+
+    /// The first row of `sql`, `nil` when there is none.
+    func firstRow<Result>(
+        of sql: String, _ parameters: Parameter..., transform: (StatementRow) throws -> Result
+    ) throws -> Result? {
+        var result: Result?
+        try prepared(sql).forEachRow(parameters) { row in
+            result = try transform(row)
+            return false
+        }
+        return result
+    }
+
+    /// Runs `sql`, which answers no rows.
+    func change(_ sql: String, _ parameters: Parameter...) throws {
+        try prepared(sql).forEachRow(parameters) { _ in true }
+    }
+}

@@ -1,0 +1,47 @@
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Ends the process with one line on standard error.
+public func exitWithFailure(_ reason: String) -> Never {
+    let line = "benchmarks: \(reason)\n"
+    _ = line.withCString { write(2, $0, strlen($0)) }
+    exit(1)
+}
+
+/// Ends the process unless `condition` holds: what is wrong is not worth timing.
+public func expect(_ condition: Bool, _ what: String) {
+    guard !condition else { return }
+    exitWithFailure("wrong before it was timed: \(what)")
+}
+
+/// The path of what nobody else uses, in the folder for temporary files, that ends in `XXXXXX`.
+private func temporaryTemplate() -> [CChar] {
+    let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
+    return Array("\(folder)/entitlementsync-bench-XXXXXX".utf8CString)
+}
+
+/// A new file with these bytes in the folder for temporary files. The caller removes it.
+public func temporaryFile(_ bytes: [UInt8]) -> String {
+    var template = temporaryTemplate()
+    let file = mkstemp(&template)
+    guard file >= 0, write(file, bytes, bytes.count) == bytes.count else {
+        exitWithFailure("cannot write a temporary file")
+    }
+    close(file)
+    return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+}
+
+/// A new folder in the folder for temporary files. The caller removes it.
+public func temporaryFolder() -> String {
+    var template = temporaryTemplate()
+    guard mkdtemp(&template) != nil else { exitWithFailure("cannot make a temporary folder") }
+    return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+}
+
+/// Removes a file.
+public func removeFile(_ path: String) {
+    unlink(path)
+}

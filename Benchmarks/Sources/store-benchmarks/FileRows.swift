@@ -1,0 +1,59 @@
+import BenchmarkSupport
+import FileStorage
+import SyncCore
+
+/// `FileBackend` against the bare system calls, and the disk alone.
+struct FileRows {
+    let folder: String
+
+    private static let keyCount = 100
+
+    private let value = [UInt8](repeating: 0x5A, count: StoreBenchmarks.valueByteCount)
+
+    func measure() async -> [Measurement] {
+        do { return try await rows() } catch { exitWithFailure("\(error)") }
+    }
+
+    private func rows() async throws -> [Measurement] {
+        let keys = try (0..<Self.keyCount).map { try EntryKey("account-\($0)") }
+        let plain = PlainFiles(folder: folder + "/plain")
+        let disk = PlainDisk(path: folder + "/disk")
+        var stopwatch = Stopwatch()
+        let store = FileBackend.file(folder + "/store")
+        var measurements = [
+            await measureWrite("file: durable write", to: store, plain, keys, with: &stopwatch),
+            await stopwatch.measure("file: read", size: value.count, count: 200) { number in
+                plain.read(number % Self.keyCount)
+            } subject: { number in
+                guard case .found(let entry)? = try? await store.read(keys[number % Self.keyCount]).outcome else {
+                    exitWithFailure("a key is not there")
+                }
+                return UInt64(entry.value.count)
+            },
+        ]
+        // From here on every write is noted for those that follow.
+        _ = try await store.changes(since: nil, limit: 1)
+        measurements.append(
+            await measureWrite("file: durable write, changes noted", to: store, plain, keys, with: &stopwatch))
+        measurements.append(
+            await stopwatch.measure("bare file calls, against one fdatasync", size: value.count, count: 20) { _ in
+                disk.write()
+            } subject: { number in
+                plain.write(value, to: number % Self.keyCount)
+            })
+        return measurements
+    }
+
+    private func measureWrite(
+        _ name: String, to store: FileBackend, _ plain: PlainFiles, _ keys: [EntryKey],
+        with stopwatch: inout Stopwatch
+    ) async -> Measurement {
+        await stopwatch.measure(name, size: value.count, count: 20) { number in
+            plain.write(value, to: number % Self.keyCount)
+        } subject: { number in
+            let answer = try? await store.write(value, to: keys[number % Self.keyCount], if: .any).outcome
+            guard case .written? = answer else { exitWithFailure("a write failed") }
+            return 1
+        }
+    }
+}
