@@ -23,6 +23,7 @@ test: setup ## Run all tests, and the tests of dates once more in several time z
 	.ci/mutants check
 	.ci/test --enable-all-traits
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
+	.ci/test --package-path Examples/JournalStore --scratch-path .build-example
 	.ci/zones '$(DATE_TESTS)'
 
 soak: setup ## Simulate until a seed fails, then leave it shrunk and drawn in .build-soak/failed; FROM=seed, LIMIT=seconds
