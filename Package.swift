@@ -66,7 +66,8 @@ let package = Package(
         .executableTarget(
             name: "syncsim",
             dependencies: [
-                "Entitlements", "FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting", "SyncSimulation",
+                "Entitlements", "FileStorage", "SQLiteStorage", "SealedStorage", "SyncCore", "SyncCoreTesting",
+                "SyncSimulation",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]),
         .executableTarget(

@@ -14,7 +14,9 @@ struct ConformanceCommand: AsyncParsableCommand {
 
             Stores: \(TrialStore.names)
 
-            Example: syncsim conformance file:/tmp/trial
+            Examples:
+              syncsim conformance file:/tmp/trial
+              syncsim conformance memory: --retried --sealed store.key
             """)
 
     @Argument(help: ArgumentHelp("What to check.", valueName: "url"))
@@ -27,11 +29,13 @@ struct ConformanceCommand: AsyncParsableCommand {
     @Option(help: ArgumentHelp("Kill the writing processes so many times, 1 to 100000.", valueName: "rounds"))
     var kills: Int = 10
 
+    @OptionGroup var wrapping: WrappingOptions
+
     @Flag(help: "Print one JSON object.")
     var json = false
 
     func run() async throws {
-        let store = try TrialStore(url)
+        let store = try TrialStore(url, wrapping: wrapping)
         let seed = try Self.seed(seed)
         guard (1...100_000).contains(kills) else {
             throw Failure(.usage, "--kills: \(kills) is not between 1 and 100000")
@@ -42,7 +46,7 @@ struct ConformanceCommand: AsyncParsableCommand {
             writeNotice("interrupted\n")
             throw ExitCode(Interruption.exitCode)
         }
-        let output = ConformanceOutput(report, store: url)
+        let output = ConformanceOutput(report, store: url, wrapping: wrapping)
         try writeOutput(json ? try output.json() : output.table)
         if !report.hasPassed { throw ExitCode(Failure.Code.failed.rawValue) }
     }
@@ -63,8 +67,9 @@ struct CrashWriter: AsyncParsableCommand {
 
     @Argument var url: String
     @Argument var errand: String
+    @OptionGroup var wrapping: WrappingOptions
 
     func run() async throws {
-        await CrashTrial.writer(try TrialStore(url).open(), errand: errand)
+        await CrashTrial.writer(try TrialStore(url, wrapping: wrapping).open(), errand: errand)
     }
 }

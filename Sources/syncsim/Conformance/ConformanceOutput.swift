@@ -12,14 +12,18 @@ struct ConformanceOutput: Encodable {
     }
 
     var store: String
+    var retried: Bool
+    var sealed: Bool
     var seed: UInt64
     var passed: Int
     var failed: Int
     var skipped: Int
     var checks: [Check]
 
-    init(_ report: ConformanceReport, store: String) {
+    init(_ report: ConformanceReport, store: String, wrapping: WrappingOptions) {
         self.store = store
+        retried = wrapping.retried
+        sealed = wrapping.sealed != nil
         seed = report.seed
         passed = report.passedCount
         failed = report.failures.count
@@ -41,7 +45,9 @@ struct ConformanceOutput: Encodable {
             guard let reason else { return "\(padded)  \(result)" }
             return "\(padded)  \(result + String(repeating: " ", count: 7 - result.count))  \(reason)"
         }
-        let summary = "\(passed) passed, \(failed) failed, \(skipped) skipped, seed \(seed), store \(store)"
+        let summary =
+            "\(passed) passed, \(failed) failed, \(skipped) skipped, seed \(seed), store \(store)"
+            + (retried ? ", retried" : "") + (sealed ? ", sealed" : "")
         return (lines + ["", summary]).joined(separator: "\n") + "\n"
     }
 }

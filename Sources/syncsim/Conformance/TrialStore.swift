@@ -34,8 +34,10 @@ struct TrialStore {
     private let kind: Kind
     /// The folder that was named; empty for a store without a place.
     private let place: String
+    private let wrapping: WrappingOptions
+    private let wrap: @Sendable (any KeyValueBackend) -> any KeyValueBackend
 
-    init(_ url: String) throws(Failure) {
+    init(_ url: String, wrapping: WrappingOptions) throws(Failure) {
         let parts = url.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let kind = Self.kinds.first {
             $0.scheme == parts[0] && parts.count == 2 && $0.place.isEmpty == parts[1].isEmpty
@@ -49,29 +51,31 @@ struct TrialStore {
         }
         self.kind = kind
         place = parts[1].hasPrefix("///") ? String(parts[1].dropFirst(2)) : parts[1]
+        self.wrapping = wrapping
+        wrap = try wrapping.wrapping()
     }
 
     /// The store in the folder itself, for the child that is killed.
-    func open() -> any KeyValueBackend { kind.open(place) }
+    func open() -> any KeyValueBackend { wrap(kind.open(place)) }
 
     /// Runs all checks, and leaves the folder as it was.
     func report(seed: UInt64, kills: Int) async throws -> ConformanceReport {
+        let wrap = wrap
         guard !place.isEmpty else {
             return await Conformance.run(seed: seed) {
                 try Self.stopWhenInterrupted()
-                return StoreUnderTest.memory(seed: seed)
+                return StoreUnderTest.memory(seed: seed).wrapped(by: wrap)
             }
         }
         let folder = try TrialFolder(place)
         let count = Mutex(0)
-        let kind = kind
         let report = await Conformance.run(seed: seed) {
             try Self.stopWhenInterrupted()
             let number = count.withLock { count in
                 count += 1
                 return count
             }
-            return try await Self.store(kind, at: "\(folder.path)/\(number)", seed: seed, kills: kills)
+            return try await store(at: "\(folder.path)/\(number)", seed: seed, kills: kills)
         }
         try folder.clear()
         return report
@@ -81,17 +85,20 @@ struct TrialStore {
         if Interruption.isAsked { throw Failure(.failed, "interrupted") }
     }
 
-    private static func store(_ kind: Kind, at path: String, seed: UInt64, kills: Int) async throws -> StoreUnderTest {
+    private func store(at path: String, seed: UInt64, kills: Int) async throws -> StoreUnderTest {
+        let (kind, wrap) = (kind, wrap)
+        let options = wrapping.arguments
         let program = Bundle.main.executablePath ?? CommandLine.arguments[0]
         return try await .inFolder(
             path,
             kill: { seed in
                 try await CrashTrial.run(
                     rounds: kills, seed: seed,
-                    command: { CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0]) },
-                    reopen: { kind.open(path) })
+                    command: { CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options) },
+                    reopen: { wrap(kind.open(path)) })
             },
             failing: { FaultyBackend(kind.open($0), plan: .seeded(seed, rate: 0.2)) },
-            open: { kind.open($0) })
+            open: { kind.open($0) }
+        ).wrapped(by: wrap)
     }
 }

@@ -1,0 +1,103 @@
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("syncsim conformance of wrapped stores")
+struct WrappedConformanceTests {
+    private let program: Program
+
+    init() throws {
+        program = try Program()
+    }
+
+    private struct Printed: Decodable {
+        struct Check: Decodable {
+            var check: String
+            var result: String
+        }
+        var retried: Bool
+        var sealed: Bool
+        var failed: Int
+        var checks: [Check]
+
+        func result(of prefix: String) -> String? { checks.first { $0.check.hasPrefix(prefix) }?.result }
+    }
+
+    private func printed(_ command: String) throws -> Printed {
+        let outcome = try program.run("conformance \(command) --seed 7 --json")
+        #expect(outcome.exitCode == 0 && outcome.error == "", "\(outcome)")
+        return try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
+    }
+
+    /// A file with a key, which only its owner may read.
+    private func makeKey(_ name: String) throws {
+        try program.write(String(repeating: "0f", count: 32) + "\n", to: name)
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: program.path(name))
+    }
+
+    private let killed = "processes that are killed while they write"
+    private let failing = "after an error the store holds what the error's disposition says"
+
+    @Test("--retried tries again, in the killed processes too, and the table says so")
+    func retried() throws {
+        let table = try program.run("conformance memory: --retried --seed 7")
+        #expect(table.exitCode == 0)
+        #expect(table.lines.last?.hasSuffix("skipped, seed 7, store memory:, retried") == true)
+        let file = try printed("file:new --retried --kills 2")
+        #expect(file.retried && !file.sealed && file.failed == 0)
+        #expect(file.result(of: killed) == "passed" && file.result(of: failing) == "passed")
+        #expect(!FileManager.default.fileExists(atPath: program.path("new")))
+        let plain = try printed("memory:")
+        #expect(!plain.retried && !plain.sealed)
+    }
+
+    #if Sealed
+    @Test("--sealed seals, alone and over retries, over memory and over files with their killed processes")
+    func sealed() throws {
+        try makeKey("key")
+        let table = try program.run("conformance memory: --sealed key --seed 7")
+        #expect(table.exitCode == 0)
+        #expect(table.lines.last?.hasSuffix("skipped, seed 7, store memory:, sealed") == true)
+        let file = try printed("file:new --retried --sealed key --kills 2")
+        #expect(file.retried && file.sealed && file.failed == 0)
+        #expect(file.result(of: killed) == "passed" && file.result(of: failing) == "passed")
+    }
+
+    @Test("--sealed refuses a file that holds no key, or that others may read, before anything is made")
+    func badKeys() throws {
+        try makeKey("open")
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: program.path("open"))
+        try makeKey("short")
+        // In place, so that only its owner may read it still.
+        try Data("0f".utf8).write(to: URL(filePath: program.path("short")))
+        for (name, reason) in [
+            ("open", "open may be read by others than its owner: chmod 600 it, and use a new key"),
+            ("missing", "missing cannot be read as a key: No such file or directory"),
+            ("short", "short: a key is 64 hexadecimal digits or 32 bytes, this is neither"),
+        ] {
+            let outcome = try program.run("conformance file:new --sealed \(name)")
+            #expect(outcome == .refused(2, "--sealed: \(reason)"))
+        }
+        #expect(!FileManager.default.fileExists(atPath: program.path("new")))
+    }
+    #else
+    @Test("--sealed says how to build it where it is not built in")
+    func notSealed() throws {
+        try makeKey("key")
+        let outcome = try program.run("conformance file:new --sealed key")
+        #expect(
+            outcome
+                == .refused(
+                    2,
+                    "--sealed: this syncsim was built without sealing; build it with "
+                        + "swift build --traits Sealed --product syncsim"))
+        #expect(!FileManager.default.fileExists(atPath: program.path("new")))
+    }
+    #endif
+
+    @Test("--sealed without a file is wrong usage")
+    func noFile() throws {
+        let outcome = try program.run("conformance memory: --sealed")
+        #expect(outcome == .refused(2, "Missing value for '--sealed <keyfile>' (see syncsim --help)"))
+    }
+}
