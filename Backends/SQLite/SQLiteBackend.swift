@@ -14,7 +14,9 @@ public import SyncCore
 /// - **Checked**: every read verifies checksums of row and value, and believes an absence only when the key's row and
 ///   the index agree on it. Damage is `BackendError.Kind.damaged` and says where. A write under `Precondition.any`
 ///   replaces a damaged entry. A page number that changed to that of another page of the index can hide keys from a
-///   listing, though not from a read; ``integrityCheck()`` finds it.
+///   listing, though not from a read; ``integrityCheck()`` finds it. A write-ahead log that is damaged before
+///   acknowledged changes is refused as the store is opened, since SQLite would forget them; ``recover(to:)`` brings
+///   them back. Damage in the last of its commits looks as a crash does, and cannot be told.
 /// - **Careful**: a database of another application or of a later version, or a file that is no database, is refused
 ///   and left as it was. A missing file is an empty store, and the first write makes it, in a folder that must exist;
 ///   as the remote of an engine it must be there, see ``Creation``.

@@ -80,6 +80,28 @@ struct StoreCommandTests {
         #expect(try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old") == before)
     }
 
+    @Test("tells that the log of a SQLite store is damaged, leaves it, and recovers what the log holds")
+    func damagedLog() async throws {
+        let store = SQLiteBackend(path: sandbox.path("live"))
+        try await fill(store)
+        // As a killed process leaves it: the log holds all that was written.
+        for suffix in ["", "-wal"] { try sandbox.write(sandbox.bytes(of: "live\(suffix)"), to: "old\(suffix)") }
+        var log = try sandbox.bytes(of: "old-wal")
+        // In the header of the fifth frame, behind which are the commits of nearly all entries.
+        log[32 + 4 * 4_120 + 17] ^= 1
+        try sandbox.write(log, to: "old-wal")
+        let database = try sandbox.bytes(of: "old")
+        for command in ["check sqlite:old", "backup sqlite:old sqlite:copy", "copy sqlite:old file:copy"] {
+            let outcome = try sandbox.run("store \(command)")
+            #expect(outcome.exitCode == 1 && outcome.output.isEmpty, "\(command): \(outcome)")
+            #expect(outcome.error.contains("old-wal: byte \(32 + 4 * 4_120): the log is damaged"), "\(outcome)")
+        }
+        #expect(try sandbox.run("store recover sqlite:old sqlite:new").exitCode == 0)
+        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: 30 entries whole"))
+        #expect(try sandbox.bytes(of: "old") == database && sandbox.bytes(of: "old-wal") == log)
+        withExtendedLifetime(store) {}
+    }
+
     @Test(
         "refuses what cannot be, and makes nothing",
         arguments: [

@@ -16,6 +16,7 @@ final class StoreConnections: Sendable {
     init(file: StoreFile, identity: FileIdentity) throws {
         self.file = file
         self.identity = identity
+        try file.checkLog()
         let connection = try Self.readOnlyConnection(path: file.path)
         let version = try connection.unsafeRead { try file.verify($0) }
         guard identity.isStill(at: file.path) else {

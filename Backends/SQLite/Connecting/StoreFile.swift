@@ -80,7 +80,7 @@ final class StoreFile: Sendable {
 
     private func hasLog() throws(BackendError) -> Bool {
         guard case .file(let log) = try FileIdentity.look(at: path + "-wal") else { return false }
-        return log.byteCount > 32
+        return log.byteCount > WriteAheadLog.headerByteCount
     }
 
     /// Throws if a log lies beside a file that is missing or empty: acknowledged writes may be in it, and SQLite would
@@ -91,6 +91,20 @@ final class StoreFile: Sendable {
             .damaged,
             message: "\(path): the file is missing or empty, and \(path)-wal has writes in it; put the file back, "
                 + "or recover what is in the log")
+    }
+
+    /// Throws where SQLite would forget acknowledged changes because the log is damaged before them.
+    ///
+    /// Before SQLite opens the store: it would write over them, or remove the log when it closes. O(log), which a
+    /// checkpoint begins anew every 1,000 pages.
+    func checkLog() throws {
+        guard let damage = try WriteAheadLog.damage(ofLogAt: path + "-wal", pageSize: StoreSchema.pageSize) else {
+            return
+        }
+        throw BackendError(
+            .damaged,
+            message: "\(path)-wal: byte \(damage.offset): the log is damaged, and \(damage.commitCount) commits from "
+                + "there on would be forgotten; recover what is whole into a new file")
     }
 
     /// Whether somebody was interrupted while making the first tables of a database in an empty file: then the

@@ -44,13 +44,17 @@ struct EntryTable {
         var last: [UInt8] = []
         try db.forEachRow(of: Self.listed, .bytes(start)) { row in
             let bytes = row.bytes(0)
+            // Before anything else: out of order is damage, and not the end of the page or of the prefix.
+            guard last.isEmpty || last.lexicographicallyPrecedes(bytes) else {
+                throw damage("index liveEntryByKey is out of order at \"\(Self.readable(bytes))\"")
+            }
             guard bytes.starts(with: prefix.utf8) else { return false }
             guard items.count < limit else {
                 hasMore = true
                 return false
             }
             let text = String(validating: bytes, as: UTF8.self)
-            guard let text, let key = try? EntryKey(text), last.lexicographicallyPrecedes(bytes) else {
+            guard let text, let key = try? EntryKey(text) else {
                 throw damage("index liveEntryByKey has \"\(Self.readable(bytes))\", which is no key there")
             }
             guard EntryLookup.isSealed(row), !row.isNull(1) else {

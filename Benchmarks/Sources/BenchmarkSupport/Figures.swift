@@ -1,15 +1,15 @@
 extension [Double] {
     /// The value in the middle. The array has one or more.
-    public var median: Double { sorted()[count / 2] }
+    package var median: Double { sorted()[count / 2] }
 }
 
 extension Duration {
     /// All of it, in nanoseconds.
-    public var nanoseconds: Double { Double(components.seconds) * 1e9 + Double(components.attoseconds) / 1e9 }
+    package var nanoseconds: Double { Double(components.seconds) * 1e9 + Double(components.attoseconds) / 1e9 }
 }
 
 /// A time with the unit that suits it.
-public func duration(_ nanoseconds: Double) -> String {
+package func duration(_ nanoseconds: Double) -> String {
     switch nanoseconds {
     case ..<1_000: decimal(nanoseconds, places: 1) + " ns"
     case ..<1_000_000: decimal(nanoseconds / 1_000, places: 1) + " µs"
@@ -18,7 +18,7 @@ public func duration(_ nanoseconds: Double) -> String {
 }
 
 /// A number of 0 or more with so many decimals.
-public func decimal(_ value: Double, places: Int) -> String {
+package func decimal(_ value: Double, places: Int) -> String {
     var scale = 1.0
     for _ in 0..<places { scale *= 10 }
     let scaled = Int64((value * scale).rounded())
@@ -30,7 +30,7 @@ public func decimal(_ value: Double, places: Int) -> String {
 
 extension String {
     /// Padded to a width: text to the left, with a negative width to the right.
-    public func padded(to width: Int) -> String {
+    package func padded(to width: Int) -> String {
         let spaces = String(repeating: " ", count: max(0, abs(width) - count))
         return width < 0 ? spaces + self : self + spaces
     }

@@ -1,27 +1,27 @@
 /// What one row came to: medians over all rounds.
-public struct Measurement: Sendable {
-    public let name: String
-    public let size: Int
+package struct Measurement: Sendable {
+    package let name: String
+    package let size: Int
     /// Nanoseconds of one execution.
-    public let nanoseconds: Double
+    package let nanoseconds: Double
     /// Nanoseconds of what it is held against.
-    public let floor: Double
+    package let floor: Double
     /// The median of the rounds' ratios, which a change of the machine's speed between rounds does not touch.
-    public let ratio: Double
+    package let ratio: Double
 }
 
 /// Times a subject and what it is held against in turns, so that both see the same machine.
-public struct Stopwatch {
-    public var rounds = 101
+package struct Stopwatch {
+    package var rounds = 101
     /// A round repeats its work until it takes about this long, far beyond the clock's resolution.
-    public var roundNanoseconds = 200_000.0
+    package var roundNanoseconds = 200_000.0
     /// The sum of all results, so that no work can be left out.
-    public private(set) var checksum: UInt64 = 0
+    package private(set) var checksum: UInt64 = 0
 
-    public init() {}
+    package init() {}
 
     /// Times `subject` against `floor`. Both are given the number of the execution, to take inputs in turn by it.
-    public mutating func measure(
+    package mutating func measure(
         _ name: String, size: Int, floor: (Int) -> UInt64, subject: (Int) -> UInt64
     ) -> Measurement {
         let floorCount = repetitions(floor)
@@ -64,7 +64,7 @@ public struct Stopwatch {
 extension Stopwatch {
     /// Times `subject` against `floor` where the subject waits: ``rounds`` rounds of `count` executions each. The numbers
     /// go on from round to round, so that inputs can be new ones every time.
-    public mutating func measure(
+    package mutating func measure(
         _ name: String, size: Int, count: Int, floor: (Int) async -> UInt64, subject: (Int) async -> UInt64
     ) async -> Measurement {
         var (floorTimes, subjectTimes, ratios): ([Double], [Double], [Double]) = ([], [], [])

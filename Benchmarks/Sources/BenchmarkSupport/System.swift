@@ -5,14 +5,14 @@ import Glibc
 #endif
 
 /// Ends the process with one line on standard error.
-public func exitWithFailure(_ reason: String) -> Never {
+package func exitWithFailure(_ reason: String) -> Never {
     let line = "benchmarks: \(reason)\n"
     _ = line.withCString { write(2, $0, strlen($0)) }
     exit(1)
 }
 
 /// Ends the process unless `condition` holds: what is wrong is not worth timing.
-public func expect(_ condition: Bool, _ what: String) {
+package func expect(_ condition: Bool, _ what: String) {
     guard !condition else { return }
     exitWithFailure("wrong before it was timed: \(what)")
 }
@@ -24,7 +24,7 @@ private func temporaryTemplate() -> [CChar] {
 }
 
 /// A new file with these bytes in the folder for temporary files. The caller removes it.
-public func temporaryFile(_ bytes: [UInt8]) -> String {
+package func temporaryFile(_ bytes: [UInt8]) -> String {
     var template = temporaryTemplate()
     let file = mkstemp(&template)
     guard file >= 0, write(file, bytes, bytes.count) == bytes.count else {
@@ -35,13 +35,13 @@ public func temporaryFile(_ bytes: [UInt8]) -> String {
 }
 
 /// A new folder in the folder for temporary files. The caller removes it.
-public func temporaryFolder() -> String {
+package func temporaryFolder() -> String {
     var template = temporaryTemplate()
     guard mkdtemp(&template) != nil else { exitWithFailure("cannot make a temporary folder") }
     return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
 }
 
 /// Removes a file.
-public func removeFile(_ path: String) {
+package func removeFile(_ path: String) {
     unlink(path)
 }
