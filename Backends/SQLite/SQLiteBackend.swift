@@ -13,10 +13,10 @@ public import SyncCore
 ///   not get the database within `busyTimeout` answers `BackendError.Kind.busy`. Not for network file systems.
 /// - **Checked**: every read verifies checksums of row and value, and believes an absence only when the key's row and
 ///   the index agree on it. Damage is `BackendError.Kind.damaged` and says where. A write under `Precondition.any`
-///   replaces a damaged entry. A page number that changed to that of another page of the index can hide keys from a
-///   listing, though not from a read; ``integrityCheck()`` finds it. A write-ahead log that is damaged before
-///   acknowledged changes is refused as the store is opened, since SQLite would forget them; ``recover(to:)`` brings
-///   them back. Damage in the last of its commits looks as a crash does, and cannot be told.
+///   replaces a damaged entry. A listing walks the index in both directions, since a wrong page number in it would hide
+///   keys; the sequence of changes has no such second way, and ``integrityCheck()`` finds what it misses. A write-ahead
+///   log that is damaged before acknowledged changes is refused as the store is opened, since SQLite would forget them;
+///   ``recover(to:)`` brings them back. Damage in the last of its commits looks as a crash does, and cannot be told.
 /// - **Careful**: a database of another application or of a later version, or a file that is no database, is refused
 ///   and left as it was. A missing file is an empty store, and the first write makes it, in a folder that must exist;
 ///   as the remote of an engine it must be there, see ``Creation``.
@@ -125,7 +125,7 @@ public final class SQLiteBackend: KeyValueBackend {
         return Answer(try await change(WriteRequest(key, value: nil, if: precondition)))
     }
 
-    /// Lists keys in the order of an index: O(log keys + limit).
+    /// Lists keys in the order of an index, which is walked in both directions: O(log keys + limit).
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
@@ -133,7 +133,7 @@ public final class SQLiteBackend: KeyValueBackend {
         return Answer(
             try await store.reading(.list) { connections in
                 guard let connections else { return KeyPage(items: [], next: nil) }
-                return try connections.read { db in
+                return try connections.readConsistently { db in
                     try EntryTable(db: db, file: connections.file)
                         .page(prefix: prefix, after: cursor, limit: limit)
                 }

@@ -174,7 +174,9 @@ struct SQLiteRegionTests {
             ])
     }
 
-    @Test("that points to a wrong page of the index is told by the check, in each place where that can be")
+    @Test(
+        "that points to a wrong page of the index is told by listings and by the check, in each place where that can be"
+    )
     func pointers() async throws {
         let inner = (0..<pageCount).filter { kind(of: $0) == "index, inner" }
         let leaves = (0..<pageCount).filter { kind(of: $0) == "index, leaf" }
@@ -203,7 +205,7 @@ struct SQLiteRegionTests {
         print(
             "wrong pointers in the index: \(cases), of which \(hiding) hide keys from a whole listing and "
                 + "\(hidingInPages) from one in pages of 9")
-        #expect(cases > 10)
+        #expect(cases > 10 && hiding == 0 && hidingInPages == 0)
     }
 
     @Test("gives back what is in the part that is left, cut at every page and between")

@@ -10,6 +10,10 @@ struct EntryTable {
     private static let listed =
         "SELECT key, version, sequence, checksum, seal FROM entry INDEXED BY liveEntryByKey"
         + " WHERE live = 1 AND key >= ? ORDER BY key"
+    private static let namedBackwards =
+        "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND key <= ? ORDER BY key DESC"
+    private static let following =
+        "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND key > ? ORDER BY key LIMIT 1"
 
     /// Finding rows by the keys' hashes.
     func lookup() throws -> EntryLookup {
@@ -31,7 +35,7 @@ struct EntryTable {
         throw damage("index liveEntryByKey names row \(number) for this key, which is not there")
     }
 
-    /// The keys that begin with `prefix`, after `cursor`.
+    /// The keys that begin with `prefix`, after `cursor`. One transaction should hold all of it.
     func page(prefix: String, after cursor: EntryKey?, limit: Int) throws -> KeyPage {
         var start = Array(prefix.utf8)
         if let cursor {
@@ -41,13 +45,13 @@ struct EntryTable {
         }
         var items: [KeyPage.Item] = []
         var hasMore = false
-        var last: [UInt8] = []
+        /// All that the walk met, what is behind the page too.
+        var met: [[UInt8]] = []
         try db.forEachRow(of: Self.listed, .bytes(start)) { row in
             let bytes = row.bytes(0)
             // Before anything else: out of order is damage, and not the end of the page or of the prefix.
-            guard last.isEmpty || last.lexicographicallyPrecedes(bytes) else {
-                throw damage("index liveEntryByKey is out of order at \"\(Self.readable(bytes))\"")
-            }
+            if let last = met.last, !last.lexicographicallyPrecedes(bytes) { throw disorder(at: bytes) }
+            met.append(bytes)
             guard bytes.starts(with: prefix.utf8) else { return false }
             guard items.count < limit else {
                 hasMore = true
@@ -61,10 +65,32 @@ struct EntryTable {
                 throw damage("index liveEntryByKey and table entry disagree").during(.list, key: key)
             }
             items.append(KeyPage.Item(key: key, version: EntryVersion(bytes: row.bytes(1))))
-            last = bytes
             return true
         }
+        try confirm(met, from: start)
         return KeyPage(items: items, next: hasMore ? items.last?.key : nil)
+    }
+
+    /// Throws unless the index, walked backwards, has the same `keys`, and none between `start` and them.
+    ///
+    /// A wrong page number in the index leads past keys, and may do so in good order. Both ways meet at another page
+    /// then, and so do the way down to a key and the way there from the one before.
+    private func confirm(_ keys: [[UInt8]], from start: [UInt8]) throws {
+        var rest = keys[...]
+        var before: [UInt8]?
+        // No key has a byte of all ones.
+        try db.forEachRow(of: Self.namedBackwards, .bytes(keys.last ?? [0xFF])) { row in
+            guard let expected = rest.popLast() else {
+                before = row.bytes(0)
+                return false
+            }
+            guard row.buffer(0).elementsEqual(expected) else { throw disorder(at: expected) }
+            return true
+        }
+        if let missed = rest.last { throw disorder(at: missed) }
+        guard let before else { return }
+        let next = try db.firstRow(of: Self.following, .bytes(before)) { $0.bytes(0) }
+        guard before.lexicographicallyPrecedes(start), next == keys.first else { throw disorder(at: before) }
     }
 
     /// Puts `entry` under `key` in the row at `place`, as change `sequence`; `nil` deletes.
@@ -100,6 +126,10 @@ struct EntryTable {
                 """, .bytes(key), .integer(isLive), versionParameter, .integer(sequence), .integer(checksum),
                 .integer(seal), valueParameter, .integer(place.number))
         }
+    }
+
+    private func disorder(at key: [UInt8]) -> BackendError {
+        damage("index liveEntryByKey is out of order at \"\(Self.readable(key))\"")
     }
 
     private func damage(_ what: String) -> BackendError { BackendError(damagedAt: file.path, what) }
