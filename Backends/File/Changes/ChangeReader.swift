@@ -45,8 +45,9 @@ final class ChangeReader: Sendable {
             var following: Following
             do throws(BackendError) {
                 following = try follow(&known)
-                // Whatever was acknowledged before this call is in front of what a second look finds at the end.
-                if following == .waiting { following = try follow(&known) }
+                // Whatever was acknowledged before this call is in front of what a second look finds at the end. And
+                // a writer may be done just between the looks at its change and at its lock: it did not die then.
+                for _ in 0..<3 where following != .current { following = try follow(&known) }
             } catch {
                 state = known
                 throw error

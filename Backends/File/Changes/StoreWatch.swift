@@ -10,7 +10,7 @@ import Synchronization
 final class StoreWatch: Sendable {
     private let folder: StoreFolder
     private let hub = SignalHub()
-    /// The checksum of the last change that was signalled.
+    /// The checksum of the last change that was signalled, or was visible before anybody listened.
     private let signalled = Mutex<UInt64?>(nil)
     private let watch = Mutex<PathWatch?>(nil)
 
@@ -21,7 +21,9 @@ final class StoreWatch: Sendable {
     /// A stream that yields after each change from now on.
     func subscribe() -> AsyncStream<Void> {
         let stream = hub.subscribe()
+        let isNew = watch.withLock { $0 == nil }
         follow()
+        if isNew { _ = signalled.withLock { hasNews(&$0) } }
         return stream
     }
 
@@ -43,17 +45,18 @@ final class StoreWatch: Sendable {
         if signalled.withLock({ hasNews(&$0) }) { hub.signal() }
     }
 
-    /// Whether the log's last change is visible and not signalled yet. A writer touches the log several times.
+    /// Whether there is a visible change that is not signalled yet. A writer touches the log several times.
     private func hasNews(_ signalled: inout UInt64?) -> Bool {
         do throws(BackendError) {
             guard let last = try folder.lastChange() else {
                 signalled = nil
                 return true
             }
-            if last.link == signalled { return false }
-            // Its writer is at work and touches the log again; or it died, and nothing has changed.
-            if try !folder.isVisible(last) { return false }
-            signalled = last.link
+            // The writer of one that is not visible is at work and touches the log again; or it died, and nothing has
+            // changed. The one before is visible, and news where one writer follows another without a pause.
+            let visible = try folder.isVisible(last) ? last.link : last.previousLink
+            if visible == signalled { return false }
+            signalled = visible
             return true
         } catch {
             // Whoever is woken up finds the error by himself.
