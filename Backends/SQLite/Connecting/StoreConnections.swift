@@ -17,7 +17,7 @@ final class StoreConnections: Sendable {
         self.file = file
         self.identity = identity
         try file.checkLog()
-        let connection = try Self.readOnlyConnection(path: file.path)
+        let connection = try Self.connectionToWholeStore(path: file.path)
         let version = try connection.unsafeRead { try file.verify($0) }
         guard identity.isStill(at: file.path) else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced while it was opened; try again")
@@ -109,6 +109,20 @@ final class StoreConnections: Sendable {
             try db.execute(sql: "PRAGMA cell_size_check = 1; PRAGMA trusted_schema = 0")
         }
         return configuration
+    }
+
+    /// A connection that reads, after SQLite has undone what somebody had begun who died.
+    ///
+    /// Only a connection that writes can. It is needed before the database is in write-ahead mode: while it is made.
+    private static func connectionToWholeStore(path: String) throws -> DatabaseQueue {
+        do {
+            return try readOnlyConnection(path: path)
+        } catch let error as DatabaseError where error.extendedResultCode == .SQLITE_READONLY_ROLLBACK {
+            let writer = try DatabaseQueue(path: path, configuration: configuration)
+            try writer.inDatabase { _ = try StoreSchema.identity(of: $0) }
+            try writer.close()
+            return try readOnlyConnection(path: path)
+        }
     }
 
     private static func readOnlyConnection(path: String) throws -> DatabaseQueue {
