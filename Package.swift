@@ -83,14 +83,12 @@ let package = Package(
         .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
         // A second process for the tests to race with and to kill.
         .executableTarget(
-            name: "StoreProbe", dependencies: ["FileStorage", "SyncCore", "SyncCoreTesting"], path: "Tests/StoreProbe"),
-        // The same for the SQLite store.
-        .executableTarget(
-            name: "SQLiteWriterProbe", dependencies: ["SQLiteStorage", "SyncCore"], path: "Tests/SQLiteWriterProbe"),
+            name: "StoreProbe", dependencies: ["FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting"],
+            path: "Tests/StoreProbe"),
         .testTarget(
             name: "SQLiteStorageTests",
             dependencies: [
-                "Checksums", "FileWatching", "SQLiteStorage", "SQLiteWriterProbe", "SyncCore", "SyncCoreTesting",
+                "Checksums", "FileWatching", "SQLiteStorage", "StoreProbe", "SyncCore", "SyncCoreTesting",
                 "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
@@ -98,7 +96,9 @@ let package = Package(
             name: "SyncCoreTests", dependencies: ["FileStorage", "SyncCore", "SyncCoreTesting", "TestSupport"]),
         .testTarget(
             name: "ConformanceTests",
-            dependencies: ["FileStorage", "StoreProbe", "SyncCore", "SyncCoreTesting", "TestSupport"]),
+            dependencies: [
+                "FileStorage", "SQLiteStorage", "StoreProbe", "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
         .testTarget(
             name: "FileStorageTests",
             dependencies: [
@@ -108,7 +108,9 @@ let package = Package(
         // Empty without their traits, as what they test.
         .testTarget(
             name: "SealedStorageTests",
-            dependencies: ["FileStorage", "SealedStorage", "SyncCore", "SyncCoreTesting", "TestSupport"]),
+            dependencies: [
+                "FileStorage", "SQLiteStorage", "SealedStorage", "SyncCore", "SyncCoreTesting", "TestSupport",
+            ]),
         .testTarget(
             name: "ObservedStorageTests",
             dependencies: [

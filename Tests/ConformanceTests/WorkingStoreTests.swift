@@ -1,4 +1,4 @@
-import FileStorage
+import Foundation
 import SyncCore
 import SyncCoreTesting
 import TestSupport
@@ -44,10 +44,10 @@ struct WorkingStoreTests {
             ]))
     }
 
-    @Test("pass for the file store, with processes that are killed")
-    func file() async throws {
+    @Test("pass for the stores that processes share, with processes that are killed", arguments: SharedKind.conditional)
+    func shared(kind: SharedKind) async throws {
         let folder = try TemporaryFolder()
-        await expectConformance(of: "file") {
+        await expectConformance(of: "\(kind)") {
             let path = "\(try folder.freshFolder())/store"
             return try await .inFolder(
                 path,
@@ -55,12 +55,15 @@ struct WorkingStoreTests {
                     try await CrashTrial.run(
                         rounds: 5, seed: seed,
                         command: {
-                            CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", $0])
+                            CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0])
                         },
-                        reopen: { FileBackend(folder: path, lockTimeout: .seconds(60)) })
+                        reopen: { kind.open(path) })
                 },
-                failing: { FaultyBackend(FileBackend(folder: $0), plan: .seeded(7, rate: 0.2)) },
-                open: { FileBackend(folder: $0, maximumValueByteCount: 1 << 21) })
+                failing: { FaultyBackend(kind.open($0), plan: .seeded(7, rate: 0.2)) },
+                open: { path in
+                    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+                    return kind.open(path)
+                })
         }
     }
 

@@ -193,15 +193,3 @@ struct FileBackendTests {
         if case .found(let entry) = try await store.read(EntryKey(key)).outcome { entry.value } else { nil }
     }
 }
-
-/// Expects an error of `kind` (any, for `nil`) whose message is one line.
-@discardableResult
-func expectKind(
-    _ kind: BackendError.Kind?, sourceLocation: SourceLocation = #_sourceLocation, _ body: () async throws -> some Any
-) async -> BackendError? {
-    let error = await #expect(throws: BackendError.self, sourceLocation: sourceLocation) { _ = try await body() }
-    guard let error else { return nil }
-    #expect(kind == nil || error.kind == kind, "\(error)", sourceLocation: sourceLocation)
-    #expect(!error.description.contains("\n"), sourceLocation: sourceLocation)
-    return error
-}

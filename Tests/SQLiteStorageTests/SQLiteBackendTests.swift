@@ -20,14 +20,6 @@ struct SQLiteBackendTests {
         try FileManager.default.subpathsOfDirectory(atPath: folder.path).sorted()
     }
 
-    @Test("passes the conformance checks")
-    func conformance() async {
-        let folder = folder
-        await expectConformance(of: "SQLite") {
-            SQLiteBackend(path: try folder.freshFolder() + "/s", maximumValueByteCount: 1 << 21)
-        }
-    }
-
     @Test("passes the conformance checks behind retries over a faulty connection")
     func conformanceBehindRetries() async {
         let folder = folder

@@ -1,12 +1,14 @@
 import FileStorage
+import SQLiteStorage
 import SyncCore
 
-/// The stores that the probe can open: a line each.
+/// The stores that the probe can open: a line each. The place is a folder, which a SQLite store finds made.
 enum ProbedStore {
     private static let kinds: [String: @Sendable (String) -> any KeyValueBackend] = [
         "file": { FileBackend(folder: $0, lockTimeout: .seconds(60)) },
         "folder": { FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60)) },
         "forgetful": { ForgetfulBackend(folder: $0) },
+        "sqlite": { SQLiteBackend(path: $0 + "/store.sqlite", busyTimeout: .seconds(60)) },
     ]
 
     /// The store that `name` means, `KIND:PLACE`.

@@ -5,9 +5,16 @@ import SyncCoreTesting
 
 /// A second process for tests to race with and to kill.
 ///
-/// `write STORE ERRAND` is the child of a `CrashTrial`. `count STORE KEY TIMES` raises the decimal number under KEY by
-/// compare-and-swap. `hold FOLDER` locks the file store in FOLDER, prints `held`, and keeps the lock until its input
-/// ends. STORE is `file:DIR`, `folder:DIR` or `forgetful:DIR`, see ``ProbedStore``.
+/// - `write STORE ERRAND` is the child of a `CrashTrial`.
+/// - `count STORE KEY TIMES TASKS` raises the decimal number under KEY by compare-and-swap, TIMES in each of TASKS
+///   tasks with an object of its own, and prints `raised` after each.
+/// - `share STORE NAME OTHER MILLISECONDS` writes for so long and follows what OTHER writes, see ``Sharer``.
+/// - `try STORE USER` reads and writes as that user, and prints what came of it.
+/// - `fill STORE BALLAST` writes 64 KiB values until that fails, prints how many were acknowledged and the error, then
+///   removes the file BALLAST, deletes one and writes a small one.
+/// - `hold FOLDER` locks the file store in FOLDER, prints `held`, and keeps the lock until its input ends.
+///
+/// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR` or `forgetful:DIR`, see ``ProbedStore``.
 @main
 struct StoreProbe {
     static func main() async {
@@ -20,38 +27,100 @@ struct StoreProbe {
     }
 
     private static func run(_ arguments: [String]) async throws {
+        let store = arguments.count > 2 ? arguments[2] : ""
         switch (arguments.dropFirst().first, arguments.count) {
-        case ("write", 4): await CrashTrial.writer(try ProbedStore.open(arguments[2]), errand: arguments[3])
-        case ("count", 5):
-            try await count(EntryKey(arguments[3]), times: Int(arguments[4]) ?? 0, in: ProbedStore.open(arguments[2]))
-        case ("hold", 3): hold(arguments[2])
+        case ("write", 4): await CrashTrial.writer(try ProbedStore.open(store), errand: arguments[3])
+        case ("count", 6):
+            try await count(
+                EntryKey(arguments[3]), times: Int(arguments[4]) ?? 0, tasks: Int(arguments[5]) ?? 0, in: store)
+        case ("share", 6):
+            let limit = Duration.milliseconds(Int(arguments[5]) ?? 0)
+            let sharer = Sharer(try ProbedStore.open(store), name: arguments[3], other: arguments[4])
+            say(try await sharer.run(for: limit))
+        case ("try", 4): try await attempt(ProbedStore.open(store), user: UInt32(arguments[3]) ?? 0)
+        case ("fill", 4): try await fill(ProbedStore.open(store), ballast: arguments[3])
+        case ("hold", 3): hold(store)
         default: exit(2)
         }
     }
 
-    private static func count(_ key: EntryKey, times: Int, in backend: any KeyValueBackend) async throws {
-        for _ in 0..<times {
-            var outcome = try await backend.read(key).outcome
-            var isDone = false
-            while !isDone {
-                let (count, precondition): (Int, Precondition) =
-                    if case .found(let entry) = outcome {
-                        (Int(String(decoding: entry.value, as: UTF8.self)) ?? 0, .matches(entry.version))
-                    } else {
-                        (0, .absent)
+    private static func say(_ line: String) {
+        // Not through a buffer: what was printed was acknowledged, whenever the process ends.
+        FileHandle.standardOutput.write(Data("\(line)\n".utf8))
+    }
+
+    private static func count(_ key: EntryKey, times: Int, tasks: Int, in store: String) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<tasks {
+                let backend = try ProbedStore.open(store)
+                group.addTask {
+                    for _ in 0..<times {
+                        try await backend.raise(key)
+                        say("raised")
                     }
-                switch try await backend.write(Array("\(count + 1)".utf8), to: key, if: precondition).outcome {
-                case .written, .deleted: isDone = true
-                case .conflict(let current): outcome = current.map(ReadOutcome.found) ?? .absent
                 }
             }
+            try await group.waitForAll()
         }
+    }
+
+    private static func attempt(_ backend: any KeyValueBackend, user: UInt32) async throws {
+        guard setuid(user) == 0 else { exit(3) }
+        let key = try EntryKey("k")
+        do throws(BackendError) {
+            say("read \(try await backend.read(key).outcome)")
+        } catch {
+            say("read \(error.kind) \(error.disposition) \(error)")
+        }
+        do throws(BackendError) {
+            say("write \(try await backend.write([1], to: key, if: .any).outcome)")
+        } catch {
+            say("write \(error.kind) \(error.disposition) \(error)")
+        }
+    }
+
+    private static func fill(_ backend: any KeyValueBackend, ballast: String) async throws {
+        var number = 0
+        while true {
+            let value = [UInt8](repeating: UInt8(number % 251), count: 64 << 10)
+            do throws(BackendError) {
+                _ = try await backend.write(value, to: EntryKey("big/\(number)"), if: .absent)
+            } catch {
+                say("\(number)")
+                say("\(error.kind) \(error.disposition) \(error)")
+                break
+            }
+            number += 1
+        }
+        try FileManager.default.removeItem(atPath: ballast)
+        _ = try await backend.delete(EntryKey("big/0"), if: .any)
+        _ = try await backend.write([1], to: EntryKey("small"), if: .absent)
+        say("deleted and written")
     }
 
     private static func hold(_ folder: String) {
         let descriptor = open("\(folder)/store.lock", O_RDWR)
         guard descriptor >= 0, flock(descriptor, LOCK_EX) == 0 else { exit(1) }
-        FileHandle.standardOutput.write(Data("held\n".utf8))
+        say("held")
         _ = FileHandle.standardInput.readDataToEndOfFile()
+    }
+}
+
+extension KeyValueBackend {
+    /// Raises the decimal number under `key` by one.
+    func raise(_ key: EntryKey) async throws(BackendError) {
+        var outcome = try await read(key).outcome
+        while true {
+            let (count, precondition): (Int, Precondition) =
+                if case .found(let entry) = outcome {
+                    (Int(String(decoding: entry.value, as: UTF8.self)) ?? 0, .matches(entry.version))
+                } else {
+                    (0, .absent)
+                }
+            switch try await write(Array("\(count + 1)".utf8), to: key, if: precondition).outcome {
+            case .written, .deleted: return
+            case .conflict(let current): outcome = current.map(ReadOutcome.found) ?? .absent
+            }
+        }
     }
 }

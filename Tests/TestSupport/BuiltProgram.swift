@@ -1,4 +1,6 @@
 import Foundation
+package import SyncCore
+package import SyncCoreTesting
 
 /// Executables that were built beside the running tests, which depend on them.
 public enum BuiltProgram {
@@ -8,12 +10,12 @@ public enum BuiltProgram {
         let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests.path
         return URL(fileURLWithPath: bundle).deletingLastPathComponent().appendingPathComponent(name).path
     }
+
+    /// Starts `StoreProbe`, through `wrapper` where there is one: a program and its arguments.
+    package static func startProbe(
+        _ arguments: String..., by wrapper: [String] = []
+    ) throws(BackendError) -> ChildProcess {
+        let command = wrapper + [path(of: "StoreProbe")] + arguments
+        return try ChildProcess(command[0], Array(command.dropFirst()))
+    }
 }
-
-/// How often a test kills processes: `KILL_ROUNDS` of the environment, for a soak, else 100.
-public var killRounds: Int { max(1, askedKillRounds ?? 100) }
-
-/// Whether somebody asked for a number of rounds, and so for all of them, however long they take.
-public var isKillSoak: Bool { askedKillRounds != nil }
-
-private var askedKillRounds: Int? { ProcessInfo.processInfo.environment["KILL_ROUNDS"].flatMap { Int($0) } }

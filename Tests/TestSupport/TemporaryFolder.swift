@@ -6,8 +6,14 @@ public final class TemporaryFolder: Sendable {
     public let path: String
 
     /// Makes an empty folder.
-    public init() throws {
-        var template = Array("\(NSTemporaryDirectory())entitlementsync-XXXXXX".utf8CString)
+    ///
+    /// - Parameter inMemory: whether nothing in it needs a disk, so that it need not wait for one, where the system has
+    ///   such a place.
+    public init(inMemory: Bool = false) throws {
+        let memory = "/dev/shm/"
+        let isInMemory = inMemory && FileManager.default.isWritableFile(atPath: memory)
+        let parent = isInMemory ? memory : NSTemporaryDirectory()
+        var template = Array("\(parent)entitlementsync-XXXXXX".utf8CString)
         guard let made = mkdtemp(&template) else { throw CocoaError(.fileWriteUnknown) }
         path = String(cString: made)
     }

@@ -29,6 +29,8 @@ struct CrashErrand: Sendable {
     static func prefix(ofRound round: Int) -> String { "crash/\(round)/" }
 
     static let counter = "crash/counter"
+    /// What a child says before it touches the store.
+    static let greeting = "+"
 }
 
 /// The steps of one task of a writer. Child and parent compute the same ones: the child to perform them, the parent to

@@ -38,7 +38,9 @@ extension CrashTrial {
             }
             var commands: [Command] = []
             for errand in errands { commands.append(try await command(errand.text)) }
-            let told = try await killed(commands, host: host, using: &generator)
+            // The first is killed while it makes the store, unless there is no other.
+            let isEarly = round == 0 && rounds > 1
+            let told = try await killed(commands, atOnce: isEarly, host: host, using: &generator)
             let backend = try await reopen()
             let isLast = round == rounds - 1 || (limit.map { watch.elapsed > $0 } ?? false)
             let isThorough = isLast || round % 100 == 99
@@ -51,22 +53,25 @@ extension CrashTrial {
     }
 
     /// Starts the children, lets them write for a while, kills one after the other; answers what each has told.
+    ///
+    /// - Parameter atOnce: whether they are killed as soon as they have begun, whatever they have done by then.
     private static func killed(
-        _ commands: [Command], host: HostServices, using generator: inout SeededGenerator
+        _ commands: [Command], atOnce: Bool, host: HostServices, using generator: inout SeededGenerator
     ) async throws -> [[String]] {
         var children: [ChildProcess] = []
         for command in commands { children.append(try ChildProcess(command.executable, command.arguments)) }
         var lines = commands.map { _ in [String]() }
         // Some rounds wait for all of them; in the others the last may die while it opens the store.
         let waitsForAll = Bool.random(using: &generator)
-        for index in children.indices where index == 0 || waitsForAll {
-            for _ in 0..<Int.random(in: 1...6, using: &generator) {
+        for index in children.indices {
+            let count = !atOnce && (index == 0 || waitsForAll) ? Int.random(in: 1...6, using: &generator) : 0
+            for _ in 0...count {
                 let hearing = children[index].hear()
                 guard case .line(let line) = hearing else {
                     lines[index].append(hearing == .silence ? "! it said nothing for a minute" : "! it ended by itself")
                     break
                 }
-                lines[index].append(line)
+                if line != CrashErrand.greeting { lines[index].append(line) }
                 if line.hasPrefix("!") { break }
             }
         }

@@ -66,6 +66,7 @@ public enum CrashTrial {
             tell("! \"\(text)\" is no errand of a crash trial; pass on what it gave\n")
             exit(1)
         }
+        tell("\(CrashErrand.greeting)\n")
         do {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for task in 0..<errand.taskCount {

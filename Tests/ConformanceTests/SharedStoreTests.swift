@@ -1,0 +1,96 @@
+import Foundation
+import SQLiteStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+/// Real processes, on the stores that several of them may use.
+@Suite("Several processes on one store", .serialized)
+struct SharedStoreTests {
+    private let folder: TemporaryFolder
+
+    init() throws { folder = try TemporaryFolder() }
+
+    @Test("raise one counter without losing a step, in two processes of two tasks", arguments: SharedKind.conditional)
+    func counter(kind: SharedKind) async throws {
+        let path = try folder.freshFolder()
+        let processes = try (0..<2).map { _ in
+            try BuiltProgram.startProbe("count", "\(kind):\(path)", "counter", "150", "2")
+        }
+        for process in processes {
+            for step in 0..<300 { try #require(process.hear() == .line("raised"), "step \(step)") }
+            #expect(process.wait() == 0)
+        }
+        guard case .found(let entry) = try await kind.open(path).read(EntryKey("counter")).outcome else {
+            Issue.record("the counter is gone")
+            return
+        }
+        #expect(String(decoding: entry.value, as: UTF8.self) == "600")
+    }
+
+    @Test(
+        "that are killed in the middle of writing lose no acknowledged write and leave a readable store",
+        arguments: SharedKind.allCases)
+    func killed(kind: SharedKind) async throws {
+        let path = try folder.freshFolder()
+        // The form for tools differs in the names of its files only.
+        let rounds = kind == .folder ? max(1, Soak.killRounds / 5) : Soak.killRounds
+        let limit = Duration.seconds(Soak.isKilling ? 3_600 : 180)
+        let begin = ContinuousClock.now
+        let report = try await trial(kind, path, rounds: rounds, seed: printedSeed("kill -9, \(kind)"), limit: limit)
+        print("kill -9, \(kind): \(report), \(ContinuousClock.now - begin)")
+        #expect(report.hasPassed, "\(report)")
+        // On a machine that is too busy there are fewer; the line above says how many.
+        #expect(report.rounds >= (Soak.isKilling ? rounds : min(rounds, 10)) && report.kills == 2 * report.rounds)
+        #expect(report.acknowledged >= report.rounds)
+        guard let database = kind.open(path) as? SQLiteBackend else { return }
+        let integrity = try await database.integrityCheck()
+        #expect(integrity.isIntact, "\(integrity)")
+    }
+
+    @Test(
+        "that are killed while they make the store leave one that the next can use", arguments: SharedKind.conditional)
+    func killedWhileMaking(kind: SharedKind) async throws {
+        let seed = printedSeed("kill -9 while making a store, \(kind)")
+        for number in 0..<12 {
+            let path = try folder.freshFolder()
+            let report = try await trial(kind, path, rounds: 2, seed: seed &+ UInt64(number), limit: nil)
+            #expect(report.hasPassed && report.rounds == 2, "\(report)")
+        }
+    }
+
+    private func trial(
+        _ kind: SharedKind, _ path: String, rounds: Int, seed: UInt64, limit: Duration?
+    ) async throws -> CrashReport {
+        try await CrashTrial.run(
+            rounds: rounds, seed: seed, limit: limit,
+            command: { CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0]) },
+            reopen: { kind.open(path) })
+    }
+
+    @Test(
+        "synchronise the disk before they acknowledge a write", arguments: SharedKind.conditional)
+    func synchronisations(kind: SharedKind) throws {
+        guard FileManager.default.isExecutableFile(atPath: "/usr/bin/strace") else {
+            print("skipped: strace is not installed")
+            return
+        }
+        let path = try folder.freshFolder()
+        let trace = folder.path(of: "trace")
+        let process = try BuiltProgram.startProbe(
+            "count", "\(kind):\(path)", "k", "20", "1",
+            by: ["/usr/bin/strace", "-f", "-qq", "-e", "trace=fsync,fdatasync,write", "-o", trace])
+        while case .line = process.hear() {}
+        #expect(process.wait() == 0)
+        var (synchronisations, acknowledgements) = (0, 0)
+        for line in try String(contentsOfFile: trace, encoding: .utf8).split(separator: "\n") {
+            if line.contains("sync") && line.hasSuffix("= 0") { synchronisations += 1 }
+            guard line.contains(#"write(1, "raised"#) else { continue }
+            acknowledgements += 1
+            #expect(synchronisations > 0, "raise \(acknowledgements) was acknowledged without synchronising")
+            synchronisations = 0
+        }
+        #expect(acknowledgements == 20)
+    }
+}
