@@ -24,28 +24,15 @@ struct StoreCommandTests {
         try sandbox.write(Array(bytes), to: name)
     }
 
-    @Test("copies files to SQLite and back byte for byte, and a second time nothing")
-    func copies() async throws {
-        try await fill(FileBackend(folder: sandbox.path("a")), 250)
-        #expect(try sandbox.run("store copy file:a sqlite:b.db") == .done("sqlite:b.db: 250 entries copied"))
-        #expect(try sandbox.run("store copy sqlite:b.db file:c") == .done("file:c: 250 entries copied"))
-        #expect(
-            try sandbox.run("store copy sqlite:b.db file:c")
-                == .done("file:c: 0 entries copied, 250 were there"))
-        let (first, last) = (FileBackend(folder: sandbox.path("a")), FileBackend(folder: sandbox.path("c")))
-        for item in try await first.list(prefix: "", after: nil, limit: 1_000).outcome.items {
-            guard case .found(let old) = try await first.read(item.key).outcome,
-                case .found(let new) = try await last.read(item.key).outcome
-            else {
-                Issue.record("\(item.key) is not in both")
-                continue
-            }
-            #expect(old.value == new.value)
-        }
-        _ = try await last.write([0], to: EntryKey("k/107"), if: .any)
+    @Test("copies a second time nothing, and names what is different")
+    func copiesAgain() async throws {
+        try await fill(FileBackend(folder: sandbox.path("a")))
+        #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 30 entries copied"))
+        #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 0 entries copied, 30 were there"))
+        _ = try await FileBackend(folder: sandbox.path("c")).write([0], to: EntryKey("k/107"), if: .any)
         let different = try sandbox.run("store copy file:a file:c")
         #expect(different.exitCode == 5)
-        #expect(different.output == "file:c: 0 entries copied, 249 were there\ndifferent: k/107\n")
+        #expect(different.output == "file:c: 0 entries copied, 29 were there\ndifferent: k/107\n")
     }
 
     @Test("checks and recovers: what is damaged is named, the rest is brought back", arguments: ["file", "sqlite"])
