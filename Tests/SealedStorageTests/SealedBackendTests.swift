@@ -1,6 +1,7 @@
 #if Sealed
 import FileStorage
 import Foundation
+import SQLiteStorage
 import SealedStorage
 import SyncCore
 import SyncCoreTesting
@@ -40,13 +41,30 @@ struct SealedBackendTests {
         }
     }
 
-    @Test("keeps the contract, over memory, over files and over a store that fails")
-    func conformance() async throws {
-        let key = key
-        await expectConformance(of: "sealed memory") { SealedBackend(MemoryBackend(), keys: SealingKeys(key)) }
-        let folder = try TemporaryFolder()
-        await expectConformance(of: "sealed file") {
-            SealedBackend(FileBackend(folder: try folder.freshFolder()), keys: SealingKeys(key))
+    @Test("keeps the contract, over memory, over files and over SQLite", arguments: ["memory", "file", "SQLite"])
+    func conformance(kind: String) async throws {
+        let keys = SealingKeys(key)
+        guard kind != "memory" else {
+            let seed = printedSeed("sealed memory")
+            return await expectConformance(of: "sealed memory", seed: seed) {
+                var store = StoreUnderTest.memory(seed: seed)
+                store.sealEverything(with: keys)
+                return store
+            }
+        }
+        // What survives what is tried with the stores themselves, on a real disk.
+        let folder = try TemporaryFolder(inMemory: true)
+        await expectConformance(of: "sealed \(kind)") {
+            let open: @Sendable (String) throws -> any KeyValueBackend = { path in
+                guard kind == "SQLite" else { return FileBackend(folder: path, maximumValueByteCount: 1 << 21) }
+                try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+                return SQLiteBackend(path: path + "/store.sqlite", maximumValueByteCount: 1 << 21)
+            }
+            var store = try await StoreUnderTest.inFolder(
+                "\(try folder.freshFolder())/store",
+                failing: { FaultyBackend(try open($0), plan: .seeded(7, rate: 0.2)) }, open: open)
+            store.sealEverything(with: keys)
+            return store
         }
     }
 
@@ -180,6 +198,20 @@ struct SealedBackendTests {
         _ = try await sealed(store, SealingKeys(other)).write(secret, to: place, if: .any)
         _ = try await backend.read(place)
         #expect(asked.count == 3)
+    }
+}
+
+extension StoreUnderTest {
+    /// Puts a seal around the store, however it is opened.
+    fileprivate mutating func sealEverything(with keys: SealingKeys) {
+        let sealed: @Sendable (@escaping Opening) -> Opening = { open in
+            { SealedBackend(try await open(), keys: keys) }
+        }
+        backend = SealedBackend(backend, keys: keys)
+        reopen = reopen.map(sealed)
+        failing = failing.map(sealed)
+        wipe = wipe.map(sealed)
+        if let own = backup { backup = { sealed(try await own()) } }
     }
 }
 #endif
