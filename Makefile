@@ -26,7 +26,8 @@ test: setup ## Run all tests, and the tests of dates once more in several time z
 	.ci/test --package-path Examples/JournalStore --scratch-path .build-example
 	.ci/zones '$(DATE_TESTS)'
 
-soak: setup ## Simulate until a seed fails, then leave it shrunk and drawn in .build-soak/failed; FROM=seed, LIMIT=seconds
+soak: setup ## Try the stores for longer, then simulate until a seed fails and leave it drawn; FROM=seed, LIMIT=seconds
+	.ci/soak-stores
 	.ci/soak
 
 mutants: setup ## Make deliberate mistakes in the engine, one after the other: the simulation must notice each
