@@ -52,8 +52,8 @@ struct WritingTogetherTests {
         let late = delays[(delays.count - 1) * 99 / 100]
         print(
             "two processes on one \(kind) store, \(Soak.sharedSeconds) s: \(tales[0].wrote.count) and "
-                + "\(tales[1].wrote.count) acknowledged writes and \(tales[0].raised + tales[1].raised) raises all there; "
-                + "seen by the other after \(delays[delays.count / 2]) (median), \(late) (99th percentile), "
+                + "\(tales[1].wrote.count) acknowledged writes and \(tales[0].raised + tales[1].raised) raises "
+                + "all there; seen by the other after \(delays[delays.count / 2]) (median), \(late) (99th percentile), "
                 + "\(delays[delays.count - 1]) (most)")
         // Elsewhere the machine may be busy with anything; that all is seen at all is what the signals must bring.
         if Soak.isSharing { #expect(late <= .milliseconds(100)) }
