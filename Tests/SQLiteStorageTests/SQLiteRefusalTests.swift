@@ -136,7 +136,13 @@ struct SQLiteRefusalTests {
         let other = folder.path(of: "other.sqlite")
         try maker.queue.inDatabase { db in
             try db.beginTransaction(.immediate)
-            try db.execute(sql: "PRAGMA user_version = 7")
+            // More than a page in the cache: the journal is synchronised, and pages are written to the file.
+            try db.execute(
+                sql: """
+                    PRAGMA cache_size = 1;
+                    CREATE TABLE filler AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
+                    SELECT randomblob(1000) FROM n
+                    """)
             // What is left of it if it ends now. SQLite undoes it, but not for a connection that only reads.
             for suffix in ["", "-journal"] {
                 try FileManager.default.copyItem(atPath: path + suffix, toPath: other + suffix)
