@@ -40,7 +40,7 @@ struct SharedStoreTests {
 
     private func kill(_ kind: SharedKind, rounds: Int) async throws {
         let path = try folder.freshFolder()
-        let limit = Duration.seconds(Soak.isKilling ? 1_500 : 180)
+        let limit = Duration.seconds(Soak.isKilling ? 2_400 : 180)
         let begin = ContinuousClock.now
         let report = try await trial(kind, path, rounds: rounds, seed: printedSeed("kill -9, \(kind)"), limit: limit)
         print("kill -9, \(kind): \(report), \(ContinuousClock.now - begin)")
