@@ -12,8 +12,8 @@ import Darwin
 
 /// Tells when files of a folder change that may not be there yet, or be replaced by another of its name.
 ///
-/// Where the folder is missing, the nearest one on the way to it is watched until it is there. Nothing is watched before
-/// the first ``follow()``.
+/// Where the folder is missing, the nearest one on the way to it is watched until it is there. Nothing is watched
+/// before the first ``follow()``.
 package final class PathWatch: Sendable {
     /// Which folder it is that a path leads to.
     package struct Identity: Hashable, Sendable {

@@ -31,7 +31,8 @@ struct WrappedConformanceTests {
 
     /// A file with a key, which only its owner may read.
     private func makeKey(_ name: String) throws {
-        try program.write(String(repeating: "0f", count: 32) + "\n", to: name)
+        let digits = (0..<32).map { String(100 + 4 * $0, radix: 16) }.joined()
+        try program.write(digits + "\n", to: name)
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: program.path(name))
     }
 

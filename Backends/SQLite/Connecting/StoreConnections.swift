@@ -31,23 +31,23 @@ final class StoreConnections: Sendable {
     var isCurrent: Bool { identity.isStill(at: file.path) }
 
     /// Looks for rows by the hashes of their keys.
-    func find<Result>(_ body: (EntryLookup) throws -> Result) throws -> Result {
-        try withReader { try body($0.lookup) }
+    func find<Result: Sendable>(_ body: (EntryLookup) throws -> Result) throws -> Result {
+        try withReader { try $0.find(body) }
     }
 
     /// Performs `body` on a connection that only reads. Each statement of it sees the store as of its own moment.
-    func read<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        try withReader { try $0.connection.unsafeRead(body) }
+    func read<Result: Sendable>(_ body: (Database) throws -> Result) throws -> Result {
+        try withReader { try $0.use { try $0.unsafeRead(body) } }
     }
 
     /// Performs `body` on a connection that only reads, with the store as of one moment.
-    func readConsistently<Result>(_ body: (Database) throws -> Result) throws -> Result {
-        try withReader { try $0.connection.read(body) }
+    func readConsistently<Result: Sendable>(_ body: (Database) throws -> Result) throws -> Result {
+        try withReader { try $0.use { try $0.read(body) } }
     }
 
     /// Copies all pages to `destination`, in one step: the store as of one moment, while others write.
     func copyAll(to destination: DatabaseQueue) throws {
-        try withReader { try $0.connection.backup(to: destination) }
+        try withReader { try $0.use { try $0.backup(to: destination) } }
     }
 
     private func withReader<Result>(_ body: (StoreReader) throws -> Result) throws -> Result {

@@ -47,8 +47,8 @@ struct StatementRow {
 
 /// A statement that can run again and again on its connection.
 ///
-/// The steps are SQLite's own: a row of GRDB's would copy every value once more, which is most of what a read costs. Not
-/// for statements that begin or end a transaction, of which GRDB must know.
+/// The steps are SQLite's own: a row of GRDB's would copy every value once more, which is most of what a read costs.
+/// Not for statements that begin or end a transaction, of which GRDB must know.
 struct PreparedStatement {
     fileprivate let statement: SQLiteStatement
     fileprivate let connection: SQLiteConnection

@@ -62,8 +62,8 @@ package struct Stopwatch {
 }
 
 extension Stopwatch {
-    /// Times `subject` against `floor` where the subject waits: ``rounds`` rounds of `count` executions each. The numbers
-    /// go on from round to round, so that inputs can be new ones every time.
+    /// Times `subject` against `floor` where the subject waits: ``rounds`` rounds of `count` executions each. The
+    /// numbers go on from round to round, so that inputs can be new ones every time.
     package mutating func measure(
         _ name: String, size: Int, count: Int, floor: (Int) async -> UInt64, subject: (Int) async -> UInt64
     ) async -> Measurement {

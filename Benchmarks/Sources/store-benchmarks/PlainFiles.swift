@@ -6,8 +6,8 @@ import Darwin
 import Glibc
 #endif
 
-/// The system calls that a durable replacement of a file needs, and those that reading one needs: what the file store is
-/// held against.
+/// The system calls that a durable replacement of a file needs, and those that reading one needs: what the file store
+/// is held against.
 final class PlainFiles {
     private let folder: String
     private let descriptor: Int32

@@ -14,9 +14,8 @@ struct ConformanceCommand: AsyncParsableCommand {
 
             Stores: \(TrialStore.names)
 
-            Examples:
-              syncsim conformance file:/tmp/trial
-              syncsim conformance memory: --retried --sealed store.key
+            Example: syncsim conformance file:/tmp/trial
+                     syncsim conformance memory: --retried --sealed store.key
             """)
 
     @Argument(help: ArgumentHelp("What to check.", valueName: "url"))
