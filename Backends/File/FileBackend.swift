@@ -157,6 +157,10 @@ public final class FileBackend: KeyValueBackend {
     }
 
     /// Lists keys: reads the names of the folders on the way, sorts them, and reads the header of each listed entry.
+    ///
+    /// An entry that cannot be read, being damaged, of a later format or no file, is listed with a version that is a
+    /// digest of what is there; reading it tells what is wrong. A folder that cannot be read is an error that names it
+    /// as a key, after a page of what comes before.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
@@ -174,6 +178,8 @@ public final class FileBackend: KeyValueBackend {
     /// The first question of a process also compares the log with all entries, which reads the header of each, and
     /// mends it; so it takes the writers' lock and changes files. From the first question ever on, versions of this
     /// software that know nothing of changes refuse the store with `BackendError.Kind.newerFormat`.
+    ///
+    /// A damaged entry has changed, and its version is as in ``list(prefix:after:limit:)``.
     ///
     /// A cursor expires when the store was wiped or put back to before it, when a power cut took the log's end, when
     /// 10,000 changes at least have come after it, and when a disk was too full to keep the log.

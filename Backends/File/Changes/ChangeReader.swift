@@ -173,12 +173,24 @@ extension StoreFolder {
     }
 
     /// The changes that the folder has seen and `sequence` has not, in the order of their keys.
+    ///
+    /// A damaged entry has changed, to a version that says so. Of one that the disk does not give, and of a folder that
+    /// cannot be read, nobody knows whether they changed: the log stays as it is.
     fileprivate func corrections(of sequence: ChangeSequence) throws(BackendError) -> [ChangeFile.Record] {
         let told = sequence.versions
-        let found = try page(prefix: "", after: nil, limit: .max).items
+        let (found, unknown) = try everything()
         let there = Set(found.map(\.key))
-        let changed = found.filter { told[$0.key] != $0.version }.map { ($0.key, Optional($0.version)) }
-        let removed = told.keys.filter { !there.contains($0) }.map { ($0, nil as EntryVersion?) }
+        var changed: [(EntryKey, EntryVersion?)] = []
+        for item in found where told[item.key] != item.version {
+            // Looked at again, because a disk that failed once may have made the difference.
+            let standing = try standing(of: item.key)
+            guard told[item.key] != standing?.version, standing?.isCertain != false || told[item.key] == nil
+            else { continue }
+            changed.append((item.key, standing?.version))
+        }
+        let removed = told.keys.filter { key in
+            !there.contains(key) && !unknown.contains { key.text.utf8.starts(with: $0) }
+        }.map { ($0, nil as EntryVersion?) }
         return (changed + removed).sorted { $0.0 < $1.0 }.enumerated().map { index, change in
             let cursor = ChangeCursor(sequence: sequence.lastSequence + UInt64(index) + 1, tag: randomBits())
             return ChangeFile.Record(cursor: cursor, key: change.0, version: change.1)

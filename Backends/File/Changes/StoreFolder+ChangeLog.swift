@@ -186,14 +186,10 @@ extension StoreFolder {
         if last.isSettled { return end }
         // Its writer died, or could not tell what became of its change.
         try synchronize(KeyFileName(last.record.key))
-        let version: EntryVersion?
-        do throws(BackendError) {
-            version = try self.version(of: last.record.key)
-        } catch {
-            // A damaged entry of one key hinders no write of another.
-            guard error.kind == .damaged || error.kind == .newerFormat else { throw error }
-            return nil
-        }
+        // A damaged entry of one key hinders no write of another: it has a version too.
+        let standing = try standing(of: last.record.key)
+        guard standing?.isCertain != false else { return nil }
+        let version = standing?.version
         if version == last.record.version {
             try attempting { () throws(FileSystemError) in try fileSystem.write(log, [1], at: last.noteOffset) }
             return end

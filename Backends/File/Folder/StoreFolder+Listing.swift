@@ -5,7 +5,31 @@ extension StoreFolder {
     ///
     /// Walks the folders in key order, so memory is bounded by the largest folders on one path and the page, whatever
     /// the size of the store.
+    ///
+    /// - Throws: where a folder cannot be read, an error that names it as a key, which ends in a slash. What comes
+    ///   before it is a page first.
     func page(prefix: String, after cursor: EntryKey?, limit: Int) throws(BackendError) -> KeyPage {
+        try page(prefix: prefix, after: cursor, limit: limit, skipping: nil)
+    }
+
+    /// All keys, and the beginnings of those of which nobody can know, because their folder cannot be read.
+    func everything() throws(BackendError) -> (items: [KeyPage.Item], unknown: [[UInt8]]) {
+        var unknown: [[UInt8]] = []
+        let page = try page(
+            prefix: "", after: nil, limit: .max,
+            skipping: { (folder, error) throws(BackendError) in
+                guard error.disposition == .permanent else { throw error }
+                unknown.append(folder)
+            })
+        return (page.items, unknown)
+    }
+
+    /// - Parameter skipping: is told of a folder that cannot be read: the beginning of its keys, and why. Without it,
+    ///   the page ends there.
+    private func page(
+        prefix: String, after cursor: EntryKey?, limit: Int,
+        skipping: (([UInt8], BackendError) throws(BackendError) -> Void)?
+    ) throws(BackendError) -> KeyPage {
         precondition(limit >= 1, "a page holds 1 key or more")
         let range = KeyRange(prefix: Array(prefix.utf8), cursor: cursor.map { Array($0.text.utf8) })
         var items: [KeyPage.Item] = []
@@ -13,8 +37,18 @@ extension StoreFolder {
         var pending = try places(inFolder: [], below: [], in: range)
         while let place = pending.popLast() {
             guard place.isEntry else {
-                guard try isOnPlainWay(place.folders) else { continue }
-                pending += try places(inFolder: place.folders, below: place.keyBytes, in: range)
+                do throws(BackendError) {
+                    guard try isOnPlainWay(place.folders) else { continue }
+                    pending += try places(inFolder: place.folders, below: place.keyBytes, in: range)
+                } catch {
+                    if let skipping {
+                        try skipping(place.keyBytes, error)
+                    } else if let last = items.last {
+                        return KeyPage(items: items, next: last.key)
+                    } else {
+                        throw error.during(.list, key: EntryKey(utf8: place.keyBytes))
+                    }
+                }
                 continue
             }
             guard let key = EntryKey(utf8: place.keyBytes) else { continue }

@@ -172,9 +172,14 @@ final class StoreFolder: Sendable {
 
     /// The version of `key` without its value, `nil` when there is none.
     ///
-    /// In a folder that a tool shares, what cannot be read has a version all the same, so that a listing goes on: it
-    /// names the error or what the file begins with, and reading it tells what is wrong.
-    func version(of key: EntryKey) throws(BackendError) -> EntryVersion? {
+    /// What cannot be read, and not by trying again, has a version all the same: a digest of the error's kind and of
+    /// what the file begins with. So one damaged entry ends no listing, each state of it has a version of its own, and
+    /// reading it tells what is wrong.
+    func version(of key: EntryKey) throws(BackendError) -> EntryVersion? { try standing(of: key)?.version }
+
+    /// The version of a key, see ``version(of:)``, and whether the file's content decides it: where the disk or the
+    /// rights do, the same file may have another one tomorrow.
+    func standing(of key: EntryKey) throws(BackendError) -> (version: EntryVersion, isCertain: Bool)? {
         let path = path(of: key)
         var bytes: [UInt8] = []
         do throws(BackendError) {
@@ -183,12 +188,21 @@ final class StoreFolder: Sendable {
             bytes = try attempting { () throws(FileSystemError) in
                 try fileSystem.bytes(of: file, limit: EntryFile.maximumHeaderByteCount)
             }
-            return try header(of: bytes, key: key, path: path).version
+            return (try header(of: bytes, key: key, path: path).version, true)
         } catch {
-            guard isToolShared, error.disposition == .permanent else { throw error.during(.list, key: key) }
-            let digest = XXHash64.digest(of: bytes + Array(error.kind.description.utf8))
-            return EntryVersion(bytes: withUnsafeBytes(of: digest.bigEndian) { Array($0) })
+            guard error.disposition == .permanent else { throw error.during(.list, key: key) }
+            let isCertain = [.damaged, .newerFormat, .notAStore].contains(error.kind)
+            return (Self.version(of: bytes, unreadableFor: error.kind), isCertain)
         }
+    }
+
+    /// As long as the versions that are written: the log of changes has no room for others.
+    private static func version(of bytes: [UInt8], unreadableFor kind: BackendError.Kind) -> EntryVersion {
+        let content = bytes + Array(kind.description.utf8)
+        return EntryVersion(
+            bytes: [UInt64(0), 1].flatMap { seed in
+                withUnsafeBytes(of: XXHash64.digest(of: content, seed: seed).bigEndian) { Array($0) }
+            })
     }
 
     private func path(of key: EntryKey) -> String {

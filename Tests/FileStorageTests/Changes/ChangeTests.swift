@@ -90,6 +90,67 @@ struct ChangeTests {
         #expect(try await changes(open(), since: cursor).keys == [keys[1], keys[2]])
     }
 
+    /// Makes an entry unreadable in one of several ways.
+    private func spoil(_ name: String, _ way: String) throws {
+        let path = "\(root)/\(name).entry"
+        var bytes = try Data(contentsOf: URL(fileURLWithPath: path))
+        switch way {
+        case "bit": bytes[30] ^= 1
+        case "format": bytes[11] = 9
+        case "length": bytes = bytes.prefix(20)
+        default: break
+        }
+        try FileManager.default.removeItem(atPath: path)
+        switch way {
+        case "link": try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: "/nowhere")
+        case "folder": try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        default: try bytes.write(to: URL(fileURLWithPath: path))
+        }
+    }
+
+    @Test(
+        "go on past an entry that cannot be read: it has changed, once, and again when it is mended",
+        arguments: ["bit", "format", "length", "link", "folder"])
+    func damagedEntry(way: String) async throws {
+        let store = open()
+        for key in keys { _ = try await store.write([1], to: key, if: .absent) }
+        let (_, cursor) = try await changes(store)
+        try spoil("b", way)
+        let all = try await open().changes(since: nil, limit: 10).outcome
+        #expect(all.changes.map(\.key) == [keys[0], keys[2], keys[1]] && all.changes.last?.version != nil)
+        let news = try await open().changes(since: cursor, limit: 10).outcome
+        #expect(news.changes == all.changes.suffix(1), "a second process tells the same")
+        let error = await expectKind(nil) { try await open().read(keys[1], unless: news.changes[0].version) }
+        #expect(error?.key == keys[1] && error?.disposition == .permanent)
+        let listed = try await open().list(prefix: "", after: nil, limit: 10).outcome.items
+        #expect(listed.map(\.key) == keys && listed[1].version == news.changes[0].version)
+        // Others are written as before, and their changes told by those that run.
+        let follower = open()
+        #expect(try await follower.changes(since: news.cursor, limit: 10).outcome.changes.isEmpty)
+        _ = try await open().write([2], to: keys[0], if: .any)
+        #expect(try await follower.changes(since: news.cursor, limit: 10).outcome.changes.map(\.key) == [keys[0]])
+        if way != "folder" {
+            _ = try await open().write([3], to: keys[1], if: .any)
+            #expect(try await changes(open(), since: news.cursor).keys == [keys[0], keys[1]])
+        }
+    }
+
+    @Test("of a folder that cannot be read are no deletions")
+    func linkedFolder() async throws {
+        let store = open()
+        for key in keys { _ = try await store.write([1], to: key, if: .absent) }
+        let (_, cursor) = try await changes(store)
+        try FileManager.default.moveItem(atPath: "\(root)/c", toPath: folder.path(of: "elsewhere"))
+        try FileManager.default.createSymbolicLink(
+            atPath: "\(root)/c", withDestinationPath: folder.path(of: "elsewhere"))
+        try FileManager.default.removeItem(atPath: "\(root)/b.entry")
+        #expect(try await open().changes(since: cursor, limit: 10).outcome.changes.map(\.key) == [keys[1]])
+        let page = try await open().list(prefix: "", after: nil, limit: 10).outcome
+        #expect(page.items.map(\.key) == [keys[0]] && page.next == keys[0], "what comes before is told first")
+        let error = await expectKind(.notAStore) { try await open().list(prefix: "", after: page.next, limit: 10) }
+        #expect(error?.key?.text == "c/")
+    }
+
     @Test("are right whatever byte of the log is lost or wrong, and a cursor is answered truly or has expired")
     func damagedLog() async throws {
         let store = open()
