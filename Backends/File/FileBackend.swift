@@ -65,7 +65,7 @@ public final class FileBackend: KeyValueBackend {
         folder: String, fileSystem: any FileSystem, sharing: Sharing = .locks,
         creating creation: Creation = .unlessRemote, host: HostServices = .system,
         lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20,
-        changePolicy: ChangePolicy = ChangePolicy()
+        believingMarker: Bool = true, changePolicy: ChangePolicy = ChangePolicy()
     ) {
         precondition(
             (1...EntryFile.maximumValueByteCount).contains(maximumValueByteCount), "a value may have 1 byte to 1 GiB")
@@ -75,15 +75,16 @@ public final class FileBackend: KeyValueBackend {
         let root = trimmed.isEmpty ? (folder.isEmpty ? "." : "/") : trimmed
         self.folder = StoreFolder(
             root: root, fileSystem: fileSystem, sharing: sharing, mayBeMade: creation != .never,
-            randomBits: host.randomBits, changePolicy: changePolicy)
+            believesMarker: believingMarker, randomBits: host.randomBits, changePolicy: changePolicy)
         self.lock = StoreLock(folder: self.folder, host: host, timeout: lockTimeout)
         self.changeReader = ChangeReader(folder: self.folder)
         self.watch = StoreWatch(folder: self.folder)
         self.host = host
         label = (sharing == .locks ? "file:" : "folder:") + root
+        let isLocked = sharing == .locks && believingMarker
         capabilities = Capabilities(
-            compareAndSwap: sharing == .locks, durability: .powerLoss, changes: sharing == .locks,
-            signals: sharing == .locks ? .pushed : .polled,
+            compareAndSwap: isLocked, durability: .powerLoss, changes: isLocked,
+            signals: isLocked ? .pushed : .polled,
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
@@ -94,6 +95,18 @@ public final class FileBackend: KeyValueBackend {
         return FileBackend(
             folder: folder.root, fileSystem: folder.fileSystem, sharing: folder.sharing, creating: .never, host: host,
             lockTimeout: lockTimeout, maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20)
+    }
+
+    /// This store for bringing its entries into another one: what is whole is read, also where the marker
+    /// `store.format` is damaged, missing or of a later format.
+    ///
+    /// A folder without any entry is refused as ever. Nothing is written: writes, deletions and questions for changes
+    /// are `BackendError.Kind.unsupported`. In a folder that a tool shares there is no marker, and nothing else to it.
+    public var forRecovery: any KeyValueBackend {
+        FileBackend(
+            folder: folder.root, fileSystem: folder.fileSystem, sharing: folder.sharing, creating: .never, host: host,
+            lockTimeout: lockTimeout, maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20,
+            believingMarker: folder.isToolShared)
     }
 
     /// Reads one key: one file, or only its header when it still has `knownVersion`.
@@ -185,10 +198,11 @@ public final class FileBackend: KeyValueBackend {
     /// 10,000 changes at least have come after it, and when a disk was too full to keep the log.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try BackendError.throwIfCancelled(.changes)
-        guard !folder.isToolShared else {
+        guard capabilities.changes else {
+            let what = folder.isToolShared ? "a folder that a tool shares" : "a store that is being recovered"
             throw BackendError(
                 .unsupported, operation: .changes,
-                message: "\(label): a folder that a tool shares keeps no sequence of changes; list its keys instead")
+                message: "\(label): \(what) keeps no sequence of changes; list its keys instead")
         }
         do {
             guard try folder.stateForReading() == .store else { return try emptyPage(since: cursor, limit: limit) }
@@ -210,7 +224,7 @@ public final class FileBackend: KeyValueBackend {
     /// only changes made through this object are signalled; so look now and then all the same. Versions of this
     /// software that know no signals write without one.
     public func signals() -> AsyncStream<Void> {
-        folder.isToolShared ? AsyncStream { _ in } : watch.subscribe()
+        capabilities.signals == .polled ? AsyncStream { _ in } : watch.subscribe()
     }
 
     private func emptyPage(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> Answer<ChangePage> {

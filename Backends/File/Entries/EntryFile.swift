@@ -69,6 +69,9 @@ package enum EntryFile {
         return file
     }
 
+    /// Whether `bytes` are the beginning of some entry's file, of whatever format.
+    static func isBegun(by bytes: [UInt8]) -> Bool { bytes.starts(with: magic) }
+
     /// The header at the beginning of `bytes`, which are a file's first ``maximumHeaderByteCount`` or all it has.
     package static func header(of bytes: [UInt8]) throws(Problem) -> Header {
         guard bytes.count >= fixedByteCount else {

@@ -23,7 +23,7 @@ final class StoreFolder: Sendable {
 
     /// Small entries come with the read that fetches their header.
     private static let firstReadByteCount = 4_096
-    private static let markerStart = "EntitlementSync file store "
+    static let markerStart = "EntitlementSync file store "
     /// What a new store has; every version of this software reads and writes it.
     static let firstFormat = 1
     /// From the first question for changes on: who writes here tells the log. Nothing else is different.
@@ -34,6 +34,8 @@ final class StoreFolder: Sendable {
     let sharing: FileBackend.Sharing
     /// Whether the first write may make the store.
     let mayBeMade: Bool
+    /// Whether the folder is a store only with its marker; without, entries are enough, and nothing is written.
+    let believesMarker: Bool
     /// Where the tags of changes come from.
     let randomBits: @Sendable () -> UInt64
     let changePolicy: ChangePolicy
@@ -60,12 +62,13 @@ final class StoreFolder: Sendable {
 
     init(
         root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeMade: Bool,
-        randomBits: @escaping @Sendable () -> UInt64, changePolicy: ChangePolicy
+        believesMarker: Bool = true, randomBits: @escaping @Sendable () -> UInt64, changePolicy: ChangePolicy
     ) {
         self.root = root
         self.fileSystem = fileSystem
         self.sharing = sharing
         self.mayBeMade = mayBeMade
+        self.believesMarker = believesMarker
         self.randomBits = randomBits
         self.changePolicy = changePolicy
     }
@@ -100,7 +103,12 @@ final class StoreFolder: Sendable {
 
     /// Looks what the folder is; throws unless it is a store that this software knows, or may become one.
     func inspect() throws(BackendError) -> State {
-        let state = isToolShared ? try inspectToolShared() : try inspectLocked()
+        let state =
+            if isToolShared {
+                try inspectToolShared()
+            } else {
+                believesMarker ? try inspectMarked() : try inspectUnmarked()
+            }
         guard state != .store, !mayBeMade else { return state }
         let what = state == .missing ? "the folder does not exist" : "the folder is empty"
         throw BackendError(.missing, message: "\(root): \(what); mount it, or allow to create the store there")
@@ -117,32 +125,12 @@ final class StoreFolder: Sendable {
     }
 
     /// The names in the folder; `nil` when it is missing.
-    private func names() throws(BackendError) -> [String]? {
+    func names() throws(BackendError) -> [String]? {
         do {
             return try fileSystem.names(inFolder: root)
         } catch {
             guard error.isMissing else { throw BackendError(error) }
             return nil
-        }
-    }
-
-    private func inspectLocked() throws(BackendError) -> State {
-        while true {
-            if let marker = try marker() {
-                try check(marker)
-                return .store
-            }
-            guard let names = try names() else { return .missing }
-            // Another process may have made its first write between the two looks.
-            if names.contains(Self.markerName) { continue }
-            guard
-                names.allSatisfy({ [Self.lockName, Self.changesName].contains($0) || Self.pendingNames.contains($0) })
-            else {
-                throw BackendError(
-                    .notAStore,
-                    message: "\(root): the folder has other files and no \(Self.markerName); choose an empty folder")
-            }
-            return .empty
         }
     }
 
@@ -241,6 +229,11 @@ final class StoreFolder: Sendable {
     func checkWritable(
         _ key: EntryKey, _ operation: BackendError.Operation, if precondition: Precondition
     ) throws(BackendError) {
+        guard believesMarker else {
+            throw BackendError(
+                .unsupported, operation: operation, key: key,
+                message: "\(root): a store that is being recovered is only read")
+        }
         guard isToolShared else { return }
         guard precondition == .any else {
             throw BackendError(
@@ -275,35 +268,5 @@ final class StoreFolder: Sendable {
         } catch {
             throw BackendError(error, path: path)
         }
-    }
-
-    func marker() throws(BackendError) -> [UInt8]? {
-        do {
-            return try fileSystem.withFile(path(of: Self.markerName), .read) { (file) throws(FileSystemError) in
-                try fileSystem.bytes(of: file, limit: 256)
-            }
-        } catch {
-            guard error.isMissing else { throw BackendError(error) }
-            return nil
-        }
-    }
-
-    private func check(_ marker: [UInt8]) throws(BackendError) {
-        let formats = [Self.firstFormat, Self.formatWithChanges]
-        if formats.contains(where: { marker == Self.marker(of: $0) }) { return }
-        let path = path(of: Self.markerName)
-        let start = Array(Self.markerStart.utf8)
-        let digits = marker.dropFirst(start.count).prefix { $0 != UInt8(ascii: "\n") }
-        guard marker.starts(with: start), let format = Int(String(decoding: digits, as: UTF8.self)) else {
-            throw BackendError(.notAStore, message: "\(path): this is no file store's; choose another folder")
-        }
-        guard format <= Self.formatWithChanges else {
-            throw BackendError(
-                .newerFormat,
-                message: "\(path): the store has format \(format), this software knows up to "
-                    + "\(Self.formatWithChanges); update it")
-        }
-        throw BackendError(
-            .damaged, message: "\(path): damaged; it should say \"\(Self.markerStart)\(Self.firstFormat)\"")
     }
 }
