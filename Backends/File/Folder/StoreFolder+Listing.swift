@@ -106,7 +106,9 @@ private struct KeyRange {
     func mayContain(_ place: Place) -> Bool {
         let bytes = place.keyBytes
         guard bytes.starts(with: prefix) || (!place.isEntry && prefix.starts(with: bytes)) else { return false }
-        guard let cursor else { return true }
-        return cursor.lexicographicallyPrecedes(bytes) || (!place.isEntry && cursor.starts(with: bytes))
+        guard let cursor, !cursor.lexicographicallyPrecedes(bytes) else { return true }
+        // A folder is done with when no key below it can come after the cursor.
+        return !place.isEntry && cursor.starts(with: bytes)
+            && cursor.lexicographicallyPrecedes(EntryKey.last(beginningWith: bytes))
     }
 }

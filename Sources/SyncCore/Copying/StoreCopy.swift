@@ -57,10 +57,9 @@ public struct StoreCopy: Sendable {
         var walk = StoreWalk(source, prefix: prefix, limit: Self.pageSize)
         while let step = try await walk.next() {
             if let error = step.damage { try note(error, in: &report) }
-            let keys = step.items.map(\.key)
-            guard !keys.isEmpty else { continue }
+            guard !step.items.isEmpty else { continue }
             var values: [(key: EntryKey, value: [UInt8])] = []
-            for (key, result) in zip(keys, try await source.read(keys.map { ReadRequest($0) }).outcome) {
+            for (key, result) in try await walk.read(step.items) {
                 switch result {
                 case .success(.found(let entry)): values.append((key, entry.value))
                 // Deleted since it was listed.

@@ -15,8 +15,9 @@ public struct StoreSurvey: Sendable {
     ///   - store: the store to look at.
     ///   - prefix: only keys that begin so; empty for all.
     ///   - onProgress: told now and then what was found so far.
-    /// - Throws: what keeps the store from being read at all. An entry that is damaged, or sealed with a key that is
-    ///   not at hand, is in ``damage`` instead.
+    /// - Throws: what keeps the store from being read at all. An error that names a key and will not pass is in
+    ///   ``damage`` instead: an entry that is damaged, of a later format, on a bad sector, or sealed with a key that is
+    ///   not at hand.
     public static func of(
         _ store: any KeyValueBackend, prefix: String = "", onProgress: (StoreSurvey) -> Void = { _ in }
     ) async throws(BackendError) -> StoreSurvey {
@@ -24,8 +25,7 @@ public struct StoreSurvey: Sendable {
         var walk = StoreWalk(store, prefix: prefix, limit: StoreCopy.pageSize)
         while let step = try await walk.next() {
             if let error = step.damage { survey.damage.append(error) }
-            let results = step.items.isEmpty ? [] : try await store.read(step.items.map { ReadRequest($0.key) }).outcome
-            for result in results {
+            for (_, result) in try await walk.read(step.items) {
                 switch result {
                 case .success(.found(let entry)):
                     survey.wholeCount += 1
@@ -40,12 +40,5 @@ public struct StoreSurvey: Sendable {
             onProgress(survey)
         }
         return survey
-    }
-}
-
-extension BackendError {
-    /// Whether it is one entry that cannot be read, and not the store.
-    var isOfTheEntry: Bool {
-        key != nil && disposition == .permanent && [.damaged, .newerFormat, .permissionDenied].contains(kind)
     }
 }
