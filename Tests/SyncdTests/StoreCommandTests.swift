@@ -94,7 +94,7 @@ struct StoreCommandTests {
         arguments: [
             ("check memory:", 2, "memory: ends with each command: name a file:DIR, sqlite:FILE or folder:DIR"),
             ("check ftp:x", 2, #"store: "ftp:x" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
-            ("copy file:a file:a", 2, "file:a is both: name another store to copy to"),
+            ("copy file:a file:a", 2, "file:a and file:a are one store: name another to copy to"),
             ("backup file:a file:full", 4, "file:full has something in it already: name a new store"),
             ("backup sqlite:a.db sqlite:full.db", 4, "full.db: something is there already; choose another name"),
             (

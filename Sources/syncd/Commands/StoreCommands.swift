@@ -105,6 +105,7 @@ struct StoreBackup: AsyncParsableCommand {
         guard case .sqlite(let source) = from.place, case .sqlite(let target) = to.place else {
             return try await copy(from: from, to: to, skippingDamage: false, needsNew: true, showing: output)
         }
+        try from.refuseOverlap(with: to)
         try await finding(from) { () async throws(BackendError) in
             try await SQLiteBackend(path: source, creating: .never).backup(to: target)
         }
@@ -136,6 +137,7 @@ struct StoreRecover: AsyncParsableCommand {
         guard case .sqlite(let target) = to.place else {
             throw Failure(.usage, "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE")
         }
+        try from.refuseOverlap(with: to)
         let report = try await finding(from) { () async throws(BackendError) in
             try await SQLiteBackend(path: source, creating: .never).recover(to: target)
         }
@@ -206,7 +208,7 @@ private func probe() throws(BackendError) -> EntryKey {
 private func copy(
     from: StoreURL, to: StoreURL, skippingDamage: Bool, needsNew: Bool, showing output: OutputOptions
 ) async throws {
-    guard from.place != to.place else { throw Failure(.usage, "\(from.text) is both: name another store to copy to") }
+    try from.refuseOverlap(with: to)
     let (source, target) = (from.existing(), to.open(host: .system, mayCreateRemote: true))
     // A source that is missing makes no target. What is damaged in it is told when it is reached.
     _ = try await finding(from) { () async throws(BackendError) in

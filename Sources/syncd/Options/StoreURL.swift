@@ -41,6 +41,14 @@ struct StoreURL {
         self.text = text
     }
 
+    /// Where it is; `nil` for memory.
+    var path: String? {
+        switch place {
+        case .memory: nil
+        case .file(let path), .folder(let path), .sqlite(let path): path
+        }
+    }
+
     /// The store; one that is a remote must be there, unless it may be created.
     func open(host: HostServices, mayCreateRemote: Bool = false) -> any KeyValueBackend {
         // They wait for other processes by themselves; everything else is told at once.
