@@ -61,7 +61,7 @@ struct StoreCommandTests {
         #expect(object["intact"] as? Bool == false && object["whole"] as? Int == 29)
 
         let recovered = try sandbox.run("store recover \(kind):old \(kind):new")
-        #expect(recovered.exitCode == 0)
+        #expect(recovered.exitCode == 1)
         #expect(recovered.output.contains("\nlost: k/117"))
         #expect(try sandbox.run("store check \(kind):new") == .done("\(kind):new: 29 entries whole"))
         #expect(try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old") == before)

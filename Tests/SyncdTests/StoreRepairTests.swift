@@ -2,6 +2,8 @@ import FileStorage
 import Foundation
 import SQLiteStorage
 import SyncCore
+import SyncCoreTesting
+import TestSupport
 import Testing
 
 @Suite("syncd store, where something is wrong", .serialized)
@@ -17,6 +19,10 @@ struct StoreRepairTests {
     }
 
     private func files(_ name: String) -> FileBackend { FileBackend(folder: sandbox.path(name)) }
+
+    private func json(_ outcome: Sandbox.Outcome) throws -> [String: Any] {
+        try #require(try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any])
+    }
 
     @Test("copies into no place inside the store, nor around it, nor the store itself by another name")
     func overlap() async throws {
@@ -49,5 +55,179 @@ struct StoreRepairTests {
         #expect(try tree() == before)
         #expect(try sandbox.run("store check file:A") == .done("file:A: 3 entries whole"))
         #expect(try sandbox.run("store copy file:A file:AB").exitCode == 0, "a name that begins alike is another place")
+    }
+
+    @Test(
+        "kill -9 leaves no part of a backup under its name, and the next one is whole",
+        arguments: [
+            "backup file:A file:B", "recover file:A file:B", "backup file:A sqlite:B", "backup sqlite:S file:B",
+        ])
+    func killed(command: String) async throws {
+        let count = 120
+        try await fill(files("A"), count)
+        if command.contains("sqlite:S") { #expect(try sandbox.run("store copy file:A sqlite:S").exitCode == 0) }
+        let target = try #require(command.split(separator: " ").last)
+        let seed = printedSeed("StoreRepairTests.killed")
+        var aim = Aim(generator: SeededGenerator(seed: seed), step: 1.05)
+        var (leftovers, round) = (0, 0)
+        while round < 8 || (round < 60 && !(aim.hasHit(2) && leftovers > 0)) {
+            round += 1
+            let exitCode = try aim.shoot(at: sandbox.start("store \(command)".split(separator: " ").map(String.init)))
+            let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.folder.path)
+            if names.contains("B.incomplete") { leftovers += 1 }
+            guard names.contains("B") else {
+                #expect(exitCode == nil, "seed \(seed)")
+                continue
+            }
+            // Killed or not: what has the name is all of it.
+            #expect(
+                try sandbox.run("store check \(target)") == .done("\(target): \(count) entries whole"), "seed \(seed)")
+            for name in names where name.hasPrefix("B") && name != "B.incomplete" {
+                try FileManager.default.removeItem(atPath: sandbox.path(name))
+            }
+        }
+        print("\(command): \(aim.killed) killed, \(aim.finished) finished, \(leftovers) left-overs seen")
+        #expect(aim.hasHit(1) && leftovers > 0, "seed \(seed)")
+        #expect(try sandbox.run("store \(command)").exitCode == 0)
+        let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.folder.path)
+        #expect(names.filter { $0.hasPrefix("B") && !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") } == ["B"])
+        let again = try sandbox.run("store \(command)")
+        #expect(again.exitCode == 4 && again.error.contains("something"), "\(again)")
+    }
+
+    @Test("a backup removes nothing that syncd has not made, and keeps an empty folder's rights")
+    func foreignLeftover() async throws {
+        try await fill(files("A"), 3)
+        try FileManager.default.createDirectory(
+            atPath: sandbox.path("B.incomplete/store"), withIntermediateDirectories: true)
+        try sandbox.write("thesis", to: "B.incomplete/store/thesis.txt")
+        let before = try sandbox.tree()
+        for note in [nil, "", "something else"] {
+            if let note { try sandbox.write(note, to: "B.incomplete/lock") }
+            let outcome = try sandbox.run("store backup file:A file:B")
+            #expect(outcome.exitCode == 4 && outcome.error.contains("B.incomplete: this was not made by syncd"))
+        }
+        #expect(try sandbox.tree().count == before.count + 1)
+        try FileManager.default.removeItem(atPath: sandbox.path("B.incomplete"))
+        try FileManager.default.createDirectory(
+            atPath: sandbox.path("B"), withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
+        #expect(try sandbox.run("store backup file:A file:B") == .done("file:B: 3 entries copied"))
+        let rights = try FileManager.default.attributesOfItem(atPath: sandbox.path("B"))[.posixPermissions]
+        #expect((rights as? NSNumber)?.intValue == 0o700)
+        #expect(!FileManager.default.fileExists(atPath: sandbox.path("B.incomplete")))
+    }
+
+    @Test("a backup of a store with damage is not made, and an empty store has an empty backup")
+    func strict() async throws {
+        try await fill(files("A"), 30)
+        try sandbox.write("broken", to: "A/k/117.entry")
+        let before = try sandbox.tree()
+        let outcome = try sandbox.run("store backup file:A file:B")
+        #expect(outcome.exitCode == 1 && outcome.error.contains("k/117"))
+        #expect(try sandbox.tree() == before)
+        let empty = files("E")
+        _ = try await empty.write([1], to: EntryKey("x"), if: .any)
+        _ = try await empty.delete(EntryKey("x"), if: .any)
+        for target in ["file:E2", "sqlite:E3"] {
+            #expect(try sandbox.run("store backup file:E \(target)").exitCode == 0)
+            #expect(try sandbox.run("store check \(target)") == .done("\(target): 0 entries whole"))
+        }
+    }
+
+    @Test("check, copy and recover go on past a link, a folder and an entry of a later format, and end with 1")
+    func oddEntries() async throws {
+        try await fill(files("A"), 10)
+        try FileManager.default.removeItem(atPath: sandbox.path("A/k/102.entry"))
+        try FileManager.default.createSymbolicLink(
+            atPath: sandbox.path("A/k/102.entry"), withDestinationPath: "/etc/passwd")
+        try FileManager.default.removeItem(atPath: sandbox.path("A/k/105.entry"))
+        try FileManager.default.createDirectory(
+            atPath: sandbox.path("A/k/105.entry/x"), withIntermediateDirectories: true)
+        var bytes = try sandbox.bytes(of: "A/k/107.entry")
+        bytes.replaceSubrange(8..., with: [0, 0, 0, 9] + [UInt8](repeating: 3, count: 60))
+        try sandbox.write(bytes, to: "A/k/107.entry")
+        let named = [("k/102", "notAStore"), ("k/105", "notAStore"), ("k/107", "newerFormat")]
+        for (command, word) in [
+            ("check file:A", "damaged"), ("copy file:A file:C", "lost"), ("recover file:A file:R", "lost"),
+        ] {
+            let outcome = try sandbox.run("store \(command)")
+            #expect(outcome.exitCode == 1 && outcome.error.isEmpty, "\(command): \(outcome)")
+            let lines = outcome.output.split(separator: "\n").dropFirst()
+            #expect(lines.count == 3)
+            for (line, (key, kind)) in zip(lines, named) {
+                #expect(line.hasPrefix("\(word): \(key) (\(kind)): "), "\(command): \(line)")
+            }
+        }
+        for name in ["C", "R"] {
+            #expect(try sandbox.run("store check file:\(name)") == .done("file:\(name): 7 entries whole"))
+        }
+        let object = try json(sandbox.run("store check file:A --json"))
+        let damaged = try #require(object["damaged"] as? [[String: Any]])
+        #expect(damaged.map { $0["kind"] as? String } == named.map(\.1) && object["whole"] as? Int == 7)
+    }
+
+    @Test("a store whose marker is damaged or lost says so, and is recovered", arguments: ["flipped", "lost"])
+    func marker(damage: String) async throws {
+        try await fill(files("A"))
+        if damage == "lost" {
+            try FileManager.default.removeItem(atPath: sandbox.path("A/store.format"))
+        } else {
+            var bytes = try sandbox.bytes(of: "A/store.format")
+            bytes[3] ^= 4
+            try sandbox.write(bytes, to: "A/store.format")
+        }
+        let before = try sandbox.tree()
+        for command in ["check file:A", "copy file:A file:C", "backup file:A file:C"] {
+            let outcome = try sandbox.run("store \(command)")
+            #expect(outcome.exitCode == 1 && outcome.error.contains("syncd store recover"), "\(command): \(outcome)")
+        }
+        #expect(try sandbox.tree() == before)
+        #expect(try sandbox.run("store recover file:A file:R") == .done("file:R: 30 entries copied"))
+        #expect(try sandbox.run("store check file:R") == .done("file:R: 30 entries whole"))
+    }
+
+    @Test("recover makes nothing of what is no store, nor where nothing is whole")
+    func nothingFound() async throws {
+        try FileManager.default.createDirectory(atPath: sandbox.path("foreign/a"), withIntermediateDirectories: true)
+        try sandbox.write("diary", to: "foreign/a/monday.entry")
+        try sandbox.write(String(repeating: "root:x:0:0\n", count: 900), to: "passwd")
+        try FileManager.default.createDirectory(atPath: sandbox.path("share"), withIntermediateDirectories: true)
+        try await fill(files("A"), 2)
+        for number in 100...101 { try sandbox.write("broken", to: "A/k/\(number).entry") }
+        let before = try sandbox.tree()
+        for command in ["file:foreign file:R", "sqlite:passwd sqlite:R", "folder:share file:R"] {
+            let outcome = try sandbox.run("store recover \(command)")
+            #expect(outcome.exitCode == 4 && outcome.output.isEmpty, "\(command): \(outcome)")
+        }
+        let outcome = try sandbox.run("store recover file:A file:R")
+        #expect(outcome.exitCode == 1 && outcome.output.hasPrefix("file:R is not made: no entry is whole\nlost: k/100"))
+        #expect(try sandbox.tree() == before)
+    }
+
+    @Test("recover from SQLite counts what it cannot name, and ends with 1")
+    func unnamedLosses() async throws {
+        // A backup has all in its file, and no log beside it.
+        try await fill(SQLiteBackend(path: sandbox.path("first")), 300)
+        #expect(try sandbox.run("store backup sqlite:first sqlite:old").exitCode == 0)
+        let page = 4_096
+        var bytes = try sandbox.bytes(of: "old")
+        // Every other page from the third on, as bad sectors may do.
+        for start in stride(from: 2 * page, to: bytes.count - page, by: 2 * page) {
+            for index in start + 100..<start + page { bytes[index] = 0xA5 }
+        }
+        try sandbox.write(bytes, to: "old")
+        let outcome = try sandbox.run("store recover sqlite:old sqlite:new --json")
+        #expect(outcome.exitCode == 1, "\(outcome)")
+        let object = try json(outcome)
+        let recovered = try #require(object["recovered"] as? Int)
+        #expect(recovered > 0 && recovered < 300)
+        #expect(try #require(object["damagedRows"] as? Int) > 0 && object["missing"] as? Int != nil)
+        let text = try sandbox.run("store recover sqlite:old sqlite:new2")
+        #expect(text.exitCode == 1 && text.output.contains("\ndamaged: "), "\(text)")
+        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: \(recovered) entries whole"))
+        // A store that is whole comes back without a loss.
+        #expect(
+            try sandbox.run("store recover sqlite:new sqlite:new3")
+                == .done("sqlite:new3: \(recovered) entries brought back"))
     }
 }

@@ -42,7 +42,7 @@ struct StoreCheck: AsyncParsableCommand {
                 ("whole", .number(Int64(findings.wholeCount))), ("damaged", .array(findings.damage.map(\.json))),
                 ("problems", .array(findings.problems.map { .string($0.onOneLine) })),
             ]), or: lines.joined(separator: "\n"))
-        if !isIntact { throw ExitCode(Failure.Code.failed.rawValue) }
+        if !isIntact { throw ExitCode(.failed) }
     }
 
     private struct Findings {
@@ -67,30 +67,13 @@ struct StoreCheck: AsyncParsableCommand {
     }
 }
 
-/// An entry that cannot be read, for showing.
-private struct DamagedEntry {
-    var key: String?
-    var reason: String?
-
-    init(key: String) { self.key = key }
-
-    init(_ error: BackendError) { (key, reason) = (error.key?.text, error.message) }
-
-    var line: String { [key, reason].compactMap { $0?.onOneLine }.joined(separator: ": ") }
-
-    var json: JSON { .object([("key", JSON(key)), ("reason", JSON(reason?.onOneLine))]) }
-}
-
-extension String {
-    /// All of it, on one line.
-    fileprivate var onOneLine: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
-}
-
 struct StoreBackup: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "backup", abstract: "Copy a store to a new one, while others go on using it.",
         discussion: """
-            From SQLite to SQLite it is a copy of one moment. Otherwise it is entry by entry, and each is whole.
+            From SQLite to SQLite it is a copy of one moment. Otherwise it is entry by entry, and each is whole. The \
+            backup has its name only when all of it is there; what a killed backup leaves, NEW.incomplete, is removed \
+            by the next one of that name. A store with an entry that cannot be read is not backed up: recover it.
             """)
 
     @Argument(help: ArgumentHelp("The store.", valueName: "url"))
@@ -102,10 +85,10 @@ struct StoreBackup: AsyncParsableCommand {
 
     func run() async throws {
         let (from, to) = (try StoreURL(keeping: store), try StoreURL(keeping: backup))
+        let transfer = try StoreTransfer(from: from, to: to, skippingDamage: false)
         guard case .sqlite(let source) = from.place, case .sqlite(let target) = to.place else {
-            return try await copy(from: from, to: to, skippingDamage: false, needsNew: true, showing: output)
+            return try transfer.show(try await transfer.runIntoNew().report, output)
         }
-        try from.refuseOverlap(with: to)
         try await finding(from) { () async throws(BackendError) in
             try await SQLiteBackend(path: source, creating: .never).backup(to: target)
         }
@@ -119,7 +102,9 @@ struct StoreRecover: AsyncParsableCommand {
         commandName: "recover", abstract: "Bring everything that is whole in a damaged store into a new one.",
         discussion: """
             The damaged store is not changed; nobody should write to it meanwhile. What is lost is named, as far as \
-            its name is still to be found.
+            its name is still to be found. The new store has its name only when all of it is there.
+
+            Exit codes: 0 all came back, 1 something is lost, 4 nothing of a store was found.
             """)
 
     @Argument(help: ArgumentHelp("The damaged store.", valueName: "url"))
@@ -131,25 +116,78 @@ struct StoreRecover: AsyncParsableCommand {
 
     func run() async throws {
         let (from, to) = (try StoreURL(keeping: store), try StoreURL(keeping: new))
-        guard case .sqlite(let source) = from.place else {
-            return try await copy(from: from, to: to, skippingDamage: true, needsNew: true, showing: output)
-        }
-        guard case .sqlite(let target) = to.place else {
+        if case .sqlite(let source) = from.place { return try await recover(database: source, from, to) }
+        let transfer = try StoreTransfer(from: from, to: to, source: from.recoverable(), skippingDamage: true)
+        let (report, isMade) = try await transfer.runIntoNew()
+        try transfer.show(report, isMade: isMade, output)
+    }
+
+    /// SQLite's pages are looked at one by one.
+    private func recover(database source: String, _ from: StoreURL, _ to: StoreURL) async throws {
+        guard case .sqlite = to.place else {
             throw Failure(.usage, "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE")
         }
         try from.refuseOverlap(with: to)
-        let report = try await finding(from) { () async throws(BackendError) in
-            try await SQLiteBackend(path: source, creating: .never).recover(to: target)
+        let database = SQLiteBackend(path: source, creating: .never)
+        // Before anything is made beside the new store's place.
+        try await finding(from) { () async throws(BackendError) in
+            if access(source, F_OK) != 0 { _ = try await database.integrityCheck() }
         }
-        let lines =
-            ["\(to.text): \(plural(report.recoveredCount, "entry", "entries")) brought back"]
-            + report.lostKeys.map { "lost: \($0.onOneLine)" }
+        var findings = Findings()
+        try await StagedStore.make(to) { staged in
+            findings = Findings(
+                try await finding(from) { () async throws(BackendError) in
+                    try await database.recover(to: staged.stagedPath)
+                })
+            // An empty store that can be opened is one; a file in which nothing is found is none.
+            if findings.isEmpty {
+                try await finding(from) { () async throws(BackendError) in _ = try await database.integrityCheck() }
+            }
+            return findings.recoveredCount > 0 || !findings.hasLoss
+        }
+        try show(findings, from, to)
+    }
+
+    /// What a recovery of a database found.
+    private struct Findings {
+        var recoveredCount = 0
+        var lostKeys: [String] = []
+        /// Rows that cannot be believed, named or not.
+        var damagedRowCount = 0
+        /// Keys that are known to have been there, and are neither back nor named.
+        var missingCount = 0
+
+        init() {}
+
+        init(_ report: RecoveryReport) {
+            recoveredCount = report.recoveredCount
+            lostKeys = report.lostKeys
+            damagedRowCount = report.damagedRowCount
+        }
+
+        var hasLoss: Bool { !lostKeys.isEmpty || damagedRowCount > 0 || missingCount > 0 }
+        var isEmpty: Bool { recoveredCount == 0 && !hasLoss }
+    }
+
+    private func show(_ findings: Findings, _ from: StoreURL, _ to: StoreURL) throws {
+        var lines = ["\(to.text): \(plural(findings.recoveredCount, "entry", "entries")) brought back"]
+        if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) is not made: no entry is whole"] }
+        lines += findings.lostKeys.map { "lost: \($0.onOneLine)" }
+        if findings.missingCount > 0 {
+            lines.append("lost besides: \(plural(findings.missingCount, "entry", "entries")), whose keys are not told")
+        }
+        if findings.damagedRowCount > 0 {
+            lines.append("damaged: \(plural(findings.damagedRowCount, "row", "rows")) of the database, named or not")
+        }
         try output.show(
             .object([
                 ("from", .string(from.text)), ("to", .string(to.text)),
-                ("recovered", .number(Int64(report.recoveredCount))),
-                ("lost", .array(report.lostKeys.map { .string($0) })),
+                ("recovered", .number(Int64(findings.recoveredCount))),
+                ("lost", .array(findings.lostKeys.map { .string($0) })),
+                ("missing", .number(Int64(findings.missingCount))),
+                ("damagedRows", .number(Int64(findings.damagedRowCount))),
             ]), or: lines.joined(separator: "\n"))
+        if findings.hasLoss { throw ExitCode(.failed) }
     }
 }
 
@@ -158,7 +196,8 @@ struct StoreCopyCommand: AsyncParsableCommand {
         commandName: "copy", abstract: "Copy everything from one store to another, of whatever kinds they are.",
         discussion: """
             Interrupted, it goes on when it is called again. What the other store has already is left; where it has \
-            something else under a key, that key is named and the exit code is 5.
+            something else under a key, that key is named and the exit code is 5. An entry that cannot be read is \
+            named, the others are copied, and the exit code is 1.
             """)
 
     @Argument(help: ArgumentHelp("The store to copy.", valueName: "url"))
@@ -169,9 +208,10 @@ struct StoreCopyCommand: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        try await copy(
-            from: try StoreURL(keeping: from), to: try StoreURL(keeping: to), skippingDamage: false, needsNew: false,
-            showing: output)
+        let transfer = try StoreTransfer(
+            from: try StoreURL(keeping: from), to: try StoreURL(keeping: to), skippingDamage: true)
+        try await transfer.requireSource()
+        try transfer.show(try await transfer.run(into: transfer.to.open(host: .system, mayCreateRemote: true)), output)
     }
 }
 
@@ -183,73 +223,8 @@ extension StoreURL {
             throw Failure(.usage, "memory: ends with each command: name a file:DIR, sqlite:FILE or folder:DIR")
         }
     }
-
-    /// The store, which nobody makes where it is missing.
-    fileprivate func existing() -> any KeyValueBackend { open(host: .system).asRemote }
 }
 
-/// Performs `body`; a store that is missing is not one that comes back later.
-private func finding<Result: Sendable>(
-    _ url: StoreURL, _ body: () async throws(BackendError) -> Result
-) async throws -> Result {
-    do throws(BackendError) {
-        return try await body()
-    } catch {
-        guard error.kind == .missing else { throw error }
-        throw Failure(.notFound, error.message)
-    }
-}
-
-/// A key that nobody has, for looking whether a store is there.
-private func probe() throws(BackendError) -> EntryKey {
-    do { return try EntryKey("store-check") } catch { throw BackendError(.invalidKey, message: "\(error)") }
-}
-
-private func copy(
-    from: StoreURL, to: StoreURL, skippingDamage: Bool, needsNew: Bool, showing output: OutputOptions
-) async throws {
-    try from.refuseOverlap(with: to)
-    let (source, target) = (from.existing(), to.open(host: .system, mayCreateRemote: true))
-    // A source that is missing makes no target. What is damaged in it is told when it is reached.
-    _ = try await finding(from) { () async throws(BackendError) in
-        try await source.read(try probe()).outcome
-    }
-    if needsNew, try await !target.list(prefix: "", after: nil, limit: 1).outcome.items.isEmpty {
-        throw Failure(.refused, "\(to.text) has something in it already: name a new store")
-    }
-    let progress = CopyProgress()
-    let report = try await finding(from) { () async throws(BackendError) in
-        try await StoreCopy(from: source, to: target, skippingDamage: skippingDamage).run {
-            progress.show($0.copiedCount + $0.presentCount)
-        }
-    }
-    progress.clear()
-    var lines = ["\(to.text): \(plural(report.copiedCount, "entry", "entries")) copied"]
-    if report.presentCount > 0 { lines[0] += ", \(report.presentCount) were there" }
-    lines += report.damage.map { "lost: \(DamagedEntry($0).line)" }
-    lines += report.differingKeys.map { "different: \($0.text.onOneLine)" }
-    try output.show(
-        .object([
-            ("from", .string(from.text)), ("to", .string(to.text)), ("copied", .number(Int64(report.copiedCount))),
-            ("present", .number(Int64(report.presentCount))), ("bytes", .number(Int64(report.byteCount))),
-            ("lost", .array(report.damage.map { DamagedEntry($0).json })),
-            ("different", .array(report.differingKeys.map { .string($0.text) })),
-        ]), or: lines.joined(separator: "\n"))
-    if !report.differingKeys.isEmpty { throw ExitCode(Failure.Code.conflict.rawValue) }
-}
-
-/// How far a copy is, on a terminal and nowhere else.
-private final class CopyProgress {
-    private let isTerminal = isatty(STDERR_FILENO) == 1
-    private var shown = 0
-
-    func show(_ count: Int) {
-        guard isTerminal, count >= shown + 1_000 else { return }
-        shown = count
-        FileHandle.standardError.write(Data("\r\(count) entries".utf8))
-    }
-
-    func clear() {
-        if shown > 0 { FileHandle.standardError.write(Data("\r\u{1B}[K".utf8)) }
-    }
+extension ExitCode {
+    init(_ code: Failure.Code) { self.init(code.rawValue) }
 }

@@ -41,11 +41,23 @@ struct StoreURL {
         self.text = text
     }
 
+    private init(text: String, place: Place) { (self.text, self.place) = (text, place) }
+
     /// Where it is; `nil` for memory.
     var path: String? {
         switch place {
         case .memory: nil
         case .file(let path), .folder(let path), .sqlite(let path): path
+        }
+    }
+
+    /// A store of the same kind at another path.
+    func moved(to path: String) -> StoreURL {
+        switch place {
+        case .memory: self
+        case .file: StoreURL(text: "file:\(path)", place: .file(path))
+        case .folder: StoreURL(text: "folder:\(path)", place: .folder(path))
+        case .sqlite: StoreURL(text: "sqlite:\(path)", place: .sqlite(path))
         }
     }
 
@@ -62,6 +74,15 @@ struct StoreURL {
                 host: host)
         case .sqlite(let path):
             SQLiteBackend(path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host)
+        }
+    }
+
+    /// The store with all that is whole in it, whatever became of the rest; nobody makes it where it is missing.
+    func recoverable() -> any KeyValueBackend {
+        switch place {
+        case .file(let path): FileBackend(folder: path).forRecovery
+        case .folder(let path): FileBackend(folder: path, sharing: .fileSyncTool).forRecovery
+        case .memory, .sqlite: open(host: .system).asRemote
         }
     }
 
