@@ -156,7 +156,14 @@ struct SharedFolderTests {
         await expectKind(.notAStore) { try await wrong.write([2], to: key, if: .any) }
         _ = try await store.write([1], to: key, if: .any)
         let other = FileBackend(folder: folder.path(of: "shared"))
-        await expectKind(.notAStore) { try await other.write([2], to: key, if: .any) }
+        let error = await expectKind(.damaged) { try await other.write([2], to: key, if: .any) }
+        #expect(error?.message.contains("folder:DIR") == true)
+        // Not even when its marker is lost.
+        try FileManager.default.removeItem(atPath: folder.path(of: "locked/store.format"))
+        await expectKind(.notAStore) { try await wrong.write([2], to: key, if: .any) }
+        let lost = FileBackend(folder: folder.path(of: "locked"))
+        let told = await expectKind(.damaged) { try await lost.read(key) }
+        #expect(told?.message.contains("folder:DIR") == false)
     }
 
     @Test("may be reached by a symbolic link")

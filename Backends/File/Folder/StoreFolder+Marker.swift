@@ -29,7 +29,13 @@ extension StoreFolder {
             guard
                 names.allSatisfy({ [Self.lockName, Self.changesName].contains($0) || Self.pendingNames.contains($0) })
             else {
-                guard !holdsEntry() else { throw lostMarker("missing, and entries are there") }
+                guard !holdsEntry() else {
+                    // Where writers took turns there is their lock; without, it may be the other form of a store.
+                    let isOurs = names.contains(Self.lockName) || names.contains(Self.changesName)
+                    throw lostMarker(
+                        "missing, and entries are there",
+                        or: isOurs ? "" : "; a folder that a file-sync tool shares is named folder:DIR")
+                }
                 throw BackendError(
                     .notAStore,
                     message: "\(root): the folder has other files and no \(Self.markerName); choose an empty folder")
@@ -62,11 +68,11 @@ extension StoreFolder {
         throw lostMarker("damaged")
     }
 
-    private func lostMarker(_ what: String) -> BackendError {
+    private func lostMarker(_ what: String, or otherAdvice: String = "") -> BackendError {
         BackendError(
             .damaged,
             message: "\(path(of: Self.markerName)): \(what); put this file back from a backup, or bring the entries "
-                + "into a new store with syncd store recover")
+                + "into a new store with syncd store recover\(otherAdvice)")
     }
 
     /// Whether there is an entry of ours below the folder, which tells a store that lost its marker from a folder of

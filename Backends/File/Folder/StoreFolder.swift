@@ -116,7 +116,7 @@ final class StoreFolder: Sendable {
 
     private func inspectToolShared() throws(BackendError) -> State {
         guard let names = try names() else { return .missing }
-        guard !names.contains(Self.markerName) else {
+        guard !names.contains(Self.markerName), !names.contains(Self.lockName) else {
             throw BackendError(
                 .notAStore,
                 message: "\(root): this is a store with locks, for a shared disk; choose a folder of the tool's")
