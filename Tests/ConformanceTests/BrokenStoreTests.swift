@@ -168,6 +168,11 @@ struct BrokenStoreTests {
         await expectFailure(of: "a write refused with cancelled has not happened") { WritesAfterCancelling() }
     }
 
+    @Test("writes, and answers a cancellation that nothing was done")
+    func writeThenRefusal() async {
+        await expectFailure(of: "a write refused with cancelled has not happened") { WritesAndThenRefuses() }
+    }
+
     @Test("answers a batch in another order")
     func sortedBatch() async {
         await expectFailure(of: "a batch of reads answers each key in the order of the requests") { SortsBatches() }

@@ -1,6 +1,7 @@
 import Foundation
 import SyncCore
 import SyncCoreTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -138,6 +139,15 @@ struct WorkingStoreTests {
         #expect(report.skipped.contains { $0.reason == "in 120 reads and listings nothing failed" })
     }
 
+    @Test("say so where a store that knows no cancellation refuses nothing")
+    func nothingRefused() async {
+        let report = await Conformance.run(seed: 1) { HeedlessBackend() }
+        #expect(report.hasPassed, "\(report)")
+        let reason = "it refused nothing: what a cancelled task asks for is done"
+        #expect(
+            report.skipped.contains { $0.check == "a write refused with cancelled has not happened" && $0.reason == reason })
+    }
+
     @Test("have names of their own, short enough for a line")
     func names() {
         let names = Conformance.checks.map(\.name)
@@ -170,5 +180,53 @@ private struct PlainBackend: KeyValueBackend {
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
         try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+    }
+}
+
+/// A store that finishes what it is asked, whether the task was cancelled or not.
+private final class HeedlessBackend: KeyValueBackend {
+    private let entries = Mutex<[EntryKey: Entry]>([:])
+
+    let capabilities = Capabilities(
+        compareAndSwap: false, durability: .process, changes: false, signals: .polled, sharedBetweenProcesses: false)
+    let label = "heedless:"
+
+    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        guard let entry = entries.withLock({ $0[key] }) else { return Answer(.absent) }
+        return Answer(entry.version == known ? .unchanged : .found(entry))
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try refuse(precondition, .write, key)
+        var generator = HostServices.system.generator
+        let entry = Entry(value: value, version: .random(using: &generator))
+        entries.withLock { $0[key] = entry }
+        return Answer(.written(entry.version))
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try refuse(precondition, .delete, key)
+        entries.withLock { $0[key] = nil }
+        return Answer(.deleted)
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        let items = entries.withLock { entries in
+            entries.map { KeyPage.Item(key: $0.key, version: $0.value.version) }
+        }
+        let rest = items.sorted { $0.key < $1.key }.filter { item in
+            Array(item.key.text.utf8).starts(with: Array(prefix.utf8)) && cursor.map { $0 < item.key } ?? true
+        }
+        let page = Array(rest.prefix(limit))
+        return Answer(KeyPage(items: page, next: rest.count > limit ? page.last?.key : nil))
+    }
+
+    private func refuse(
+        _ precondition: Precondition, _ operation: BackendError.Operation, _ key: EntryKey
+    ) throws(BackendError) {
+        guard precondition != .any else { return }
+        throw BackendError(.unsupported, operation: operation, key: key, message: "it cannot write conditionally")
     }
 }

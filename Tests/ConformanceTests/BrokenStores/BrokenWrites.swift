@@ -165,3 +165,19 @@ final class WritesAfterCancelling: OneFault {
         throw BackendError(.cancelled, operation: .write, key: key, message: "cancelled, and written later")
     }
 }
+
+/// Answers a task that was cancelled while it wrote that nothing was done, and it was.
+struct WritesAndThenRefuses: OneFault {
+    let memory = MemoryBackend()
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        let answer = try await memory.write(value, to: key, if: precondition)
+        for _ in 0..<10 where !Task.isCancelled { await Task.yield() }
+        guard !Task.isCancelled else {
+            throw BackendError(.cancelled, operation: .write, key: key, message: "cancelled, and written")
+        }
+        return answer
+    }
+}

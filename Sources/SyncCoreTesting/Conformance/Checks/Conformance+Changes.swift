@@ -1,56 +1,6 @@
 import SyncCore
 
 extension Conformance {
-    static let cancellation: [Check] = [
-        Check("a call of a cancelled task throws cancelled or finishes, and the store goes on") { trial in
-            let backend = trial.backend
-            let keys = try (0..<8).map { try trial.key("k/\($0)") }
-            for key in keys { try await trial.put([1], at: key) }
-            let results = await withTaskGroup(of: Result<WriteOutcome, BackendError>.self) { group in
-                for key in keys {
-                    group.addTask { () -> Result<WriteOutcome, BackendError> in
-                        do throws(BackendError) {
-                            return .success(try await backend.write([2], to: key, if: .any).outcome)
-                        } catch {
-                            return .failure(error)
-                        }
-                    }
-                }
-                group.cancelAll()
-                return await group.reduce(into: []) { $0.append($1) }
-            }
-            for case .failure(let error) in results {
-                try trial.expect(error.kind == .cancelled, "a cancelled task was answered with \(error)")
-            }
-            for key in keys {
-                let outcome = try await backend.read(key).outcome
-                guard case .found(let entry) = outcome, entry.value == [1] || entry.value == [2] else {
-                    throw Trial.Failure(description: "after cancellation \"\(key)\" is \(brief(outcome))")
-                }
-                try await trial.put([3], at: key)
-                try await trial.expect([3], at: key)
-            }
-        },
-        Check("a write refused with cancelled has not happened") { trial in
-            let backend = trial.backend
-            let key = try trial.key("k")
-            let version = try await trial.put([1], at: key)
-            let isRefused = await withTaskGroup(of: Bool.self) { group in
-                group.cancelAll()
-                group.addTask {
-                    do throws(BackendError) {
-                        _ = try await backend.write([2], to: key, if: .any)
-                        return false
-                    } catch {
-                        return error.kind == .cancelled && error.disposition != .outcomeUnknown
-                    }
-                }
-                return await group.next() ?? false
-            }
-            if isRefused { try await trial.expect([1], at: key, version: version) }
-        },
-    ]
-
     static let withoutChanges: @Sendable (StoreUnderTest) -> String? = { store in
         store.capabilities.changes ? nil : "it declares no changes"
     }
