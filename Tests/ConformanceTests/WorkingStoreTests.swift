@@ -26,6 +26,8 @@ struct WorkingStoreTests {
                 "it declares that one process has it alone",
             "whoever opens the store again finds what was acknowledged": "it declares that it ends with the process",
             "a crash takes nothing that was acknowledged": "it declares that it ends with the process",
+            "no process repeats a version or a cursor, not after a wipe or a backup either":
+                "nobody said how one process after the other opens it",
             "processes that are killed while they write lose nothing that they acknowledged":
                 "it declares that it ends with the process",
         ]
@@ -61,6 +63,11 @@ struct WorkingStoreTests {
                         reopen: { kind.open(path) })
                 },
                 failing: { FaultyBackend(kind.open($0), plan: .seeded(7, rate: 0.2)) },
+                process: { path in
+                    try await CrashTrial.history {
+                        CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0])
+                    }
+                },
                 open: { path in
                     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
                     return kind.open(path)

@@ -7,6 +7,7 @@ enum ProbedStore {
     private static let kinds: [String: @Sendable (String) -> any KeyValueBackend] = [
         "file": { FileBackend(folder: $0, lockTimeout: .seconds(60)) },
         "folder": { FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60)) },
+        "restarting": { FileBackend(folder: $0, host: RestartingHost().host) },
         "forgetful": { ForgetfulBackend(folder: $0) },
         "sqlite": { SQLiteBackend(path: $0 + "/store.sqlite", busyTimeout: .seconds(60)) },
     ]

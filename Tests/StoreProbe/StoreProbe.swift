@@ -14,7 +14,7 @@ import SyncCoreTesting
 ///   removes the file BALLAST, deletes one and writes a small one.
 /// - `hold FOLDER` locks the file store in FOLDER, prints `held`, and keeps the lock until its input ends.
 ///
-/// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR` or `forgetful:DIR`, see ``ProbedStore``.
+/// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR`, `restarting:DIR` or `forgetful:DIR`, see ``ProbedStore``.
 @main
 struct StoreProbe {
     static func main() async {

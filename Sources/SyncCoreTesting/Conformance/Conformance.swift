@@ -33,7 +33,7 @@ public enum Conformance {
     /// All checks, in the order in which they run.
     public static let checks: [Check] =
         basics + preconditions + concurrency + linearizability + listings + batches + values + keys + cancellation
-        + errors + changes + cursors + signals + durability
+        + errors + changes + cursors + versions + signals + durability
 
     /// Runs all checks one after the other on stores of which nothing is known but the contract.
     ///
@@ -56,11 +56,20 @@ public enum Conformance {
     public static func run(
         seed: UInt64, host: HostServices = .system, makeStore: @Sendable () async throws -> StoreUnderTest
     ) async -> ConformanceReport {
+        await run(seed: seed, host: host, where: { _ in true }, makeStore: makeStore)
+    }
+
+    /// The same for some of the checks, each with the random numbers that it has among all.
+    package static func run(
+        seed: UInt64, host: HostServices = .system, where isWanted: (Check) -> Bool,
+        makeStore: @Sendable () async throws -> StoreUnderTest
+    ) async -> ConformanceReport {
         var generator = SeededGenerator(seed: seed)
         var results: [ConformanceReport.Result] = []
         var label: String?
         for check in checks {
             let own = generator.split()
+            guard isWanted(check) else { continue }
             var outcome = ConformanceReport.Outcome.passed
             let duration = await measuring(host.timer) {
                 do {

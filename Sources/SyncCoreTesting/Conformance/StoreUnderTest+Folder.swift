@@ -21,10 +21,14 @@ extension StoreUnderTest {
     ///   - path: an empty folder, or none yet.
     ///   - kill: see ``kill``.
     ///   - failing: opens the folder in a way that fails now and then, see ``failing``.
+    ///   - process: lets a process of its own open the store in a folder, write and end, with
+    ///     `CrashTrial.history(command:)`. Without it the store is opened anew in this process for each of the
+    ///     ``lives``, which cannot find a counter that all objects of a process share.
     ///   - open: opens the store in a folder, which it makes if it must.
     public static func inFolder(
         _ path: String, kill: (@Sendable (_ seed: UInt64) async throws -> CrashReport)? = nil,
         failing: (@Sendable (_ path: String) async throws -> any KeyValueBackend)? = nil,
+        process: (@Sendable (_ path: String) async throws -> WrittenHistory)? = nil,
         open: @escaping @Sendable (_ path: String) async throws -> any KeyValueBackend
     ) async throws -> StoreUnderTest {
         let copies = FolderCopies(of: path)
@@ -35,6 +39,8 @@ extension StoreUnderTest {
             let copy = try copies.copy(path)
             return { try await open(try copies.copy(copy)) }
         }
+        let write = process ?? { try await WrittenHistory(writingInto: try await open($0)) }
+        store.lives = { try await copies.lives(write) }
         return store
     }
 }
@@ -64,5 +70,25 @@ private final class FolderCopies: Sendable {
             try FileManager.default.copyItem(atPath: folder, toPath: copy)
         }
         return copy
+    }
+    /// Puts a copy of `backup` in the place of `folder`, or nothing. What was there is kept under another name, since
+    /// somebody may still have files open.
+    private func replace(_ folder: String, by backup: String?) throws {
+        let files = FileManager.default
+        if files.fileExists(atPath: folder) { try files.moveItem(atPath: folder, toPath: next()) }
+        if let backup, files.fileExists(atPath: backup) { try files.copyItem(atPath: backup, toPath: folder) }
+    }
+
+    /// Several histories at one place, see ``StoreUnderTest/lives``.
+    func lives(_ write: (_ path: String) async throws -> WrittenHistory) async throws -> [WrittenHistory] {
+        let place = next()
+        var histories = [try await write(place)]
+        let backup = try copy(place)
+        histories.append(try await write(place))
+        try replace(place, by: backup)
+        histories.append(try await write(place))
+        try replace(place, by: nil)
+        histories.append(try await write(place))
+        return histories
     }
 }

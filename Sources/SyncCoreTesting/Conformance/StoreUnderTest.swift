@@ -4,7 +4,8 @@ public import SyncCore
 /// for.
 ///
 /// Everything but the store is optional. A check that needs what is missing is skipped, and the report says what was
-/// missing. ``StoreUnderTest/inFolder(_:kill:failing:open:)`` supplies most of it for a store that lives in files.
+/// missing. ``StoreUnderTest/inFolder(_:kill:failing:process:open:)`` supplies most of it for a store that lives in
+/// files.
 ///
 /// ```swift
 /// let report = await Conformance.run(seed: 1) {
@@ -33,12 +34,18 @@ public struct StoreUnderTest: Sendable {
     public var crash: Opening?
     /// Kills processes that write into the store, with ``CrashTrial``.
     public var kill: (@Sendable (_ seed: UInt64) async throws -> CrashReport)?
+    /// Lets one process after the other open a store at one and the same place and write, and answers what each was
+    /// given: into an empty store; into the same; after a backup from between the two was put back; after the place was
+    /// emptied. What lives in a process's memory, such as a counter, begins anew in each of them. See
+    /// ``WrittenHistory/init(writingInto:)`` and `CrashTrial.history(command:)`.
+    public var lives: (@Sendable () async throws -> [WrittenHistory])?
 
     /// A store and what can be done with it.
     public init(
         _ backend: any KeyValueBackend, reopen: Opening? = nil, failing: Opening? = nil, wipe: Opening? = nil,
         backup: (@Sendable () async throws -> Opening)? = nil, crash: Opening? = nil,
-        kill: (@Sendable (_ seed: UInt64) async throws -> CrashReport)? = nil
+        kill: (@Sendable (_ seed: UInt64) async throws -> CrashReport)? = nil,
+        lives: (@Sendable () async throws -> [WrittenHistory])? = nil
     ) {
         self.backend = backend
         self.reopen = reopen
@@ -47,6 +54,7 @@ public struct StoreUnderTest: Sendable {
         self.backup = backup
         self.crash = crash
         self.kill = kill
+        self.lives = lives
     }
 
     /// What the store declares.

@@ -56,12 +56,13 @@ public enum CrashTrial {
     /// that all processes share.
     ///
     /// It does not return. Passing errors are tried again; any other is told to the parent, and the process ends with
-    /// exit code 1.
+    /// exit code 1. The errand of ``history(command:)`` is done and ends with exit code 0.
     ///
     /// - Parameters:
     ///   - backend: the store to write into.
     ///   - text: what the parent passed to `command`, as it is.
     public static func writer(_ backend: any KeyValueBackend, errand text: String) async {
+        guard text != historyErrand else { return await tellHistory(of: backend) }
         guard let errand = CrashErrand(text) else {
             tell("! \"\(text)\" is no errand of a crash trial; pass on what it gave\n")
             exit(1)
@@ -83,9 +84,22 @@ public enum CrashTrial {
                 try await group.waitForAll()
             }
         } catch {
-            tell("! \(error)".split(whereSeparator: \.isNewline).joined(separator: " ") + "\n")
-            exit(1)
+            fail(error)
         }
+    }
+
+    private static func tellHistory(of backend: any KeyValueBackend) async {
+        do {
+            tell(lines(of: try await WrittenHistory(writingInto: backend)))
+            exit(0)
+        } catch {
+            fail(error)
+        }
+    }
+
+    private static func fail(_ error: any Error) -> Never {
+        tell("! \(error)".split(whereSeparator: \.isNewline).joined(separator: " ") + "\n")
+        exit(1)
     }
 
     /// In one system call, and through no buffer: what was told was acknowledged, whenever the process ends.

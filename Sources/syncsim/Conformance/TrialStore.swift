@@ -98,6 +98,11 @@ struct TrialStore {
                     reopen: { wrap(kind.open(path)) })
             },
             failing: { FaultyBackend(kind.open($0), plan: .seeded(seed, rate: 0.2)) },
+            process: { path in
+                try await CrashTrial.history {
+                    CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options)
+                }
+            },
             open: { kind.open($0) }
         ).wrapped(by: wrap)
     }

@@ -1,0 +1,53 @@
+#if os(macOS) || os(Linux)
+import SyncCore
+
+extension CrashTrial {
+    /// The errand of a child that is not killed: it writes some, tells what it was given, and ends.
+    static let historyErrand = "history"
+
+    /// Lets one process open the store, write and end: see ``StoreUnderTest/lives``.
+    ///
+    /// - Parameter command: how to start a child that calls ``writer(_:errand:)`` with the errand it is given.
+    /// - Returns: the versions and tags that the store gave it.
+    /// - Throws: what `command` throws, and a `BackendError` when the child failed or was silent for a minute.
+    public static func history(
+        command: @Sendable (_ errand: String) async throws -> Command
+    ) async throws -> WrittenHistory {
+        let command = try await command(historyErrand)
+        let child = try ChildProcess(command.executable, command.arguments)
+        var history = WrittenHistory(versions: [], tags: [])
+        while case .line(let line) = child.hear() {
+            guard line != "end" else { return history }
+            let parts = line.split(separator: " ", maxSplits: 1).map(String.init)
+            switch (parts.first, parts.last) {
+            case ("version", let text?): history.versions.append(EntryVersion(bytes: try bytes(of: text, in: line)))
+            case ("tag", let text?):
+                history.tags.append(try bytes(of: text, in: line).reduce(0) { $0 << 8 | UInt64($1) })
+            default: throw unexpected(line)
+            }
+        }
+        throw unexpected("nothing more: it ended, or was silent for a minute")
+    }
+
+    /// The lines that ``history(command:)`` reads.
+    static func lines(of history: WrittenHistory) -> String {
+        let versions = history.versions.map { "version \($0)\n" }
+        let tags = history.tags.map { tag in
+            "tag \(EntryVersion(bytes: withUnsafeBytes(of: tag.bigEndian) { Array($0) }))\n"
+        }
+        return (versions + tags).joined() + "end\n"
+    }
+
+    private static func bytes(of text: String, in line: String) throws(BackendError) -> [UInt8] {
+        let digits = text.compactMap(\.hexDigitValue)
+        guard digits.count == text.count, digits.count % 2 == 0, (1...64).contains(digits.count / 2) else {
+            throw unexpected(line)
+        }
+        return stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
+    }
+
+    private static func unexpected(_ line: String) -> BackendError {
+        BackendError(.other, message: "a process that was to write and tell its versions said: \(line)")
+    }
+}
+#endif
