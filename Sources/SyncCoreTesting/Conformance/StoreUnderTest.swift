@@ -21,8 +21,9 @@ public struct StoreUnderTest: Sendable {
     public var backend: any KeyValueBackend
     /// Opens **the same** store once more, while the first object is in use, as another process would.
     public var reopen: Opening?
-    /// Opens the same store in a way that fails now and then: behind a bad connection, on a bad disk. Reads through
-    /// ``backend`` do not fail and tell what really happened.
+    /// Opens the same store in a way that fails now and then **itself**: on a bad disk, behind a bad connection of its
+    /// own. Reads through ``backend`` tell what really happened. ``FaultyBackend`` in front of a store proves nothing
+    /// about it and is not taken as it is, but inside of a wrapper that is under test.
     public var failing: Opening?
     /// Empties the store, or puts an empty one in its place, and opens that.
     public var wipe: Opening?

@@ -22,7 +22,11 @@ struct TrialStore {
         Kind(scheme: "file", place: "DIR", open: { FileBackend(folder: $0, lockTimeout: .seconds(60)) }),
         Kind(
             scheme: "sqlite", place: "DIR",
-            open: { SQLiteBackend(path: $0 + "/store.sqlite", busyTimeout: .seconds(60)) }),
+            open: { folder in
+                // The store makes no folder. Where this cannot either, the store says what is missing.
+                try? FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+                return SQLiteBackend(path: folder + "/store.sqlite", busyTimeout: .seconds(60))
+            }),
         Kind(
             scheme: "folder", place: "DIR",
             open: { FileBackend(folder: $0, sharing: .fileSyncTool, lockTimeout: .seconds(60)) }),
@@ -97,7 +101,7 @@ struct TrialStore {
                     command: { CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options) },
                     reopen: { wrap(kind.open(path)) })
             },
-            failing: { FaultyBackend(kind.open($0), plan: .seeded(seed, rate: 0.2)) },
+            failing: { path in TroubledStore(seed: seed) { kind.open(path) } },
             process: { path in
                 try await CrashTrial.history {
                     CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options)

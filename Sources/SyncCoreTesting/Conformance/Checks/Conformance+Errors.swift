@@ -16,8 +16,7 @@ extension Conformance {
         },
         Check("after an error the store holds what the error's disposition says", skippedWhen: withoutFailing) {
             trial in
-            guard let failing = trial.store.failing else { return }
-            let faulty = try await failing()
+            let faulty = try await trial.openFailing()
             var ledger = ErrorLedger()
             let keys = try (0..<4).map { try trial.key("error/\($0)") }
             for number in 0..<120 {
@@ -30,8 +29,7 @@ extension Conformance {
             }
         },
         Check("a read that fails is never answered as absence", skippedWhen: withoutFailing) { trial in
-            guard let failing = trial.store.failing else { return }
-            let faulty = try await failing()
+            let faulty = try await trial.openFailing()
             let keys = try (0..<4).map { try trial.key("k/\($0)") }
             for key in keys { try await trial.put([7], at: key) }
             var errorCount = 0
@@ -58,6 +56,18 @@ extension Conformance {
 
     static let withoutFailing: @Sendable (StoreUnderTest) -> String? = { store in
         store.failing == nil ? "nobody said how to open it so that it fails now and then" : nil
+    }
+}
+
+extension Trial {
+    /// The store, opened so that it fails now and then by itself.
+    func openFailing() async throws -> any KeyValueBackend {
+        guard let failing = store.failing else { throw Skip(reason: "nobody said how to open it so that it fails") }
+        let faulty = try await failing()
+        guard !(faulty is FaultyBackend) else {
+            throw Skip(reason: "FaultyBackend fails in front of the store, which itself does not: no judgement of it")
+        }
+        return faulty
     }
 }
 

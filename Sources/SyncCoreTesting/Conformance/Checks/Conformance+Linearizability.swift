@@ -16,10 +16,9 @@ extension Conformance {
             }),
         Check(
             "operations whose outcome is unknown happened once, later, or never",
-            skippedWhen: { $0.failing == nil ? "nobody said how to open it so that it fails now and then" : nil },
+            skippedWhen: withoutFailing,
             { trial in
-                guard let failing = trial.store.failing else { return }
-                let faulty = try await failing()
+                let faulty = try await trial.openFailing()
                 let backend = trial.backend
                 // Some tasks look through the sound object, which sees what the others only guess.
                 try await trial.expectOrder(rounds: 10, mayFail: true) { task in task < 4 ? faulty : backend }

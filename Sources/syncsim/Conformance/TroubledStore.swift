@@ -1,0 +1,77 @@
+import SyncCore
+import SyncCoreTesting
+import Synchronization
+
+/// A store that the system really lets down now and then: for the time of a call no file can grow beyond a size, or no
+/// more files can be opened.
+///
+/// Nothing stands between the store and the call: it meets EFBIG and EMFILE at its own system calls, in the middle of
+/// what it does, and the errors are its own. The limits are those of the whole process (`setrlimit`), so other objects
+/// meet them too when they are used at the same moment.
+final class TroubledStore: KeyValueBackend {
+    private enum Trouble {
+        case none
+        case limit(ResourceLimit, opensAnew: Bool)
+    }
+
+    private let open: @Sendable () -> any KeyValueBackend
+    /// Meets troubles and goes on.
+    private let standing: any KeyValueBackend
+    private let generator: Mutex<SeededGenerator>
+
+    /// - Parameters:
+    ///   - seed: decides which calls meet which trouble.
+    ///   - open: opens the store.
+    init(seed: UInt64, open: @escaping @Sendable () -> any KeyValueBackend) {
+        self.open = open
+        standing = open()
+        generator = Mutex(SeededGenerator(seed: seed))
+    }
+
+    var capabilities: Capabilities { standing.capabilities }
+    var label: String { standing.label }
+
+    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await troubled { store throws(BackendError) in try await store.read(key, unless: known) }
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await troubled { store throws(BackendError) in try await store.write(value, to: key, if: precondition) }
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await troubled { store throws(BackendError) in try await store.delete(key, if: precondition) }
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await troubled { store throws(BackendError) in
+            try await store.list(prefix: prefix, after: cursor, limit: limit)
+        }
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await troubled { store throws(BackendError) in try await store.changes(since: cursor, limit: limit) }
+    }
+
+    private func troubled<Outcome>(
+        _ body: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        guard case .limit(let limit, let opensAnew) = draw(), limit.begin() else { return try await body(standing) }
+        defer { limit.end() }
+        return try await body(opensAnew ? open() : standing)
+    }
+
+    private func draw() -> Trouble {
+        generator.withLock { generator in
+            guard Int.random(in: 0..<4, using: &generator) == 0 else { return .none }
+            let opensAnew = Bool.random(using: &generator)
+            if Bool.random(using: &generator) {
+                let sizes: [UInt64] = [0, 1, 60, 200, 5_000, 40_000]
+                return .limit(.fileSize(sizes.randomElement(using: &generator) ?? 0), opensAnew: opensAnew)
+            }
+            return .limit(.moreFiles(UInt64.random(in: 0..<4, using: &generator)), opensAnew: opensAnew)
+        }
+    }
+}
