@@ -19,7 +19,7 @@ internal import Synchronization
 public struct SealedBackend: KeyValueBackend {
     /// The store that keeps the sealed values.
     public let wrapped: any KeyValueBackend
-    private let keyring: Keyring
+    let keyring: Keyring
     private let host: HostServices
 
     /// By how many bytes a sealed value is longer.
@@ -35,8 +35,9 @@ public struct SealedBackend: KeyValueBackend {
         self.init(wrapped, host: host) { keys }
     }
 
-    /// Seals what `wrapped` keeps, with keys that are asked for at first use, and again when something was sealed with
-    /// one that is not among them.
+    /// Seals what `wrapped` keeps, with keys that are asked for at first use, again when something was sealed with one
+    /// that is not among them, and by ``reloadKeys()`` and ``reseal()``. In between the key store may move on, and this
+    /// object goes on sealing with what it knows: see ``reseal()`` for how to change a key.
     ///
     /// - Parameters:
     ///   - wrapped: where the sealed values go.
@@ -151,56 +152,22 @@ public struct SealedBackend: KeyValueBackend {
 }
 
 extension SealedBackend {
-    /// Seals everything anew that an older key sealed, so that it can be given up.
-    ///
-    /// Others may go on reading and writing meanwhile. Interrupted, it is simply called again.
-    ///
-    /// - Returns: how many values were sealed anew.
-    /// - Throws: `unsupported` where the store has no compare-and-swap: a value that somebody writes meanwhile would be
-    ///   lost. What cannot be opened ends it with that error; what was done stays done.
-    @discardableResult
-    public func reseal() async throws(BackendError) -> Int {
-        guard capabilities.compareAndSwap else {
-            throw BackendError(
-                .unsupported, operation: .write,
-                message: "\(label) cannot write conditionally: copy it to a new store instead")
-        }
-        let current = try await keyring.keys().current
-        var (count, cursor) = (0, EntryKey?.none)
-        repeat {
-            let page = try await wrapped.list(prefix: "", after: cursor, limit: 256).outcome
-            for item in page.items where try await reseal(item.key, with: current) { count += 1 }
-            cursor = page.next
-        } while cursor != nil
-        return count
-    }
-
-    private func reseal(_ key: EntryKey, with current: SealingKey) async throws(BackendError) -> Bool {
-        while true {
-            guard case .found(let entry) = try await wrapped.read(key).outcome,
-                !SealedValue.isSealed(entry.value, with: current)
-            else { return false }
-            let value = try await open(entry.value, under: key, during: .read)
-            let sealed = try await seal(value, under: key)
-            switch try await wrapped.write(sealed, to: key, if: .matches(entry.version)).outcome {
-            case .written: return true
-            case .conflict, .deleted: continue
-            }
-        }
-    }
-
     private func seal(_ value: [UInt8], under key: EntryKey) async throws(BackendError) -> [UInt8] {
         let keys: SealingKeys
         do throws(BackendError) { keys = try await keyring.keys() } catch { throw error.during(.write, key: key) }
+        return try seal(value, under: key, with: keys.current)
+    }
+
+    func seal(_ value: [UInt8], under key: EntryKey, with secret: SealingKey) throws(BackendError) -> [UInt8] {
         var generator = host.generator
         do throws(BackendError) {
-            return try SealedValue.seal(value, under: key, with: keys.current, using: &generator)
+            return try SealedValue.seal(value, under: key, with: secret, using: &generator)
         } catch {
             throw error.during(.write, key: key)
         }
     }
 
-    private func open(
+    func open(
         _ sealed: [UInt8], under key: EntryKey, during operation: BackendError.Operation
     ) async throws(BackendError) -> [UInt8] {
         do throws(BackendError) {
@@ -227,7 +194,7 @@ extension SealedBackend {
 }
 
 /// Keys, asked for when they are needed.
-private final class Keyring: Sendable {
+final class Keyring: Sendable {
     private let ask: @Sendable () async throws -> SealingKeys
     private let known = Mutex<SealingKeys?>(nil)
 
@@ -248,7 +215,9 @@ private final class Keyring: Sendable {
         }
     }
 
-    private func askAgain() async throws(BackendError) -> SealingKeys {
+    /// Asks the key store, whatever is known.
+    @discardableResult
+    func askAgain() async throws(BackendError) -> SealingKeys {
         let keys: SealingKeys
         do {
             keys = try await ask()
