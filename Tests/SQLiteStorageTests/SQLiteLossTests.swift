@@ -163,8 +163,9 @@ struct SQLiteLossTests {
         let key = try EntryKey("k/7")
         let changes = try await damaged.changes(since: nil, limit: 100).outcome.changes
         #expect(changes.count == 20 && changes.contains { $0.key == key && $0.version != nil })
-        let error = await expectKind(.damaged) { try await damaged.list(prefix: "", after: nil, limit: 100) }
-        #expect(error?.key == key && error?.operation == .list)
+        #expect(try await damaged.list(prefix: "", after: nil, limit: 100).outcome.items.count == 20)
+        let error = await expectKind(.damaged) { try await damaged.read(key) }
+        #expect(error?.key == key)
         let survey = try await StoreSurvey.of(damaged)
         #expect(survey.damage.map(\.key) == [key] && survey.wholeCount == 19)
     }

@@ -3,8 +3,8 @@ import Synchronization
 
 /// A connection that only reads, and the statement of most reads ready to run.
 ///
-/// One task at a time has it, by its lock. So a read by ``EntryLookup`` needs no queue besides, which would cost as much
-/// as its checksums.
+/// One task at a time has it, by its lock. So a read by ``EntryLookup`` needs no queue besides, which would cost as
+/// much as its checksums.
 final class StoreReader: Sendable {
     private struct Content {
         // Before the connection, so that it ends before it.

@@ -87,8 +87,8 @@ struct ChangeTable {
         return ChangePage.Change(key: key, version: row.isNull(6) ? nil : EntryVersion(bytes: row.bytes(6)))
     }
 
-    /// The change of an entry that cannot be believed: its key by the index, and no version that anybody has seen, so
-    /// that whoever follows reads the key and gets the error. One damaged entry must not end the sequence for all.
+    /// The change of an entry that cannot be believed: its key by the index, and a mark for a version. One damaged entry
+    /// must not end the sequence for all.
     private func changeOfDamaged(_ row: StatementRow) throws -> ChangePage.Change {
         let number = row.integer(2)
         let bytes = try db.firstRow(of: Self.keyOfEntry, .integer(number)) { $0.bytes(0) }
@@ -96,8 +96,7 @@ struct ChangeTable {
             throw BackendError(
                 damagedAt: path, "table entry, row \(number): it is gone or its seal does not match")
         }
-        let mark = withUnsafeBytes(of: row.integer(3).bigEndian) { Array($0) }
-        return ChangePage.Change(key: key, version: EntryVersion(bytes: mark))
+        return ChangePage.Change(key: key, version: row.mark(8))
     }
 
     private func isSealed(_ row: StatementRow) -> Bool {

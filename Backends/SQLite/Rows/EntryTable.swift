@@ -61,10 +61,8 @@ struct EntryTable {
             guard let text, let key = try? EntryKey(text) else {
                 throw damage("index liveEntryByKey has \"\(Self.readable(bytes))\", which is no key there")
             }
-            guard EntryLookup.isSealed(row), !row.isNull(1) else {
-                throw damage("index liveEntryByKey and table entry disagree").during(.list, key: key)
-            }
-            items.append(KeyPage.Item(key: key, version: EntryVersion(bytes: row.bytes(1))))
+            let isWhole = EntryLookup.isSealed(row) && !row.isNull(1)
+            items.append(KeyPage.Item(key: key, version: isWhole ? EntryVersion(bytes: row.bytes(1)) : row.mark(4)))
             return true
         }
         try confirm(met, from: start)

@@ -1,5 +1,6 @@
 import GRDB
 import GRDBSQLite
+import SyncCore
 
 #if canImport(Glibc)
 import Glibc
@@ -27,6 +28,12 @@ struct StatementRow {
     func isNull(_ column: Int32) -> Bool { sqlite3_column_type(statement, column) == SQLITE_NULL }
 
     func bytes(_ column: Int32) -> [UInt8] { Array(buffer(column)) }
+
+    /// What stands for the version of a row that cannot be believed: no version that a write has made, so that whoever
+    /// knows another reads the key, and gets the error. Of the number in a column.
+    func mark(_ column: Int32) -> EntryVersion {
+        EntryVersion(bytes: withUnsafeBytes(of: integer(column).bigEndian) { Array($0) })
+    }
 
     /// Whether a column is exactly `bytes`.
     func has(_ bytes: [UInt8], in column: Int32) -> Bool {

@@ -163,6 +163,7 @@ struct StoreRecover: AsyncParsableCommand {
             recoveredCount = report.recoveredCount
             lostKeys = report.lostKeys
             damagedRowCount = report.damagedRowCount
+            missingCount = report.missingCount
         }
 
         var hasLoss: Bool { !lostKeys.isEmpty || damagedRowCount > 0 || missingCount > 0 }
