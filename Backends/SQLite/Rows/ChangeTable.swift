@@ -87,8 +87,8 @@ struct ChangeTable {
         return ChangePage.Change(key: key, version: row.isNull(6) ? nil : EntryVersion(bytes: row.bytes(6)))
     }
 
-    /// The change of an entry that cannot be believed: its key by the index, and a mark for a version. One damaged entry
-    /// must not end the sequence for all.
+    /// The change of an entry that cannot be believed: its key by the index, and a mark for a version. One damaged
+    /// entry must not end the sequence for all.
     private func changeOfDamaged(_ row: StatementRow) throws -> ChangePage.Change {
         let number = row.integer(2)
         let bytes = try db.firstRow(of: Self.keyOfEntry, .integer(number)) { $0.bytes(0) }

@@ -8,8 +8,9 @@ struct EntryTable {
 
     private static let numberByKey = "SELECT id FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND key = ?"
     private static let listed =
-        "SELECT key, version, sequence, checksum, seal FROM entry INDEXED BY liveEntryByKey"
+        "SELECT key, version, sequence, checksum, seal, id FROM entry INDEXED BY liveEntryByKey"
         + " WHERE live = 1 AND key >= ? ORDER BY key"
+    private static let keyInRow = "SELECT key FROM entry WHERE id = ?"
     private static let namedBackwards =
         "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND key <= ? ORDER BY key DESC"
     private static let following =
@@ -62,11 +63,22 @@ struct EntryTable {
                 throw damage("index liveEntryByKey has \"\(Self.readable(bytes))\", which is no key there")
             }
             let isWhole = EntryLookup.isSealed(row) && !row.isNull(1)
+            if !isWhole { try confirm(key, ofRow: row.integer(5)) }
             items.append(KeyPage.Item(key: key, version: isWhole ? EntryVersion(bytes: row.bytes(1)) : row.mark(4)))
             return true
         }
         try confirm(met, from: start)
         return KeyPage(items: items, next: hasMore ? items.last?.key : nil)
+    }
+
+    /// Throws unless `key`, which the index names for a row that cannot be believed, is in the row as well: the index
+    /// may have it wrong, and then another key would be missed.
+    private func confirm(_ key: EntryKey, ofRow number: Int64) throws {
+        let bytes = Array(key.text.utf8)
+        let isInRow = try db.firstRow(of: Self.keyInRow, .integer(number)) { $0.has(bytes, in: 0) }
+        guard isInRow == true else {
+            throw damage("index liveEntryByKey and table entry disagree").during(.list, key: key)
+        }
     }
 
     /// Throws unless the index, walked backwards, has the same `keys`, and none between `start` and them.

@@ -2,18 +2,12 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// A store that the system really lets down now and then: for the time of a call no file can grow beyond a size, or no
-/// more files can be opened.
+/// A store that the system really lets down now and then: for the time of a call no file can grow beyond a size.
 ///
-/// Nothing stands between the store and the call: it meets EFBIG and EMFILE at its own system calls, in the middle of
-/// what it does, and the errors are its own. The limits are those of the whole process (`setrlimit`), so other objects
-/// meet them too when they are used at the same moment.
+/// Nothing stands between the store and the call: it meets EFBIG at its own system calls, in the middle of what it
+/// does, and the errors are its own. The limit is that of the whole process (`setrlimit`), so other objects meet it too
+/// when they are used at the same moment.
 final class TroubledStore: KeyValueBackend {
-    private enum Trouble {
-        case none
-        case limit(ResourceLimit, opensAnew: Bool)
-    }
-
     private let open: @Sendable () -> any KeyValueBackend
     /// Meets troubles and goes on.
     private let standing: any KeyValueBackend
@@ -58,20 +52,17 @@ final class TroubledStore: KeyValueBackend {
     private func troubled<Outcome>(
         _ body: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
-        guard case .limit(let limit, let opensAnew) = draw(), limit.begin() else { return try await body(standing) }
-        defer { limit.end() }
+        guard let (size, opensAnew) = draw(), FileSizeLimit.begin(size) else { return try await body(standing) }
+        defer { FileSizeLimit.end() }
         return try await body(opensAnew ? open() : standing)
     }
 
-    private func draw() -> Trouble {
+    /// In one call of four how long a file may get, and whether it is the store's first call.
+    private func draw() -> (size: UInt64, opensAnew: Bool)? {
         generator.withLock { generator in
-            guard Int.random(in: 0..<4, using: &generator) == 0 else { return .none }
-            let opensAnew = Bool.random(using: &generator)
-            if Bool.random(using: &generator) {
-                let sizes: [UInt64] = [0, 1, 60, 200, 5_000, 40_000]
-                return .limit(.fileSize(sizes.randomElement(using: &generator) ?? 0), opensAnew: opensAnew)
-            }
-            return .limit(.moreFiles(UInt64.random(in: 0..<4, using: &generator)), opensAnew: opensAnew)
+            guard Int.random(in: 0..<4, using: &generator) == 0 else { return nil }
+            let sizes: [UInt64] = [0, 1, 60, 200, 5_000, 40_000]
+            return (sizes.randomElement(using: &generator) ?? 0, Bool.random(using: &generator))
         }
     }
 }
