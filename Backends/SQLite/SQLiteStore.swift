@@ -148,7 +148,9 @@ final class SQLiteStore: Sendable {
     private func startWatching() {
         let isFirst = told.withLock { told in
             guard told.watch == nil else { return false }
-            told.watch = PathWatch(folder: file.folder, names: [file.name, file.name + "-wal"]) { [weak self] in
+            let place = file.place
+            let name = StoreFile.name(of: place)
+            told.watch = PathWatch(folder: StoreFile.folder(of: place), names: [name, name + "-wal"]) { [weak self] in
                 self?.lookForChanges()
             }
             return true
@@ -166,6 +168,8 @@ final class SQLiteStore: Sendable {
         let watch = told.withLock { $0.watch }
         guard hub.subscriberCount > 0 else {
             watch?.rest()
+            // Somebody may have subscribed in between.
+            if hub.subscriberCount > 0 { watch?.follow() }
             return
         }
         watch?.follow()

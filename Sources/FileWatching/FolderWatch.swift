@@ -29,6 +29,10 @@ package final class FolderWatch: Sendable {
 
     deinit { subscription.cancel() }
 
+    /// Whether the folder that is watched still exists, as far as the system has told. A new folder may have the old
+    /// one's number.
+    package var isLive: Bool { subscription.isLive }
+
     /// Ends it. A call of `onChange` may still be under way.
     package func cancel() { subscription.cancel() }
 

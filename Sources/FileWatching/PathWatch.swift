@@ -62,7 +62,8 @@ package final class PathWatch: Sendable {
             for _ in 0..<3 {
                 let (path, names) = nearest()
                 let identity = identify(path)
-                if state.watch != nil, state.folder == path, state.identity == identity { return }
+                let isLive = state.watch?.isLive == true
+                if isLive, state.folder == path, state.identity == identity { return }
                 state.watch = nil
                 do throws(FolderWatchError) {
                     state.watch = try FolderWatch(folder: path, names: names, onChange: onChange)

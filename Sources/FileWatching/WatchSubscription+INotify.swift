@@ -18,6 +18,9 @@ final class WatchSubscription: Sendable {
             INotify.Subscriber(folder: folder, names: names.map { $0.map { Array($0.utf8) } }, onChange: onChange))
     }
 
+    /// Whether the system watches still.
+    var isLive: Bool { INotify.shared.isLive(id) }
+
     func cancel() { INotify.shared.remove(id) }
 }
 
@@ -44,6 +47,8 @@ private final class INotify: Sendable {
         var nextID: UInt64 = 0
         /// In order of subscription.
         var subscribers: [(id: UInt64, watch: Int32, subscriber: Subscriber)] = []
+        /// The watches that the system has ended, because their folders are gone. No number comes again.
+        var ended: Set<Int32> = []
     }
 
     private static let mask = UInt32(
@@ -69,11 +74,18 @@ private final class INotify: Sendable {
         }
     }
 
+    func isLive(_ id: UInt64) -> Bool {
+        state.withLock { state in
+            state.subscribers.contains { $0.id == id && !state.ended.contains($0.watch) }
+        }
+    }
+
     func remove(_ id: UInt64) {
         state.withLock { state in
             guard let index = state.subscribers.firstIndex(where: { $0.id == id }) else { return }
             let watch = state.subscribers.remove(at: index).watch
             if let descriptor = state.descriptor, !state.subscribers.contains(where: { $0.watch == watch }) {
+                if state.ended.remove(watch) != nil { return stopIfUnused(&state) }
                 // The event of the removal itself also wakes the thread, which then sees that nobody is left.
                 inotify_rm_watch(descriptor, watch)
             }
@@ -83,7 +95,9 @@ private final class INotify: Sendable {
 
     private func stopIfUnused(_ state: inout State) {
         // The thread closes its descriptor when it finds that it is not the current one.
-        if state.subscribers.isEmpty { state.descriptor = nil }
+        guard state.subscribers.isEmpty else { return }
+        state.descriptor = nil
+        state.ended = []
     }
 
     private func start(for folder: String) throws(FolderWatchError) -> Int32 {
@@ -124,6 +138,7 @@ private final class INotify: Sendable {
     private func calls(for buffer: UnsafeRawBufferPointer) -> [@Sendable () -> Void] {
         let headerByteCount = MemoryLayout<inotify_event>.size
         var events: [(watch: Int32, name: ArraySlice<UInt8>, isForAll: Bool)] = []
+        var ended: [Int32] = []
         var offset = 0
         while offset + headerByteCount <= buffer.count {
             let event = buffer.loadUnaligned(fromByteOffset: offset, as: inotify_event.self)
@@ -131,10 +146,14 @@ private final class INotify: Sendable {
             let name = buffer[start..<(start + Int(event.len))].prefix { $0 != 0 }
             // After an overflow nobody knows what happened.
             events.append((event.wd, Array(name)[...], event.mask & UInt32(IN_Q_OVERFLOW) != 0))
+            if event.mask & UInt32(IN_IGNORED) != 0 { ended.append(event.wd) }
             offset = start + Int(event.len)
         }
         return state.withLock { state in
-            state.subscribers.filter { subscriber in
+            for watch in ended where state.subscribers.contains(where: { $0.watch == watch }) {
+                state.ended.insert(watch)
+            }
+            return state.subscribers.filter { subscriber in
                 events.contains { event in
                     event.isForAll || (event.watch == subscriber.watch && subscriber.subscriber.matches(event.name))
                 }

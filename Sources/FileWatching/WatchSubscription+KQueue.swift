@@ -31,6 +31,9 @@ final class WatchSubscription: Sendable {
         watchFiles()
     }
 
+    /// Always: a descriptor of the folder is open, so its number is given to no other.
+    var isLive: Bool { true }
+
     func cancel() {
         state.withLock { state in
             state.isCancelled = true

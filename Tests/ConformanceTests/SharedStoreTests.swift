@@ -45,8 +45,8 @@ struct SharedStoreTests {
         let report = try await trial(kind, path, rounds: rounds, seed: printedSeed("kill -9, \(kind)"), limit: limit)
         print("kill -9, \(kind): \(report), \(ContinuousClock.now - begin)")
         #expect(report.hasPassed, "\(report)")
-        // On a machine that is too busy there are fewer; the line above says how many.
-        #expect(report.rounds >= (Soak.isKilling ? rounds : min(rounds, 10)) && report.kills == 2 * report.rounds)
+        // On a machine that is too busy there may be fewer in the tests of every day; the line above says how many.
+        #expect(report.rounds >= (Soak.isKilling ? rounds : min(rounds, 50)) && report.kills == 2 * report.rounds)
         #expect(report.acknowledged >= report.rounds)
         guard let database = kind.open(path) as? SQLiteBackend else { return }
         let integrity = try await database.integrityCheck()

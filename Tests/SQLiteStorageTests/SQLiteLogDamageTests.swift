@@ -196,4 +196,57 @@ struct SQLiteLogDamageTests {
         try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE)")
         #expect(try await SQLiteBackend(path: path).read(EntryKey("k")).outcome != .absent)
     }
+
+    @Test("is no damage: a last transaction of which a power cut has left out the beginning, over a log of before")
+    func tornOverOldLog() async throws {
+        let path = try folder.freshFolder() + "/s"
+        let store = SQLiteBackend(path: path)
+        for number in 0..<60 { _ = try await store.write([UInt8(number)], to: EntryKey("k"), if: .any) }
+        let old = try Data(contentsOf: URL(fileURLWithPath: path + "-wal"))
+        try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(FULL)")
+        // Some frames each: new pages, overflow pages, the changes.
+        for number in 0..<12 {
+            _ = try await store.write([UInt8](repeating: 1, count: 6_000), to: EntryKey("n/\(number)"), if: .absent)
+        }
+        let database = try Data(contentsOf: URL(fileURLWithPath: path))
+        let new = try Data(contentsOf: URL(fileURLWithPath: path + "-wal"))
+        #expect(new.count == old.count, "the new log has been written over the old one")
+        let ranges = (0..<((new.count - 32) / Self.frameByteCount)).map { number in
+            (32 + number * Self.frameByteCount)..<(32 + (number + 1) * Self.frameByteCount)
+        }
+        let written = ranges.prefix { new[$0][($0.lowerBound + 8)...].prefix(8) == new[16..<24] }
+        var (start, transactions) = (0, [Range<Int>]())
+        for (number, range) in written.enumerated()
+        where new[(range.lowerBound + 4)..<(range.lowerBound + 8)].contains(where: { $0 != 0 }) {
+            transactions.append(start..<(number + 1))
+            start = number + 1
+        }
+        #expect(transactions.count == 12 && transactions.contains { $0.count >= 3 })
+        for (number, transaction) in transactions.enumerated() {
+            for lost in transaction.dropLast() {
+                // What the cut left: the transactions before, of the last one all but one frame, and behind it the old.
+                var torn = new[..<ranges[transaction.upperBound - 1].upperBound]
+                torn += old[ranges[transaction.upperBound - 1].upperBound...]
+                torn.replaceSubrange(ranges[lost], with: old[ranges[lost]])
+                let found = try self.store(database, torn)
+                #expect(try await found.read(EntryKey("n/\(number)")).outcome == .absent)
+                guard number > 0 else { continue }
+                #expect(try await found.read(EntryKey("n/\(number - 1)")).outcome != .absent)
+            }
+        }
+    }
+
+    @Test("is found through a symbolic link too, and what it holds comes back")
+    func throughLink() async throws {
+        let place = try store(database, log(flipping: 32 + 3 * Self.frameByteCount + 100, bit: 1))
+        let target = String(place.label.dropFirst("sqlite:".count))
+        let link = try folder.freshFolder() + "/link"
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: target)
+        let store = SQLiteBackend(path: link)
+        let error = await expectKind(.damaged) { try await store.read(EntryKey("accounts/0/ledger")) }
+        #expect(error?.message.contains("-wal: byte ") == true)
+        let direct = try await place.recover(to: try folder.freshFolder() + "/direct")
+        let linked = try await store.recover(to: try folder.freshFolder() + "/linked")
+        #expect(linked == direct && linked.recoveredCount > 0)
+    }
 }

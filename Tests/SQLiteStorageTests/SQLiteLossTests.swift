@@ -109,6 +109,17 @@ struct SQLiteLossTests {
         #expect(names == ["copy.pending"])
     }
 
+    @Test("does not come from a log that another store has left beside the copy's name")
+    func logOfAnother() async throws {
+        let store = try await fill(3)
+        let target = folder.path(of: "copy")
+        try FileManager.default.copyItem(atPath: path + "-wal", toPath: target + "-wal")
+        let error = await expectKind(.unsupported) { try await store.backup(to: target) }
+        #expect(error?.message.contains("copy-wal: something is there") == true)
+        await expectKind(.unsupported) { try await store.recover(to: target) }
+        #expect(!FileManager.default.fileExists(atPath: target))
+    }
+
     @Test("is not written to when a later version has changed the store while it was open")
     func migratedMeanwhile() async throws {
         let store = try await fill(1)

@@ -39,6 +39,8 @@ final class StoreWatch: Sendable {
     private func somethingHappened() {
         guard hub.subscriberCount > 0 else {
             watch.withLock { $0 }?.rest()
+            // Somebody may have subscribed in between.
+            if hub.subscriberCount > 0 { follow() }
             return
         }
         follow()

@@ -70,6 +70,25 @@ struct FileIdentity: Hashable, Sendable {
             && UInt64(truncatingIfNeeded: status.st_dev) == device
     }
 
+    /// Where `path` leads, through symbolic links: there SQLite keeps its other files too.
+    static func resolved(_ path: String) -> String {
+        var path = path
+        // As many as the system follows.
+        for _ in 0..<40 {
+            if let resolved = realpath(path, nil) {
+                defer { free(resolved) }
+                return String(cString: resolved)
+            }
+            // There is no file yet, but there may be a link to where it will be.
+            var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
+            let count = readlink(path, &buffer, buffer.count - 1)
+            guard count > 0 else { return path }
+            let target = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            path = target.hasPrefix("/") ? target : StoreFile.folder(of: path) + "/" + target
+        }
+        return path
+    }
+
     /// The permissions of the file at `path`; `nil` where there is none.
     static func mode(of path: String) -> UInt32? {
         var status = stat()

@@ -105,6 +105,10 @@ final class StoreConnections: Sendable {
         configuration.foreignKeysEnabled = false
         // Nothing of ours sleeps in SQLite: who finds the database locked waits by the timer of the host.
         configuration.busyMode = .immediateError
+        #if os(iOS)
+        // It would use a connection on GRDB's queue, beside which a reader's statements run.
+        configuration.automaticMemoryManagement = false
+        #endif
         configuration.prepareDatabase { db in
             try db.execute(sql: "PRAGMA cell_size_check = 1; PRAGMA trusted_schema = 0")
         }

@@ -1,11 +1,19 @@
 import GRDB
 import SyncCore
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// The file of a store: what is there, and making it.
 final class StoreFile: Sendable {
     let path: String
-    let folder: String
-    let name: String
     /// Whether a missing store may be made here.
     let mayBeMade: Bool
     /// The number of a key's row, unless another key has it.
@@ -17,10 +25,22 @@ final class StoreFile: Sendable {
         self.numbering = numbering
         self.path = path
         self.mayBeMade = mayBeMade
-        let parts = path.split(separator: "/", omittingEmptySubsequences: false)
-        name = String(parts.last ?? "")
-        let parent = parts.dropLast().joined(separator: "/")
-        folder = parts.count > 1 ? (parent.isEmpty ? "/" : parent) : "."
+    }
+
+    /// Where the file is, behind all symbolic links.
+    var place: String { FileIdentity.resolved(path) }
+    /// The log beside it.
+    var logPath: String { place + "-wal" }
+
+    /// The folder that `path` is in.
+    static func folder(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+
+    /// The last part of `path`.
+    static func name(of path: String) -> String {
+        path.lastIndex(of: "/").map { String(path[path.index(after: $0)...]) } ?? path
     }
 
     /// The store's identity; `nil` where there is none yet and one may be made. Changes nothing.
@@ -31,7 +51,8 @@ final class StoreFile: Sendable {
         case .other:
             throw BackendError(.notAStore, message: "\(path): this is no regular file; choose another path")
         case .missing:
-            try refuseToForgetLog()
+            do { try refuseToForgetLog() } catch { throw BackendError(error, at: path) }
+            let folder = Self.folder(of: place)
             guard try FileIdentity.look(at: folder) == .folder else {
                 throw BackendError(
                     .missing, disposition: mayBeMade ? .permanent : .transient,
@@ -55,6 +76,9 @@ final class StoreFile: Sendable {
                 return false
             }
             let header = try RawFile(path: path).bytes(from: 0, count: 100)
+            if case .file(let now) = try FileIdentity.look(at: path), now.byteCount == 0 {
+                throw BackendError(.busy, message: "\(path): somebody is making the store; try again")
+            }
             guard header.count == 100, header.starts(with: Array("SQLite format 3\u{0}".utf8)) else {
                 throw BackendError(
                     .notAStore,
@@ -79,17 +103,20 @@ final class StoreFile: Sendable {
     }
 
     private func hasLog() throws(BackendError) -> Bool {
-        guard case .file(let log) = try FileIdentity.look(at: path + "-wal") else { return false }
+        guard case .file(let log) = try FileIdentity.look(at: logPath) else { return false }
         return log.byteCount > WriteAheadLog.headerByteCount
     }
 
     /// Throws if a log lies beside a file that is missing or empty: acknowledged writes may be in it, and SQLite would
     /// remove it.
-    private func refuseToForgetLog() throws(BackendError) {
+    private func refuseToForgetLog() throws {
         guard try hasLog() else { return }
+        if case .file(let now) = try FileIdentity.look(at: path), now.byteCount > 0, try !isHalfMade() {
+            throw BackendError(.busy, message: "\(path): the store has just been made; try again")
+        }
         throw BackendError(
             .damaged,
-            message: "\(path): the file is missing or empty, and \(path)-wal has writes in it; put the file back, "
+            message: "\(path): the file is missing or empty, and \(logPath) has writes in it; put the file back, "
                 + "or recover what is in the log")
     }
 
@@ -98,22 +125,30 @@ final class StoreFile: Sendable {
     /// Before SQLite opens the store: it would write over them, or remove the log when it closes. O(log), which a
     /// checkpoint begins anew every 1,000 pages.
     func checkLog() throws {
-        guard let damage = try WriteAheadLog.damage(ofLogAt: path + "-wal", pageSize: StoreSchema.pageSize) else {
+        guard let damage = try WriteAheadLog.damage(ofLogAt: logPath, pageSize: StoreSchema.pageSize) else {
             return
         }
         throw BackendError(
             .damaged,
-            message: "\(path)-wal: byte \(damage.offset): the log is damaged, and \(damage.commitCount) commits from "
+            message: "\(logPath): byte \(damage.offset): the log is damaged, and \(damage.commitCount) commits from "
                 + "there on would be forgotten; recover what is whole into a new file")
     }
 
     /// Whether somebody was interrupted while making the first tables of a database in an empty file: then the
     /// journal says that the file had no page, and SQLite will empty it again.
     private func isHalfMade() throws -> Bool {
-        guard case .file(let identity) = try FileIdentity.look(at: path + "-journal"), identity.byteCount >= 20 else {
+        let journal = place + "-journal"
+        guard case .file(let identity) = try FileIdentity.look(at: journal), identity.byteCount >= 20 else {
             return false
         }
-        let header = try RawFile(path: path + "-journal").bytes(from: 0, count: 20)
+        let header: [UInt8]
+        do {
+            header = try RawFile(path: journal).bytes(from: 0, count: 20)
+        } catch {
+            // Whoever makes the store has removed it meanwhile.
+            guard try FileIdentity.look(at: journal) != .missing else { return false }
+            throw error
+        }
         return header.starts(with: [0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7]) && header.bigEndian(at: 16) == 0
     }
 
@@ -168,21 +203,20 @@ final class StoreFile: Sendable {
         } catch {
             throw BackendError(error, at: path)
         }
-        try FileIdentity.synchroniseFolder(folder)
+        try FileIdentity.synchroniseFolder(Self.folder(of: place))
     }
 
     /// Puts an empty file there that only its owner may read, unless another process was faster.
     ///
     /// It has no name of a store while a descriptor of ours is open, see ``FileIdentity``.
     private func claim(host: HostServices) throws(BackendError) {
+        let path = place
         let pending = path + ".pending-" + String(host.randomBits(), radix: 16)
         defer { NewFile.remove(pending) }
         try NewFile.create(pending, for: path, mode: 0o600)
-        do throws(BackendError) {
-            try NewFile.name(pending, path)
-        } catch {
-            guard try FileIdentity.look(at: path) != .missing else { throw error }
-        }
+        if link(pending, path) == 0 || errno == EEXIST { return }
+        // Memory cards know no second name. There SQLite makes the file, and the card's permissions hold.
+        guard NewFile.isWithoutLinks(errno) else { throw FileIdentity.failure(to: "get its name", path) }
     }
 
     static func useWriteAheadLog(_ db: Database, path: String) throws {

@@ -18,12 +18,16 @@ enum NewFile {
     static func make<Result>(
         at path: String, like source: StoreFile, host: HostServices, _ body: (String) throws -> Result
     ) throws(BackendError) -> Result {
-        let target = StoreFile(path: path, mayBeMade: false)
-        guard try FileIdentity.look(at: path) == .missing else {
-            throw BackendError(.unsupported, message: "\(path): something is there already; choose another name")
+        // A log that another store left there would be taken for the new one's.
+        for suffix in ["", "-wal", "-journal"] {
+            guard try FileIdentity.look(at: path + suffix) == .missing else {
+                throw BackendError(
+                    .unsupported, message: "\(path)\(suffix): something is there already; choose another name")
+            }
         }
-        guard try FileIdentity.look(at: target.folder) == .folder else {
-            throw BackendError(.missing, message: "\(path): the folder \(target.folder) does not exist; make it first")
+        let folder = StoreFile.folder(of: path)
+        guard try FileIdentity.look(at: folder) == .folder else {
+            throw BackendError(.missing, message: "\(path): the folder \(folder) does not exist; make it first")
         }
         // Of a name that nobody else uses, whoever makes a file at this path at the same time.
         let pending = path + ".pending-" + String(host.randomBits(), radix: 16)
@@ -32,7 +36,7 @@ enum NewFile {
             try create(pending, for: path, mode: FileIdentity.mode(of: source.path) ?? 0o600)
             let result = try body(pending)
             try name(pending, path)
-            try FileIdentity.synchroniseFolder(target.folder)
+            try FileIdentity.synchroniseFolder(folder)
             return result
         } catch {
             throw BackendError(error, at: path)
@@ -50,15 +54,18 @@ enum NewFile {
     }
 
     /// Gives the file `pending` the name `path` as well or instead; never takes the name from another file.
-    static func name(_ pending: String, _ path: String) throws(BackendError) {
+    private static func name(_ pending: String, _ path: String) throws(BackendError) {
         if link(pending, path) == 0 { return }
         // Memory cards know no second name. There the name is taken by an empty file of ours, which is replaced.
-        guard [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS].contains(errno) else { throw taken(path) }
+        guard isWithoutLinks(errno) else { throw taken(path) }
         let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw taken(path) }
         close(descriptor)
         guard rename(pending, path) == 0 else { throw FileIdentity.failure(to: "get its name", path) }
     }
+
+    /// Whether the error number says that a file can have one name only.
+    static func isWithoutLinks(_ code: Int32) -> Bool { [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS].contains(code) }
 
     private static func taken(_ path: String) -> BackendError {
         errno == EEXIST

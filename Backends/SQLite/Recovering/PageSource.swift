@@ -21,8 +21,9 @@ final class PageSource {
         self.path = path
         // Without the file the log may have it all.
         file = try FileIdentity.look(at: path) == .missing ? nil : RawFile(path: path)
-        if case .file(let identity) = try FileIdentity.look(at: path + "-wal"), identity.byteCount >= 32 {
-            log = try RawFile(path: path + "-wal")
+        let logPath = FileIdentity.resolved(path) + "-wal"
+        if case .file(let identity) = try FileIdentity.look(at: logPath), identity.byteCount >= 32 {
+            log = try RawFile(path: logPath)
         } else {
             log = nil
         }

@@ -42,13 +42,15 @@ struct WriteAheadLog {
         var checksum = LogChecksum(isBigEndian: magic & 1 == 1)
         checksum.add(header[..<24])
         if magic & ~1 == 0x377F_0682, checksum.matches(header, at: 24) {
-            let end = try readCommitted(checksum)
-            try look(behind: end, salt: Array(header[16..<24]), isBigEndian: checksum.isBigEndian)
+            let (end, computed) = try readCommitted(checksum)
+            try look(behind: end, computed: computed, salt: Array(header[16..<24]))
         } else if frameCount > 0 {
             // Nothing in the log counts then, and the header does not say how to read it.
             let salt = Array(try frame(0)[8..<16])
             for isBigEndian in [false, true] where damage == nil {
-                try look(behind: nil, salt: salt, isBigEndian: isBigEndian)
+                var computed = LogChecksum(isBigEndian: isBigEndian)
+                computed.add(header[..<24])
+                try look(behind: nil, computed: computed, salt: salt)
             }
         }
     }
@@ -63,7 +65,15 @@ struct WriteAheadLog {
             else {
                 return nil
             }
-            let log = try WriteAheadLog(RawFile(path: path), pageSize: pageSize)
+            let log: WriteAheadLog
+            do {
+                log = try WriteAheadLog(RawFile(path: path), pageSize: pageSize)
+            } catch {
+                // Whoever closed or wrote last may have removed or shortened it meanwhile.
+                guard case .file(let now) = try FileIdentity.look(at: path) else { return nil }
+                if now == identity, now.byteCount >= identity.byteCount { throw error }
+                continue
+            }
             guard let damage = log.damage else { return nil }
             if let found, found.0.offset == damage.offset, found.1 == log.header { return damage }
             found = (damage, log.header)
@@ -76,39 +86,48 @@ struct WriteAheadLog {
 
     private func offset(of number: Int) -> Int { Self.headerByteCount + number * frameByteCount }
 
-    /// Reads as SQLite does; answers the number of the first frame that does not match, counted from 0.
-    private mutating func readCommitted(_ start: LogChecksum) throws -> Int {
+    /// Reads as SQLite does; answers the number of the first frame that does not match, counted from 0, and the
+    /// checksum of all up to it.
+    private mutating func readCommitted(_ start: LogChecksum) throws -> (Int, LogChecksum) {
         var checksum = start
         var pending: [Int: Int] = [:]
         for number in 0..<frameCount {
             let frame = try frame(number)
-            guard frame[8..<16].elementsEqual(header[16..<24]), checksum.accepts(frame) else { return number }
+            let isNext = checksum.accepts(frame)
+            guard isNext, frame[8..<16].elementsEqual(header[16..<24]) else { return (number, checksum) }
             pending[frame.bigEndian(at: 0)] = offset(of: number) + Self.frameHeaderByteCount
             if frame.bigEndian(at: 4) != 0 {
                 committed.merge(pending) { _, new in new }
                 pending = [:]
             }
         }
-        return frameCount
+        return (frameCount, checksum)
     }
 
-    /// Looks whether the log goes on behind frame `broken`, or behind its header: with frames that continue the
-    /// checksum that the one before has in it.
-    private mutating func look(behind broken: Int?, salt: [UInt8], isBigEndian: Bool) throws {
+    /// Looks whether the log goes on behind frame `broken`, or behind its header: with frames that continue it. The
+    /// next one continues what is written there, or, where that is what is wrong, what is computed.
+    ///
+    /// What was there before the log was begun anew, or before a process died in the middle of a transaction, lies
+    /// behind the end of every log, and continues neither.
+    private mutating func look(behind broken: Int?, computed: LogChecksum, salt: [UInt8]) throws {
         let start = broken ?? 0
         guard start < frameCount else { return }
         var commitCount = 0
         var found: [Int] = []
         var isConfirmed = false
-        var previous = broken == nil ? LogChecksum(isBigEndian: isBigEndian, writtenIn: header, at: 24) : nil
+        let isBigEndian = computed.isBigEndian
+        var before = [computed, LogChecksum(isBigEndian: isBigEndian, writtenIn: header, at: 24)]
         for number in start..<frameCount {
             let frame = try frame(number)
-            let hasSalt = frame[8..<16].elementsEqual(salt)
-            let isNext = hasSalt && previous?.accepts(frame) == true
-            // The first may be the broken one, and its checksum may be what is broken.
-            guard isNext || number <= start + 1 else { break }
-            previous = LogChecksum(isBigEndian: isBigEndian, writtenIn: frame, at: 16)
-            guard hasSalt || number == broken else { continue }
+            let isBroken = number == broken
+            let isNext =
+                !isBroken && frame[8..<16].elementsEqual(salt)
+                && before.contains { checksum in
+                    var checksum = checksum
+                    return checksum.accepts(frame)
+                }
+            guard isNext || isBroken else { break }
+            before = [LogChecksum(isBigEndian: isBigEndian, writtenIn: frame, at: 16)] + (isBroken ? [computed] : [])
             found.append(offset(of: number))
             isConfirmed = isConfirmed || isNext
             if frame.bigEndian(at: 4) != 0 { commitCount += 1 }

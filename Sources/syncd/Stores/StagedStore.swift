@@ -21,10 +21,13 @@ struct StagedStore {
 
     private static let fileSystem = POSIXFileSystem()
     private static let note = Array("syncd makes a store here and removes this folder afterwards\n".utf8)
-    /// SQLite's files are beside the store's; the last is that of its online backup.
+    /// SQLite's files are beside the store's.
     private static let names: Set = [
-        "lock", "store", "store-wal", "store-shm", "store-journal", "store.pending", "store.pending-journal",
+        "lock", "store", "store-wal", "store-shm", "store-journal",
     ]
+
+    /// How the names of SQLite's drafts begin.
+    private static let draft = "store.pending-"
 
     /// Makes the store `url` by `body`; it gets its name if `body` answers true.
     ///
@@ -116,7 +119,7 @@ struct StagedStore {
         do throws(FileSystemError) {
             fileSystem.close(try fileSystem.open(folder, .plainFolder))
             let names = Set(try fileSystem.names(inFolder: folder))
-            if names.contains("lock"), names.isSubset(of: Self.names) {
+            if names.contains("lock"), names.allSatisfy({ Self.names.contains($0) || $0.hasPrefix(Self.draft) }) {
                 isOurs = try isNoted(folder, alone: names.count == 1)
             } else {
                 isOurs = names.isEmpty

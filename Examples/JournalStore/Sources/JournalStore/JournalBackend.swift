@@ -109,6 +109,9 @@ public final class JournalBackend: KeyValueBackend {
                 return Answer(try body(nil, &nothing))
             }
             try await lock(file, writing: writing)
+            guard try file.isStillNamed() else {
+                throw BackendError(.busy, message: "\(path) was replaced while it was waited for; try again")
+            }
             return Answer(
                 try index.withLock { (index) throws(BackendError) in
                     try index.catchUp(with: file)

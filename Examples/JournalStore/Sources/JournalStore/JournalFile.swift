@@ -59,6 +59,13 @@ final class JournalFile: Sendable {
         return false
     }
 
+    /// Whether the path still leads to this file. Whoever puts a backup in its place leaves us one that nobody reads.
+    func isStillNamed() throws(BackendError) -> Bool {
+        var status = stat()
+        guard stat(path, &status) == 0 else { return false }
+        return try identityAndSize().0 == Identity(device: status.st_dev, node: status.st_ino)
+    }
+
     func identityAndSize() throws(BackendError) -> (Identity, size: Int) {
         var status = stat()
         _ = try Self.check(fstat(descriptor, &status), "fstat", path)
