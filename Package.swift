@@ -12,6 +12,7 @@ let package = Package(
         .library(name: "SealedStorage", targets: ["SealedStorage"]),
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
         .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
+        .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
@@ -26,6 +27,8 @@ let package = Package(
         // Only syncd uses it. Executables are not products, so an app never fetches it.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
+        // Only SyncProtocol uses it.
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
@@ -60,6 +63,9 @@ let package = Package(
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
             ],
             path: "Backends/SQLite"),
+        .target(
+            name: "SyncProtocol",
+            dependencies: ["SyncCore", .product(name: "HTTPTypes", package: "swift-http-types")]),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
@@ -90,6 +96,12 @@ let package = Package(
             dependencies: [
                 "Checksums", "FileWatching", "SQLiteStorage", "StoreProbe", "SyncCore", "SyncCoreTesting",
                 "TestSupport", .product(name: "GRDB", package: "GRDB.swift"),
+            ]),
+        .testTarget(
+            name: "SyncProtocolTests",
+            dependencies: [
+                "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
         .testTarget(

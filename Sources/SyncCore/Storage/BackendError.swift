@@ -89,6 +89,16 @@ extension BackendError {
         /// The kind's name.
         public var description: String { code.rawValue }
 
+        /// The kind of this name, as another process wrote it; `nil` for one that this software does not know.
+        public init?(name: String) {
+            guard let code = Code(rawValue: name) else { return nil }
+            self.code = code
+        }
+
+        private init(code: Code) {
+            self.code = code
+        }
+
         var usualDisposition: Disposition {
             switch code {
             case .missing, .unavailable, .busy: .transient

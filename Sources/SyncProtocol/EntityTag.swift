@@ -1,0 +1,112 @@
+public import SyncCore
+
+/// A version as HTTP names it: its bytes in hexadecimal between quotation marks, a strong validator (RFC 9110, section
+/// 8.8.3), since a version stands for exactly one content.
+public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
+    /// What is between the quotation marks.
+    public let text: String
+    /// Whether it is marked `W/`: equal in meaning, perhaps not in bytes. No precondition of a write accepts such a tag.
+    public let isWeak: Bool
+
+    /// The tag of `version`.
+    public init(_ version: EntryVersion) {
+        text = version.description
+        isWeak = false
+    }
+
+    init(text: String, isWeak: Bool) {
+        self.text = text
+        self.isWeak = isWeak
+    }
+
+    /// The version that this tag names; `nil` for tags that no store here has made, and for weak ones.
+    public var version: EntryVersion? {
+        let digits = Array(text.utf8)
+        guard !isWeak, digits.count.isMultiple(of: 2), (2...128).contains(digits.count) else { return nil }
+        var bytes: [UInt8] = []
+        for index in stride(from: 0, to: digits.count, by: 2) {
+            guard let high = Self.value(of: digits[index]), let low = Self.value(of: digits[index + 1]) else {
+                return nil
+            }
+            bytes.append(high << 4 | low)
+        }
+        return EntryVersion(bytes: bytes)
+    }
+
+    /// As it stands in a header field.
+    public var description: String { (isWeak ? "W/" : "") + "\"\(text)\"" }
+
+    /// Lower case only: each version has one tag.
+    private static func value(of digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        default: nil
+        }
+    }
+}
+
+/// The value of `If-Match` or `If-None-Match`.
+public enum TagCondition: Hashable, Sendable {
+    /// `*`: whatever is there.
+    case anything
+    /// One of these, one or more.
+    case tags([EntityTag])
+
+    /// Reads the value of a header field (RFC 9110, section 13.1); `nil` where it is none.
+    public init?(_ field: String) {
+        var parser = TagParser(field)
+        guard let condition = parser.condition() else { return nil }
+        self = condition
+    }
+}
+
+/// Reads lists of entity tags. A tag may have commas in it, so a list is not split at them.
+private struct TagParser {
+    private let bytes: [UInt8]
+    private var index = 0
+
+    init(_ field: String) { bytes = Array(field.utf8) }
+
+    mutating func condition() -> TagCondition? {
+        skipSpace()
+        if take("*") {
+            skipSpace()
+            return index == bytes.count ? .anything : nil
+        }
+        var tags: [EntityTag] = []
+        while true {
+            // A list may have empty elements (RFC 9110, section 5.6.1.2).
+            skipSpace()
+            while take(",") { skipSpace() }
+            guard index < bytes.count else { return tags.isEmpty ? nil : .tags(tags) }
+            guard let tag = tag() else { return nil }
+            tags.append(tag)
+            skipSpace()
+            guard index == bytes.count || bytes[index] == UInt8(ascii: ",") else { return nil }
+        }
+    }
+
+    private mutating func tag() -> EntityTag? {
+        let isWeak = take("W/")
+        guard take("\"") else { return nil }
+        let start = index
+        while index < bytes.count, bytes[index] != UInt8(ascii: "\"") {
+            guard bytes[index] > 0x20, bytes[index] != 0x7F else { return nil }
+            index += 1
+        }
+        let text = String(decoding: bytes[start..<index], as: UTF8.self)
+        return take("\"") ? EntityTag(text: text, isWeak: isWeak) : nil
+    }
+
+    private mutating func take(_ text: StaticString) -> Bool {
+        let expected = UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount)
+        guard bytes[index...].starts(with: expected) else { return false }
+        index += expected.count
+        return true
+    }
+
+    private mutating func skipSpace() {
+        while index < bytes.count, bytes[index] == 0x20 || bytes[index] == 0x09 { index += 1 }
+    }
+}

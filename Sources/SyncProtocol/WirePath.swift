@@ -1,0 +1,103 @@
+public import SyncCore
+
+/// How a key stands in the path of a request: `/v1/kv/` and the key, percent-encoded.
+///
+/// Slashes stay, so that a path reads like its key. Where a key has an empty part, or one of only dots, they are written
+/// as `%2F` and the dots as `%2E`: what stands between two slashes there, clients and proxies on the way may take out
+/// (RFC 3986, section 6.2.2.3), and the key `a/../b` must not become `b`.
+///
+/// ```swift
+/// WirePath.path(of: try EntryKey("accounts/alice/ledger"))  // /v1/kv/accounts/alice/ledger
+/// ```
+public enum WirePath {
+    /// What every path of a key begins with.
+    public static let prefix = "/v1/kv/"
+
+    private static let hexadecimal = Array("0123456789ABCDEF".utf8)
+
+    /// The path of `key`: ASCII, without query.
+    public static func path(of key: EntryKey) -> String {
+        let parts = key.text.utf8.split(separator: slash, omittingEmptySubsequences: false)
+        let isPlain = parts.allSatisfy { part in part.contains { $0 != dot } }
+        var path = Array(prefix.utf8)
+        for (index, part) in parts.enumerated() {
+            if index > 0 { path += isPlain ? [slash] : encoded(slash) }
+            let isOnlyDots = part.allSatisfy { $0 == dot }
+            for byte in part { path += isUnreserved(byte) && !isOnlyDots ? [byte] : encoded(byte) }
+        }
+        return String(decoding: path, as: UTF8.self)
+    }
+
+    /// The key that `path` names, as it came in the request line and without its query; decoded once and only once.
+    ///
+    /// - Throws: `BackendError.Kind.invalidKey` for a path of another prefix, with an empty part or one of dots between
+    ///   slashes, with a percent sign and no two hexadecimal digits after it, with a character that a path cannot have
+    ///   (RFC 3986, section 3.3), with bytes that are no UTF-8, or of no key (see `EntryKey`).
+    public static func key(ofPath path: String) throws(BackendError) -> EntryKey {
+        guard path.utf8.starts(with: prefix.utf8) else { throw invalid("a key's path begins with \(prefix)") }
+        let rest = Array(path.utf8.dropFirst(prefix.utf8.count))
+        for part in rest.split(separator: slash, omittingEmptySubsequences: false) {
+            if part.isEmpty || part == [dot] || part == [dot, dot] {
+                throw invalid("a part between two slashes is empty or of dots; write the slashes of the key as %2F")
+            }
+        }
+        guard let text = String(validating: try decoded(rest), as: UTF8.self) else {
+            throw invalid("a key is UTF-8")
+        }
+        return try EntryKey(text)
+    }
+
+    private static func decoded(_ bytes: [UInt8]) throws(BackendError) -> [UInt8] {
+        var decoded: [UInt8] = []
+        decoded.reserveCapacity(bytes.count)
+        var index = 0
+        while index < bytes.count {
+            let byte = bytes[index]
+            if byte == percent {
+                guard index + 2 < bytes.count, let high = digit(bytes[index + 1]), let low = digit(bytes[index + 2])
+                else {
+                    throw invalid("a percent sign is followed by two hexadecimal digits")
+                }
+                decoded.append(high << 4 | low)
+                index += 3
+            } else {
+                guard isUnreserved(byte) || byte == slash || others.contains(byte) else {
+                    throw invalid("a character of the path has to be percent-encoded")
+                }
+                decoded.append(byte)
+                index += 1
+            }
+        }
+        return decoded
+    }
+
+    private static let slash = UInt8(ascii: "/")
+    private static let dot = UInt8(ascii: ".")
+    private static let percent = UInt8(ascii: "%")
+    /// What a path may have besides, and this side never writes.
+    private static let others = Array("!$&'()*+,;=:@".utf8)
+
+    private static func isUnreserved(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), dot, UInt8(ascii: "_"), UInt8(ascii: "~"):
+            true
+        default: false
+        }
+    }
+
+    private static func encoded(_ byte: UInt8) -> [UInt8] {
+        [percent, hexadecimal[Int(byte >> 4)], hexadecimal[Int(byte & 0xF)]]
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+
+    private static func invalid(_ reason: String) -> BackendError { BackendError(.invalidKey, message: reason) }
+}

@@ -1,0 +1,75 @@
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+import Testing
+
+@Suite("Conditions of a request")
+struct ConditionTests {
+    private let version = EntryVersion(bytes: [0, 0x1F, 0xFF])
+
+    @Test("a version is a strong tag, and the tag is that version")
+    func tags() {
+        let tag = EntityTag(version)
+        #expect(tag.description == "\"001fff\"" && tag.version == version && !tag.isWeak)
+        #expect(TagCondition(tag.description) == .tags([tag]))
+    }
+
+    @Test(
+        "what is no version of ours is none",
+        arguments: ["\"\"", "\"0\"", "\"0G\"", "\"1F\"", "W/\"1f\"", "\"é1\"", "\"" + String(repeating: "0", count: 130) + "\""])
+    func foreignTags(field: String) throws {
+        guard case .tags(let tags) = TagCondition(field) else {
+            Issue.record("\(field) is no list")
+            return
+        }
+        #expect(tags.count == 1 && tags[0].version == nil)
+    }
+
+    @Test("lists are read as RFC 9110 has them, with commas in tags and empty elements")
+    func lists() throws {
+        #expect(TagCondition(" * ") == .anything)
+        guard case .tags(let tags) = TagCondition(", \"a,b\" ,,\tW/\"c\",") else {
+            Issue.record("no list")
+            return
+        }
+        #expect(tags.map(\.text) == ["a,b", "c"] && tags.map(\.isWeak) == [false, true])
+    }
+
+    @Test(
+        "a field that is none is refused",
+        arguments: ["", " ", ",", "a", "\"a", "a\"", "\"a\" \"b\"", "*, \"a\"", "\"a\", *", "w/\"a\"", "\"a b\"", "\"a\"x"])
+    func malformed(field: String) {
+        #expect(TagCondition(field) == nil)
+        #expect(throws: ConditionError.self) { try WriteCondition([.ifMatch: field], query: "") }
+    }
+
+    @Test("each precondition of the contract comes back as it was sent")
+    func preconditions() throws {
+        for precondition in [Precondition.any, .absent, .matches(version)] {
+            let (field, query) = precondition.wire
+            var fields = HTTPFields()
+            if let field { fields.append(field) }
+            #expect(try WriteCondition(fields, query: query ?? "") == .precondition(precondition))
+        }
+    }
+
+    @Test("If-Match may ask for anything, or for one of several")
+    func others() throws {
+        #expect(try WriteCondition([.ifMatch: "*"], query: "") == .present)
+        #expect(try WriteCondition([.ifMatch: "\"001fff\", \"02\""], query: "") == .oneOf([version, EntryVersion(bytes: [2])]))
+        #expect(try WriteCondition([.ifMatch: "W/\"001fff\""], query: "") == .oneOf([]))
+        #expect(try WriteCondition([.ifMatch: "\"of-somebody-else\""], query: "") == .oneOf([]))
+    }
+
+    @Test("a write without a condition is told so, and one with two that contradict each other")
+    func missing() {
+        #expect(throws: ConditionError.missing) { try WriteCondition([:], query: "") }
+        #expect(throws: ConditionError.missing) { try WriteCondition([:], query: "if=anything") }
+        for fields in [[.ifMatch: "*", .ifNoneMatch: "*"], [.ifNoneMatch: "\"02\""]] as [HTTPFields] {
+            let error = #expect(throws: ConditionError.self) { try WriteCondition(fields, query: "") }
+            #expect(error != .missing)
+        }
+        let error = #expect(throws: ConditionError.self) { try WriteCondition([.ifMatch: "*"], query: "x=1&if=any") }
+        #expect(error != .missing)
+    }
+}
