@@ -13,6 +13,7 @@ let package = Package(
         .library(name: "ObservedStorage", targets: ["ObservedStorage"]),
         .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
+        .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
@@ -66,6 +67,13 @@ let package = Package(
         .target(
             name: "SyncProtocol",
             dependencies: ["SyncCore", .product(name: "HTTPTypes", package: "swift-http-types")]),
+        .target(
+            name: "HTTPStorage",
+            dependencies: ["SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
+            path: "Backends/HTTP"),
+        .target(
+            name: "SyncService",
+            dependencies: ["SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")]),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
@@ -101,6 +109,12 @@ let package = Package(
             name: "SyncProtocolTests",
             dependencies: [
                 "SyncCore", "SyncCoreTesting", "SyncProtocol", "TestSupport",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]),
+        .testTarget(
+            name: "HTTPStorageTests",
+            dependencies: [
+                "HTTPStorage", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),

@@ -14,6 +14,12 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
         isWeak = false
     }
 
+    /// The strong tag of the same text: for the weak comparison of a conditional read (RFC 9110, section 8.8.3.2).
+    public init(strong tag: EntityTag) {
+        text = tag.text
+        isWeak = false
+    }
+
     init(text: String, isWeak: Bool) {
         self.text = text
         self.isWeak = isWeak

@@ -13,17 +13,18 @@ public enum WirePath {
     /// What every path of a key begins with.
     public static let prefix = "/v1/kv/"
 
-    private static let hexadecimal = Array("0123456789ABCDEF".utf8)
-
     /// The path of `key`: ASCII, without query.
     public static func path(of key: EntryKey) -> String {
         let parts = key.text.utf8.split(separator: slash, omittingEmptySubsequences: false)
         let isPlain = parts.allSatisfy { part in part.contains { $0 != dot } }
         var path = Array(prefix.utf8)
         for (index, part) in parts.enumerated() {
-            if index > 0 { path += isPlain ? [slash] : encoded(slash) }
+            if index > 0 { path += isPlain ? [slash] : PercentCoding.encoded(slash) }
             let isOnlyDots = part.allSatisfy { $0 == dot }
-            for byte in part { path += isUnreserved(byte) && !isOnlyDots ? [byte] : encoded(byte) }
+            for byte in part {
+                let isAsItIs = PercentCoding.isUnreserved(byte) && !isOnlyDots
+                path += isAsItIs ? [byte] : PercentCoding.encoded(byte)
+            }
         }
         return String(decoding: path, as: UTF8.self)
     }
@@ -41,63 +42,20 @@ public enum WirePath {
                 throw invalid("a part between two slashes is empty or of dots; write the slashes of the key as %2F")
             }
         }
-        guard let text = String(validating: try decoded(rest), as: UTF8.self) else {
-            throw invalid("a key is UTF-8")
+        guard rest.allSatisfy({ PercentCoding.isUnreserved($0) || others.contains($0) }) else {
+            throw invalid("a character of the path has to be percent-encoded")
         }
+        guard let bytes = PercentCoding.decoded(rest) else {
+            throw invalid("a percent sign is followed by two hexadecimal digits")
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else { throw invalid("a key is UTF-8") }
         return try EntryKey(text)
-    }
-
-    private static func decoded(_ bytes: [UInt8]) throws(BackendError) -> [UInt8] {
-        var decoded: [UInt8] = []
-        decoded.reserveCapacity(bytes.count)
-        var index = 0
-        while index < bytes.count {
-            let byte = bytes[index]
-            if byte == percent {
-                guard index + 2 < bytes.count, let high = digit(bytes[index + 1]), let low = digit(bytes[index + 2])
-                else {
-                    throw invalid("a percent sign is followed by two hexadecimal digits")
-                }
-                decoded.append(high << 4 | low)
-                index += 3
-            } else {
-                guard isUnreserved(byte) || byte == slash || others.contains(byte) else {
-                    throw invalid("a character of the path has to be percent-encoded")
-                }
-                decoded.append(byte)
-                index += 1
-            }
-        }
-        return decoded
     }
 
     private static let slash = UInt8(ascii: "/")
     private static let dot = UInt8(ascii: ".")
-    private static let percent = UInt8(ascii: "%")
-    /// What a path may have besides, and this side never writes.
-    private static let others = Array("!$&'()*+,;=:@".utf8)
-
-    private static func isUnreserved(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), dot, UInt8(ascii: "_"), UInt8(ascii: "~"):
-            true
-        default: false
-        }
-    }
-
-    private static func encoded(_ byte: UInt8) -> [UInt8] {
-        [percent, hexadecimal[Int(byte >> 4)], hexadecimal[Int(byte & 0xF)]]
-    }
-
-    private static func digit(_ byte: UInt8) -> UInt8? {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
-        default: nil
-        }
-    }
+    /// What a path may have besides.
+    private static let others = Array("/%!$&'()*+,;=:@".utf8)
 
     private static func invalid(_ reason: String) -> BackendError { BackendError(.invalidKey, message: reason) }
 }

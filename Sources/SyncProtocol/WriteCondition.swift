@@ -22,12 +22,12 @@ public enum WriteCondition: Hashable, Sendable {
     /// What of the query stands for `any`.
     public static let overwriting = "if=any"
 
-    /// The condition of a request with these fields and this query.
+    /// The condition of a request with these fields.
     ///
+    /// - Parameter isOverwriting: whether its query says ``overwriting``.
     /// - Throws: ``ConditionError``.
-    public init(_ fields: HTTPFields, query: String) throws(ConditionError) {
-        let isBlind = query.split(separator: "&").contains { $0 == Self.overwriting }
-        switch (fields[.ifMatch], fields[.ifNoneMatch], isBlind) {
+    public init(_ fields: HTTPFields, isOverwriting: Bool) throws(ConditionError) {
+        switch (fields[.ifMatch], fields[.ifNoneMatch], isOverwriting) {
         case (nil, nil, true): self = .precondition(.any)
         case (nil, nil, false): throw .missing
         case (let field?, nil, false):

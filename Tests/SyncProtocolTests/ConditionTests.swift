@@ -16,7 +16,9 @@ struct ConditionTests {
 
     @Test(
         "what is no version of ours is none",
-        arguments: ["\"\"", "\"0\"", "\"0G\"", "\"1F\"", "W/\"1f\"", "\"é1\"", "\"" + String(repeating: "0", count: 130) + "\""])
+        arguments: [
+            "\"\"", "\"0\"", "\"0G\"", "\"1F\"", "W/\"1f\"", "\"é1\"", "\"" + String(repeating: "0", count: 130) + "\"",
+        ])
     func foreignTags(field: String) throws {
         guard case .tags(let tags) = TagCondition(field) else {
             Issue.record("\(field) is no list")
@@ -37,10 +39,12 @@ struct ConditionTests {
 
     @Test(
         "a field that is none is refused",
-        arguments: ["", " ", ",", "a", "\"a", "a\"", "\"a\" \"b\"", "*, \"a\"", "\"a\", *", "w/\"a\"", "\"a b\"", "\"a\"x"])
+        arguments: [
+            "", " ", ",", "a", "\"a", "a\"", "\"a\" \"b\"", "*, \"a\"", "\"a\", *", "w/\"a\"", "\"a b\"", "\"a\"x",
+        ])
     func malformed(field: String) {
         #expect(TagCondition(field) == nil)
-        #expect(throws: ConditionError.self) { try WriteCondition([.ifMatch: field], query: "") }
+        #expect(throws: ConditionError.self) { try WriteCondition([.ifMatch: field], isOverwriting: false) }
     }
 
     @Test("each precondition of the contract comes back as it was sent")
@@ -49,27 +53,31 @@ struct ConditionTests {
             let (field, query) = precondition.wire
             var fields = HTTPFields()
             if let field { fields.append(field) }
-            #expect(try WriteCondition(fields, query: query ?? "") == .precondition(precondition))
+            #expect(
+                try WriteCondition(fields, isOverwriting: query == WriteCondition.overwriting)
+                    == .precondition(precondition))
         }
     }
 
     @Test("If-Match may ask for anything, or for one of several")
     func others() throws {
-        #expect(try WriteCondition([.ifMatch: "*"], query: "") == .present)
-        #expect(try WriteCondition([.ifMatch: "\"001fff\", \"02\""], query: "") == .oneOf([version, EntryVersion(bytes: [2])]))
-        #expect(try WriteCondition([.ifMatch: "W/\"001fff\""], query: "") == .oneOf([]))
-        #expect(try WriteCondition([.ifMatch: "\"of-somebody-else\""], query: "") == .oneOf([]))
+        #expect(try WriteCondition([.ifMatch: "*"], isOverwriting: false) == .present)
+        #expect(
+            try WriteCondition([.ifMatch: "\"001fff\", \"02\""], isOverwriting: false)
+                == .oneOf([version, EntryVersion(bytes: [2])]))
+        #expect(try WriteCondition([.ifMatch: "W/\"001fff\""], isOverwriting: false) == .oneOf([]))
+        #expect(try WriteCondition([.ifMatch: "\"of-somebody-else\""], isOverwriting: false) == .oneOf([]))
     }
 
     @Test("a write without a condition is told so, and one with two that contradict each other")
     func missing() {
-        #expect(throws: ConditionError.missing) { try WriteCondition([:], query: "") }
-        #expect(throws: ConditionError.missing) { try WriteCondition([:], query: "if=anything") }
+        #expect(throws: ConditionError.missing) { try WriteCondition([:], isOverwriting: false) }
+        #expect(throws: ConditionError.missing) { try WriteCondition([:], isOverwriting: false) }
         for fields in [[.ifMatch: "*", .ifNoneMatch: "*"], [.ifNoneMatch: "\"02\""]] as [HTTPFields] {
-            let error = #expect(throws: ConditionError.self) { try WriteCondition(fields, query: "") }
+            let error = #expect(throws: ConditionError.self) { try WriteCondition(fields, isOverwriting: false) }
             #expect(error != .missing)
         }
-        let error = #expect(throws: ConditionError.self) { try WriteCondition([.ifMatch: "*"], query: "x=1&if=any") }
+        let error = #expect(throws: ConditionError.self) { try WriteCondition([.ifMatch: "*"], isOverwriting: true) }
         #expect(error != .missing)
     }
 }

@@ -45,7 +45,8 @@ struct PageTests {
         let json = try ChangePageBody.json(of: page)
         #expect(
             String(decoding: json, as: UTF8.self)
-                == #"{"changes":[{"key":"a","version":"0f"},{"key":"b"}],"cursor":"2-00000000000000ff","hasMore":false}"#)
+                == #"{"changes":[{"key":"a","version":"0f"},{"key":"b"}],"cursor":"2-00000000000000ff","hasMore":false}"#
+        )
         #expect(try ChangePageBody.page(json: json) == page)
         let empty = ChangePage(changes: [], cursor: nil, hasMore: false)
         #expect(try ChangePageBody.page(json: ChangePageBody.json(of: empty)) == empty)
@@ -54,7 +55,8 @@ struct PageTests {
     @Test(
         "an answer that is no page is an error, and no empty page",
         arguments: [
-            "", "{}", "[]", "<html>", #"{"items":[{"key":"","version":"0f"}]}"#, #"{"items":[{"key":"a","version":""}]}"#,
+            "", "{}", "[]", "<html>", #"{"items":[{"key":"","version":"0f"}]}"#,
+            #"{"items":[{"key":"a","version":""}]}"#,
             #"{"items":[{"key":"a","version":"0F"}]}"#, #"{"items":[{"key":"a"}]}"#, #"{"items":[],"next":"\u0000"}"#,
             #"{"changes":[],"hasMore":1}"#, #"{"changes":[],"hasMore":false,"cursor":"1"}"#,
             #"{"changes":[{"version":"0f"}],"hasMore":false}"#,

@@ -57,7 +57,8 @@ struct ProblemTests {
 
     @Test("a kind or disposition of a later version is read as far as it is known")
     func unknown() throws {
-        let json = #"{"type":"x","title":"t","status":503,"detail":"d","kind":"melted","disposition":"maybe","new":[1]}"#
+        let json =
+            #"{"type":"x","title":"t","status":503,"detail":"d","kind":"melted","disposition":"maybe","new":[1]}"#
         let error = try #require(Problem(json: Array(json.utf8))).error(during: .write)
         #expect(error.kind == .unavailable && error.disposition == .outcomeUnknown)
         #expect(BackendError.Kind(name: "melted") == nil)

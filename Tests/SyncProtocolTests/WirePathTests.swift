@@ -27,7 +27,9 @@ struct WirePathTests {
         let seed = UInt64.random(in: .min ... .max)
         print("seed of WirePathTests: \(seed)")
         var generator = SeededGenerator(seed: seed)
-        let pieces = ["/", "//", ".", "..", "%", "%2F", "a", "Z", "é", "\u{10FFFF}", " ", "?", "#", "+", "&", "~", "\\"]
+        let pieces = [
+            "/", "//", ".", "..", "%", "%2F", "a", "Z", "é", "\u{10FFFF}", " ", "?", "#", "+", "&", "~", "\\",
+        ]
         for _ in 0..<5_000 {
             let count = Int.random(in: 1...12, using: &generator)
             let text = (0..<count).map { _ in pieces.randomElement(using: &generator) ?? "x" }.joined()

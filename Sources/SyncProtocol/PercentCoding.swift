@@ -1,0 +1,44 @@
+/// Percent-encoding (RFC 3986, section 2.1): each byte that is not unreserved as `%` and two digits.
+enum PercentCoding {
+    private static let digits = Array("0123456789ABCDEF".utf8)
+    private static let percent = UInt8(ascii: "%")
+
+    /// Whether `byte` needs no encoding anywhere (RFC 3986, section 2.3).
+    static func isUnreserved(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+            UInt8(ascii: "~"):
+            true
+        default: false
+        }
+    }
+
+    static func encoded(_ byte: UInt8) -> [UInt8] { [percent, digits[Int(byte >> 4)], digits[Int(byte & 0xF)]] }
+
+    /// The bytes that `text` stands for; `nil` where a percent sign has no two hexadecimal digits after it.
+    static func decoded(_ text: some Sequence<UInt8>) -> [UInt8]? {
+        var decoded: [UInt8] = []
+        var iterator = text.makeIterator()
+        while let byte = iterator.next() {
+            guard byte == percent else {
+                decoded.append(byte)
+                continue
+            }
+            guard let high = iterator.next().flatMap(value), let low = iterator.next().flatMap(value) else {
+                return nil
+            }
+            decoded.append(high << 4 | low)
+        }
+        return decoded
+    }
+
+    private static func value(of digit: UInt8) -> UInt8? {
+        switch digit {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,39 @@
+public import HTTPTypes
+public import SyncCore
+
+/// What the wire says beyond RFC 9110.
+public enum WireFields {
+    /// The server's clock when it answered: milliseconds since 1970 UTC, in decimal digits. `Date` has whole seconds only.
+    public static let serverTime = "EntitlementSync-Time"
+
+    /// The server's clock of an answer that comes from it directly; `nil` where it does not say, and for an answer that a
+    /// cache kept, which says so by `Age`.
+    public static func serverTime(of response: HTTPResponse) -> Int64? {
+        guard let name = HTTPField.Name(serverTime), response.headerFields[.age] == nil,
+            let text = response.headerFields[name], let time = Int64(text), (0...253_402_300_799_999).contains(time)
+        else { return nil }
+        return time
+    }
+
+    /// Notes the server's clock in `fields`.
+    public static func note(serverTime time: Int64, in fields: inout HTTPFields) {
+        guard let name = HTTPField.Name(serverTime) else { return }
+        fields[name] = String(time)
+    }
+}
+
+extension Problem {
+    private static let absence = "urn:entitlementsync:problem:absent"
+
+    /// The answer that a key holds nothing: the server has looked. A 404 that does not say so may be any server's.
+    public static func absent(_ key: EntryKey, status: HTTPResponse.Status) -> Problem {
+        var problem = Problem(status, "nothing is stored under this key")
+        problem.type = absence
+        problem.title = "absent"
+        problem.key = key.text
+        return problem
+    }
+
+    /// Whether it is the answer that a key holds nothing.
+    public var isAbsence: Bool { type == Self.absence }
+}

@@ -1,0 +1,160 @@
+import HTTPStorage
+import HTTPTypes
+import SyncCore
+import SyncCoreTesting
+import SyncProtocol
+import SyncService
+import TestSupport
+import Testing
+
+@Suite("The store behind a server")
+struct HTTPBackendTests {
+    private let key: EntryKey
+    private let version = EntryVersion(bytes: [7])
+    private let tag: HTTPFields = [.eTag: "\"07\""]
+
+    init() throws { key = try EntryKey("a/b") }
+
+    private func backend(_ script: Result<TransportAnswer, TransportError>...) throws -> HTTPBackend {
+        try HTTPBackend(server: "http://127.0.0.1:1/base/", transport: ScriptedTransport(script))
+    }
+
+    @Test("passes the conformance checks through the wire and the service")
+    func conformance() async throws {
+        await expectConformance(of: "HTTP backend", seed: printedSeed("HTTPBackendTests")) {
+            let service = KeyValueService(MemoryBackend(), now: { 5 }, onError: { _ in })
+            return try HTTPBackend(server: "http://127.0.0.1:1", transport: DirectTransport(service: service))
+        }
+    }
+
+    @Test(
+        "believes in no absence but the one that a store's server tells",
+        arguments: [
+            TransportAnswer(404), TransportAnswer(404, [:], "<html>not found</html>"),
+            TransportAnswer(404, [.contentType: "application/problem+json"], #"{"status":404}"#),
+            TransportAnswer(
+                404, [.contentType: "application/problem+json"],
+                #"{"detail":"","status":404,"title":"Not Found","type":"about:blank"}"#),
+            TransportAnswer(200, [.contentType: "text/html"], "<html>Welcome to our hotel</html>"),
+            TransportAnswer(200, [.eTag: "W/\"07\""], "x"), TransportAnswer(200, [.eTag: "\"of-another\""], "x"),
+            TransportAnswer(200, [.eTag: "\"07\", \"08\""], "x"), TransportAnswer(204), TransportAnswer(302),
+            TransportAnswer(304, [.eTag: "\"07\""]), TransportAnswer(500), TransportAnswer(502, [:], "Bad Gateway"),
+        ])
+    func strangers(answer: TransportAnswer) async throws {
+        let backend = try backend(.success(answer))
+        do throws(BackendError) {
+            Issue.record("\(try await backend.read(key))")
+        } catch {
+            #expect(error.key == key && error.operation == .read)
+        }
+    }
+
+    @Test("takes \"unchanged\" only for the version that it asked about")
+    func unchanged() async throws {
+        #expect(try await backend(.success(TransportAnswer(304, tag))).read(key, unless: version).outcome == .unchanged)
+        for fields in [[:], [.eTag: "\"08\""]] as [HTTPFields] {
+            await expectKind(.notAStore) {
+                try await backend(.success(TransportAnswer(304, fields))).read(key, unless: version)
+            }
+        }
+    }
+
+    @Test("leaves the outcome of a write open whenever it may have happened, and only then")
+    func outcomes() async throws {
+        let lost = TransportError(.interrupted, mayHaveArrived: true, message: "the connection ended")
+        let unsent = TransportError(.unreachable, mayHaveArrived: false, message: "nobody is there")
+        let open: [Result<TransportAnswer, TransportError>] = [
+            .failure(lost), .failure(TransportError(.timedOut, mayHaveArrived: true, message: "late")),
+            .failure(TransportError(.cancelled, mayHaveArrived: true, message: "cancelled")),
+            .success(TransportAnswer(200)), .success(TransportAnswer(204)), .success(TransportAnswer(500)),
+            .success(TransportAnswer(504)), .success(TransportAnswer(412)),
+            .success(TransportAnswer(412, [:], "<html>")),
+        ]
+        for answer in open {
+            let error = await error(of: try backend(answer))
+            #expect(error?.disposition == .outcomeUnknown, "\(answer)")
+        }
+        let closed: [Result<TransportAnswer, TransportError>] = [
+            .failure(unsent), .success(TransportAnswer(401)), .success(TransportAnswer(403)),
+            .success(TransportAnswer(404)), .success(TransportAnswer(413)), .success(TransportAnswer(429)),
+            .success(
+                TransportAnswer(
+                    503, [:],
+                    #"{"detail":"d","disposition":"transient","kind":"busy","status":503,"title":"t","type":"x"}"#)),
+        ]
+        for answer in closed {
+            let error = await error(of: try backend(answer))
+            #expect(error != nil && error?.disposition != .outcomeUnknown, "\(answer)")
+        }
+        // A read has no outcome that could be open.
+        let error = await expectKind(.unavailable) { try await backend(.failure(lost)).read(key) }
+        #expect(error?.disposition == .transient)
+    }
+
+    private func error(of backend: HTTPBackend) async -> BackendError? {
+        do throws(BackendError) {
+            Issue.record("\(try await backend.write([1], to: key, if: .matches(version)))")
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test("asks for a new credential once, when the one that it has is refused, and for no third")
+    func credentials() async throws {
+        let transport = ScriptedTransport([
+            .success(TransportAnswer(401)), .success(TransportAnswer(200, tag, "v")), .success(TransportAnswer(401)),
+            .success(TransportAnswer(401)), .success(TransportAnswer(200, tag, "v")),
+        ])
+        let backend = try HTTPBackend(server: "https://example.com", transport: transport) { refused in
+            refused.map { $0 + "+" } ?? "t"
+        }
+        guard case .found(let entry) = try await backend.read(key).outcome else {
+            Issue.record("it is there")
+            return
+        }
+        #expect(entry.value == Array("v".utf8))
+        await expectKind(.permissionDenied) { try await backend.read(key) }
+        let sent = transport.requests.map { $0.headerFields[.authorization] }
+        #expect(sent == ["Bearer t", "Bearer t+", "Bearer t", "Bearer t+"])
+    }
+
+    @Test("tells the server's clock, and not that of an answer which a cache kept")
+    func time() async throws {
+        let clock = try #require(HTTPField.Name(WireFields.serverTime))
+        for (fields, time) in [
+            ([clock: "1700000000123"], 1_700_000_000_123), ([clock: "1700000000123", .age: "3"], nil),
+            ([clock: "-1"], nil),
+            ([clock: "soon"], nil), ([clock: "253402300800000"], nil), ([:], nil),
+        ] as [(HTTPFields, Int64?)] {
+            var all = tag
+            for field in fields { all.append(field) }
+            #expect(try await backend(.success(TransportAnswer(200, all))).read(key).serverTime == time)
+        }
+    }
+
+    @Test(
+        "takes no address that is none, or that has a secret in it",
+        arguments: [
+            "", "example.com", "ftp://example.com", "https://", "https:///x", "https://u:p@example.com",
+            "https://example.com?x", "https://example.com#x", "https://exa mple.com", "https://exämple.com", "HTTPS:",
+        ])
+    func addresses(server: String) {
+        let error = #expect(throws: BackendError.self) {
+            try HTTPBackend(server: server, transport: ScriptedTransport([]))
+        }
+        #expect(error?.kind == .notAStore)
+    }
+
+    @Test("keeps the path of the server's address before its own, and refuses too long values unsent")
+    func requests() async throws {
+        let transport = ScriptedTransport([.success(TransportAnswer(200, tag))])
+        let backend = try HTTPBackend(
+            server: "https://example.com:8443/sync/", transport: transport, maximumValueByteCount: 3)
+        await expectKind(.tooLarge) { try await backend.write([1, 2, 3, 4], to: key, if: .absent) }
+        _ = try await backend.write([1, 2, 3], to: key, if: .any)
+        #expect(transport.requests.count == 1)
+        #expect(transport.requests[0].path == "/sync/v1/kv/a/b?if=any")
+        #expect(transport.requests[0].authority == "example.com:8443" && transport.requests[0].scheme == "https")
+    }
+}

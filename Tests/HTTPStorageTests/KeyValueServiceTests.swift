@@ -1,0 +1,152 @@
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+import SyncService
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("The storage contract over HTTP")
+struct KeyValueServiceTests {
+    private let store = MemoryBackend()
+    private let service: KeyValueService
+    private let key: EntryKey
+
+    init() throws {
+        key = try EntryKey("a/b")
+        service = KeyValueService(store, now: { 1_700_000_000_123 }, onError: { _ in })
+    }
+
+    private func ask(
+        _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields = [:], _ body: [UInt8] = []
+    ) async -> TransportAnswer {
+        await service.respond(
+            to: HTTPRequest(method: method, scheme: "http", authority: "x", path: path, headerFields: fields),
+            body: body)
+    }
+
+    @Test("a value comes back with its version; unchanged it does not travel")
+    func read() async throws {
+        let missing = await ask(.get, "/v1/kv/a/b")
+        #expect(missing.response.status == .notFound && Problem(json: missing.body)?.isAbsence == true)
+        let written = await ask(.put, "/v1/kv/a/b", [.ifNoneMatch: "*"], [1, 2])
+        let tag = try #require(written.response.headerFields[.eTag])
+        #expect(written.response.status == .ok)
+        let read = await ask(.get, "/v1/kv/a/b")
+        #expect(read.response.status == .ok && read.body == [1, 2] && read.response.headerFields[.eTag] == tag)
+        #expect(read.response.headerFields[.cacheControl] == "no-store")
+        #expect(WireFields.serverTime(of: read.response) == 1_700_000_000_123)
+        for known in [tag, "W/" + tag, "\"00\", " + tag, "*"] {
+            let answer = await ask(.get, "/v1/kv/a/b", [.ifNoneMatch: known])
+            #expect(answer.response.status == .notModified && answer.body.isEmpty, "\(known)")
+            #expect(answer.response.headerFields[.eTag] == tag)
+        }
+        #expect(await ask(.get, "/v1/kv/a/b", [.ifNoneMatch: "\"00\""]).response.status == .ok)
+    }
+
+    @Test("a write that meets another entry is told which; one without a condition is refused")
+    func write() async throws {
+        #expect(await ask(.put, "/v1/kv/a/b", [:], [1]).response.status.code == 428)
+        #expect(await ask(.delete, "/v1/kv/a/b").response.status.code == 428)
+        #expect(try await store.read(key).outcome == .absent)
+        let none = await ask(.put, "/v1/kv/a/b", [.ifMatch: "*"], [1])
+        #expect(none.response.status == .preconditionFailed && Problem(json: none.body)?.isAbsence == true)
+        _ = await ask(.put, "/v1/kv/a/b?if=any", [:], [1])
+        for fields in [[.ifNoneMatch: "*"], [.ifMatch: "\"00\""], [.ifMatch: "\"00\", \"01\""]] as [HTTPFields] {
+            let answer = await ask(.put, "/v1/kv/a/b", fields, [9])
+            #expect(answer.response.status == .preconditionFailed && answer.body == [1])
+            #expect(answer.response.headerFields[.eTag] != nil)
+        }
+        let tag = try #require(await ask(.get, "/v1/kv/a/b").response.headerFields[.eTag])
+        #expect(await ask(.put, "/v1/kv/a/b", [.ifMatch: "W/" + tag], [9]).response.status == .preconditionFailed)
+        #expect(await ask(.put, "/v1/kv/a/b", [.ifMatch: "\"00\", " + tag], [2]).response.status == .ok)
+        #expect(await ask(.put, "/v1/kv/a/b", [.ifMatch: "*"], [3]).response.status == .ok)
+        #expect(await ask(.get, "/v1/kv/a/b").body == [3])
+        #expect(await ask(.delete, "/v1/kv/a/b", [.ifMatch: "*"]).response.status == .noContent)
+        #expect(try await store.read(key).outcome == .absent)
+    }
+
+    @Test("pages and changes, and what is no page")
+    func pages() async throws {
+        for name in ["a", "b", "c"] { _ = await ask(.put, "/v1/kv/\(name)?if=any", [:], [1]) }
+        let page = try KeyPageBody.page(json: await ask(.get, "/v1/kv?limit=2&prefix=").body)
+        #expect(page.items.map(\.key.text) == ["a", "b"] && page.next?.text == "b")
+        let rest = try KeyPageBody.page(json: await ask(.get, "/v1/kv?after=b").body)
+        #expect(rest.items.map(\.key.text) == ["c"] && rest.next == nil)
+        let changes = try ChangePageBody.page(json: await ask(.get, "/v1/changes").body)
+        let cursor = try #require(changes.cursor)
+        #expect(changes.changes.count == 3)
+        let none = try ChangePageBody.page(
+            json: await ask(.get, "/v1/changes?after=\(CursorText.text(of: cursor))").body)
+        #expect(none.changes.isEmpty)
+        let old = await ask(.get, "/v1/changes?after=1-0000000000000000")
+        #expect(old.response.status == .gone && Problem(json: old.body)?.kind == "cursorExpired")
+        for path in ["/v1/kv?limit=0", "/v1/kv?limit=x", "/v1/kv?limit=%zz", "/v1/changes?after=1", "/v1/kv?after="] {
+            #expect(await ask(.get, path).response.status == .badRequest, "\(path)")
+        }
+    }
+
+    @Test("no path leads anywhere else", arguments: ["", "/", "/v1", "/v1/", "/v1/kvx", "/v2/kv/a", "/v1/changes/x"])
+    func elsewhere(path: String) async {
+        let answer = await ask(.get, path)
+        #expect(answer.response.status == .notFound && Problem(json: answer.body)?.isAbsence == false)
+    }
+
+    @Test("a path that names a key in two ways is refused, whatever is asked")
+    func tricks() async {
+        for path in ["/v1/kv/", "/v1/kv//a", "/v1/kv/../a", "/v1/kv/a%00", "/v1/kv/%ff", "/v1/kv/a%2"] {
+            for method in [HTTPRequest.Method.get, .put, .delete] {
+                #expect(await ask(method, path, [.ifMatch: "*"]).response.status == .badRequest, "\(method) \(path)")
+            }
+        }
+    }
+
+    @Test("a method that a path does not have is refused with those that it has")
+    func methods() async {
+        for (path, allowed) in [("/v1/kv", "GET"), ("/v1/changes", "GET"), ("/v1/kv/a", "GET, PUT, DELETE")] {
+            for method in [HTTPRequest.Method.post, .patch, .options, .trace, .head] {
+                let answer = await ask(method, path)
+                #expect(answer.response.status == .methodNotAllowed && answer.response.headerFields[.allow] == allowed)
+            }
+        }
+    }
+
+    @Test("a failure of the store is no secret to the server's log, and its place none of the client's affair")
+    func failures() async throws {
+        let errors = Mutex<[BackendError]>([])
+        let failing = FailingStore(
+            error: BackendError(.busy, message: "/srv/secret/store.sqlite: another process holds the database"))
+        let service = KeyValueService(failing, now: { 5 }, onError: { error in errors.withLock { $0.append(error) } })
+        let answer = await service.respond(
+            to: HTTPRequest(method: .get, scheme: "http", authority: "x", path: "/v1/kv/a"), body: [])
+        #expect(answer.response.status == .serviceUnavailable && answer.response.headerFields[.retryAfter] == "1")
+        let problem = try #require(Problem(json: answer.body))
+        #expect(!problem.detail.contains("secret") && problem.kind == "busy")
+        #expect(errors.withLock { $0.map(\.kind) } == [.busy])
+    }
+}
+
+/// Fails whatever it is asked.
+private struct FailingStore: KeyValueBackend {
+    let error: BackendError
+    let capabilities = MemoryBackend().capabilities
+    let label = "failing:"
+
+    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        throw error
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        throw error
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        throw error
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        throw error
+    }
+}
