@@ -6,8 +6,8 @@ public import SyncProtocol
 ///
 /// - **Honest**: an answer is believed only if it is the protocol's. A 404 is an absence when the server says that it
 ///   has looked, so a wrong address, a log-in page of a hotel or a proxy's error are errors and no empty store.
-/// - **Exact about what may have happened**: when an exchange breaks after the request may have arrived, a write's error is
-///   `outcomeUnknown`; the engine, or `RetryBackend`, settles it by repeating.
+/// - **Exact about what may have happened**: when an exchange breaks after the request may have arrived, a write's
+///   error is `outcomeUnknown`; the engine, or `RetryBackend`, settles it by repeating.
 /// - **One request a call.** Nothing is repeated here but a request whose credential was refused, once, with a new one.
 ///
 /// ```swift
@@ -41,9 +41,11 @@ public final class HTTPBackend: KeyValueBackend {
     ///   - server: `https://HOST[:PORT][/PATH]`; plain `http` only where the caller knows what he does.
     ///   - transport: what carries the requests.
     ///   - timeout: how long a request may take.
-    ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`, and larger answers not read.
+    ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`, and larger answers not
+    ///     read.
     ///   - token: where requests get their credential from.
-    /// - Throws: `BackendError.Kind.notAStore` where `server` is no such address, or has a password, a query or a fragment.
+    /// - Throws: `BackendError.Kind.notAStore` where `server` is no such address, or has a password, a query or a
+    ///   fragment.
     public init(
         server: String, transport: any HTTPTransport, timeout: Duration = .seconds(30),
         maximumValueByteCount: Int = 4 << 20, token: @escaping Token = { _ throws(BackendError) in nil }

@@ -5,7 +5,8 @@ public import SyncCore
 public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
     /// What is between the quotation marks.
     public let text: String
-    /// Whether it is marked `W/`: equal in meaning, perhaps not in bytes. No precondition of a write accepts such a tag.
+    /// Whether it is marked `W/`: equal in meaning, perhaps not in bytes. No precondition of a write accepts such a
+    /// tag.
     public let isWeak: Bool
 
     /// The tag of `version`.

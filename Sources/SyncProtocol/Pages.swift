@@ -70,8 +70,8 @@ public enum KeyPageBody {
 }
 
 /// A page of changes as JSON:
-/// `{"changes":[{"key":"a","version":"0f"},{"key":"b"}],"cursor":"2-00000000000000ff","hasMore":false}`. A change without
-/// version is a deletion; without changes since the beginning there is no cursor.
+/// `{"changes":[{"key":"a","version":"0f"},{"key":"b"}],"cursor":"2-00000000000000ff","hasMore":false}`. A change
+/// without version is a deletion; without changes since the beginning there is no cursor.
 public enum ChangePageBody {
     private struct Page: Codable {
         struct Change: Codable {

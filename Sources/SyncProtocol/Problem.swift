@@ -44,8 +44,8 @@ public struct Problem: Hashable, Sendable, Codable {
 
     /// The problem that a client gets told of `error`.
     ///
-    /// - Parameter detail: instead of the error's own message, where that names what is the server's affair, such as the
-    ///   path of a file.
+    /// - Parameter detail: instead of the error's own message, where that names what is the server's affair, such as
+    ///   the path of a file.
     public init(_ error: BackendError, detail: String? = nil) {
         let name = error.kind.description
         type = Self.typePrefix + name

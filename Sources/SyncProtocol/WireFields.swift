@@ -3,11 +3,12 @@ public import SyncCore
 
 /// What the wire says beyond RFC 9110.
 public enum WireFields {
-    /// The server's clock when it answered: milliseconds since 1970 UTC, in decimal digits. `Date` has whole seconds only.
+    /// The server's clock when it answered: milliseconds since 1970 UTC, in decimal digits. `Date` has whole seconds
+    /// only.
     public static let serverTime = "EntitlementSync-Time"
 
-    /// The server's clock of an answer that comes from it directly; `nil` where it does not say, and for an answer that a
-    /// cache kept, which says so by `Age`.
+    /// The server's clock of an answer that comes from it directly; `nil` where it does not say, and for an answer that
+    /// a cache kept, which says so by `Age`.
     public static func serverTime(of response: HTTPResponse) -> Int64? {
         guard let name = HTTPField.Name(serverTime), response.headerFields[.age] == nil,
             let text = response.headerFields[name], let time = Int64(text), (0...253_402_300_799_999).contains(time)

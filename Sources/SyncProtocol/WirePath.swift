@@ -2,9 +2,9 @@ public import SyncCore
 
 /// How a key stands in the path of a request: `/v1/kv/` and the key, percent-encoded.
 ///
-/// Slashes stay, so that a path reads like its key. Where a key has an empty part, or one of only dots, they are written
-/// as `%2F` and the dots as `%2E`: what stands between two slashes there, clients and proxies on the way may take out
-/// (RFC 3986, section 6.2.2.3), and the key `a/../b` must not become `b`.
+/// Slashes stay, so that a path reads like its key. Where a key has an empty part, or one of only dots, they are
+/// written as `%2F` and the dots as `%2E`: what stands between two slashes there, clients and proxies on the way may
+/// take out (RFC 3986, section 6.2.2.3), and the key `a/../b` must not become `b`.
 ///
 /// ```swift
 /// WirePath.path(of: try EntryKey("accounts/alice/ledger"))  // /v1/kv/accounts/alice/ledger

@@ -11,8 +11,8 @@ public struct WireQuery: Hashable, Sendable {
         public var value: String
     }
 
-    /// Reads what stands behind the question mark; `nil` where a percent sign has no two hexadecimal digits after it, or
-    /// the bytes are no UTF-8. A plus sign is a plus sign.
+    /// Reads what stands behind the question mark; `nil` where a percent sign has no two hexadecimal digits after it,
+    /// or the bytes are no UTF-8. A plus sign is a plus sign.
     public init?(_ text: Substring) {
         var pairs: [Pair] = []
         for part in text.utf8.split(separator: UInt8(ascii: "&")) {

@@ -9,8 +9,8 @@ public import SyncCore
 /// | `matches(version)` | `If-Match: "…"` |
 /// | `any` | `?if=any` in the query, and neither field |
 ///
-/// A request with none of the three is a mistake more often than not: it overwrites what its sender has never seen. It is
-/// answered with 428 (RFC 6585).
+/// A request with none of the three is a mistake more often than not: it overwrites what its sender has never seen. It
+/// is answered with 428 (RFC 6585).
 public enum WriteCondition: Hashable, Sendable {
     /// One of the contract's.
     case precondition(Precondition)

@@ -28,7 +28,8 @@ public struct KeyValueService: Sendable {
     ///   - store: where the values are. It must be able to compare and swap, see ``respond(to:body:)``.
     ///   - now: the server's clock, in milliseconds since 1970 UTC.
     ///   - limits: how much one request may ask for.
-    ///   - onError: is told of every error of the store, whose text a client does not see where it is the server's affair.
+    ///   - onError: is told of every error of the store, whose text a client does not see where it is the server's
+    ///     affair.
     public init(
         _ store: any KeyValueBackend, now: @escaping @Sendable () -> Int64, limits: Limits = Limits(),
         onError: @escaping @Sendable (BackendError) -> Void
