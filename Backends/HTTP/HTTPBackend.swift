@@ -1,4 +1,4 @@
-public import HTTPTypes
+import HTTPTypes
 public import SyncCore
 public import SyncProtocol
 
