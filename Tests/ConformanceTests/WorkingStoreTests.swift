@@ -67,7 +67,9 @@ struct WorkingStoreTests {
                         reopen: { kind.open(path) })
                 },
                 process: { path in
-                    try await CrashTrial.history {
+                    // A database needs its folder.
+                    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+                    return try await CrashTrial.history {
                         CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0])
                     }
                 },
