@@ -9,6 +9,7 @@ public protocol HTTPTransport: Sendable {
     /// Cancelling the task ends the exchange.
     ///
     /// - Parameters:
+    ///   - request: method, address and header.
     ///   - body: what is sent after the header, empty for nothing.
     ///   - timeout: how long all of it may take.
     ///   - maximumByteCount: a longer answer is ``TransportError/Kind/tooLarge``.

@@ -22,9 +22,11 @@ public enum WriteCondition: Hashable, Sendable {
     /// What of the query stands for `any`.
     public static let overwriting = "if=any"
 
-    /// The condition of a request with these fields.
+    /// The condition of a request.
     ///
-    /// - Parameter isOverwriting: whether its query says ``overwriting``.
+    /// - Parameters:
+    ///   - fields: its header.
+    ///   - isOverwriting: whether its query says ``overwriting``.
     /// - Throws: ``ConditionError``.
     public init(_ fields: HTTPFields, isOverwriting: Bool) throws(ConditionError) {
         switch (fields[.ifMatch], fields[.ifNoneMatch], isOverwriting) {
