@@ -53,9 +53,20 @@ struct IntegrityCheck {
                 damaged.insert(row.bytes(0))
                 return true
             }
+            // A row that its key does not lead to cannot be read, nor can the change that names it.
+            let key = row.bytes(0)
+            if row.integer(6) != file.numbering(key), try !isFound(key, inRow: row.integer(6)) {
+                damaged.insert(key)
+                return true
+            }
             if isLive { whole.insert(row.integer(6)) }
             return true
         }
+    }
+
+    /// Whether the row of `key` is row `number`: behind those of other keys with the same hash.
+    private func isFound(_ key: [UInt8], inRow number: Int64) throws -> Bool {
+        try EntryTable(db: db, file: file).lookup().locate(key).number == number
     }
 
     private func checkIndex(damaged: inout Set<[UInt8]>, whole: Set<Int64>) throws {
@@ -77,6 +88,10 @@ struct IntegrityCheck {
         let missing = try db.firstRow(
             of: "SELECT count(*) FROM entry WHERE sequence NOT IN (SELECT sequence FROM change)"
         ) { $0.integer(0) }
+        let lost = try db.firstRow(
+            of: "SELECT count(*) FROM change WHERE entry NOT IN (SELECT id FROM entry)"
+        ) { $0.integer(0) }
+        if let lost, lost > 0 { problems.append("table entry: the rows of \(lost) changes are missing") }
         if let missing, missing > 0 { problems.append("table change: the latest change of \(missing) keys is missing") }
     }
 }
