@@ -73,7 +73,10 @@ let package = Package(
             path: "Backends/HTTP"),
         .target(
             name: "SyncService",
-            dependencies: ["SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")]),
+            dependencies: [
+                "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),

@@ -1,0 +1,48 @@
+public import HTTPTypes
+import SyncProtocol
+
+/// A request as it came, all of it.
+public struct ServiceRequest: Sendable {
+    /// Method, path with query, and header.
+    public var head: HTTPRequest
+    /// The body; whoever listens bounds its length.
+    public var body: [UInt8]
+    /// Who asked, as far as the connection tells: an address without port. Wrong guesses are counted by it.
+    public var peer: String
+
+    /// A request of the given parts.
+    public init(_ head: HTTPRequest, body: [UInt8] = [], peer: String) {
+        (self.head, self.body, self.peer) = (head, body, peer)
+    }
+}
+
+/// What is answered, and what a log and metrics say of it.
+public struct ServiceAnswer: Sendable {
+    /// What follows the header.
+    public enum Body: Sendable {
+        /// All of it.
+        case bytes([UInt8])
+        /// One piece after the other, until the stream ends; it holds few pieces, and ends by itself for a reader who
+        /// does not read. Ending the task that iterates it releases what stands behind it.
+        case stream(AsyncStream<[UInt8]>)
+    }
+
+    /// Status and header.
+    public var response: HTTPResponse
+    /// What follows.
+    public var body: Body
+    /// Which kind of request it was, as the OpenAPI document writes the path: `/v1/kv/{key}`. Never what the client
+    /// wrote, which may be a secret or anything.
+    public var route: String
+    /// Whose request it was, where that is known: an account's name or `operator`.
+    public var caller: String?
+
+    /// An answer of the given parts.
+    public init(_ response: HTTPResponse, body: Body = .bytes([]), route: String, caller: String? = nil) {
+        (self.response, self.body, self.route, self.caller) = (response, body, route, caller)
+    }
+
+    init(_ answer: TransportAnswer, route: String, caller: String? = nil) {
+        self.init(answer.response, body: .bytes(answer.body), route: route, caller: caller)
+    }
+}
