@@ -117,7 +117,20 @@ let package = Package(
         .testTarget(
             name: "HTTPStorageTests",
             dependencies: [
-                "HTTPStorage", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService", "TestSupport",
+                "HTTPStorage", "ServiceTestSupport", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncService",
+                "TestSupport", .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]),
+        .target(
+            name: "ServiceTestSupport",
+            dependencies: [
+                "Checksums", "SyncCore", "SyncProtocol", "SyncService",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ], path: "Tests/ServiceTestSupport"),
+        .testTarget(
+            name: "SyncServiceTests",
+            dependencies: [
+                "Entitlements", "EntitlementSync", "HTTPStorage", "ServiceTestSupport", "SyncCore", "SyncCoreTesting",
+                "SyncProtocol", "SyncService", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),

@@ -21,6 +21,12 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
         isWeak = false
     }
 
+    /// The strong tag of a document whose bytes have this digest.
+    public init(digest: [UInt8]) {
+        text = digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        isWeak = false
+    }
+
     init(text: String, isWeak: Bool) {
         self.text = text
         self.isWeak = isWeak

@@ -83,6 +83,12 @@ public enum ChangePageBody {
         var hasMore: Bool
     }
 
+    /// The JSON of one change, as an event has it: `{"key":"a","version":"0f"}`.
+    public static func json(of change: ChangePage.Change) -> [UInt8] {
+        // Two strings: nothing in it can fail to be encoded.
+        (try? encoded(Page.Change(key: change.key.text, version: change.version?.description))) ?? Array("{}".utf8)
+    }
+
     /// The JSON of `page`, members in the order of their names.
     public static func json(of page: ChangePage) throws -> [UInt8] {
         try encoded(

@@ -33,6 +33,8 @@ public struct Problem: Hashable, Sendable, Codable {
     public var disposition: String?
     /// Which key it was about.
     public var key: String?
+    /// The error's name in OAuth 2.0 (RFC 6749, section 5.2; RFC 8628, section 3.5), of log-ins that are refused.
+    public var error: String?
 
     /// A problem that is none of the storage contract's: a path that is not there, a missing credential.
     public init(_ status: HTTPResponse.Status, _ detail: String) {
@@ -65,6 +67,7 @@ public struct Problem: Hashable, Sendable, Codable {
         case .tooLarge: .contentTooLarge
         case .cursorExpired: .gone
         case .permissionDenied: .forbidden
+        case .refused: .unprocessableContent
         case .full: HTTPResponse.Status(code: 507, reasonPhrase: "Insufficient Storage")
         case .unsupported: .notImplemented
         case .busy, .unavailable, .missing, .cancelled: .serviceUnavailable
@@ -110,6 +113,7 @@ public struct Problem: Hashable, Sendable, Codable {
         case 404: .notAStore
         case 410: .cursorExpired
         case 413: .tooLarge
+        case 422: .refused
         case 429: .busy
         case 501: .unsupported
         case 507: .full

@@ -23,6 +23,26 @@ public enum WireFields {
     }
 }
 
+extension WireFields {
+    /// The version of what the server decided about the ledger that was asked about, as an entity tag; missing where
+    /// it decided nothing.
+    public static let decisions = "EntitlementSync-Decisions"
+
+    /// The version that an answer names under ``decisions``.
+    public static func decisions(of response: HTTPResponse) -> EntryVersion? {
+        guard let name = HTTPField.Name(decisions), let text = response.headerFields[name],
+            case .tags(let tags) = TagCondition(text), tags.count == 1
+        else { return nil }
+        return tags[0].version
+    }
+
+    /// Notes the version of what the server decided in `fields`.
+    public static func note(decisions version: EntryVersion, in fields: inout HTTPFields) {
+        guard let name = HTTPField.Name(decisions) else { return }
+        fields[name] = EntityTag(version).description
+    }
+}
+
 extension Problem {
     private static let absence = "urn:entitlementsync:problem:absent"
 

@@ -1,13 +1,22 @@
+import EntitlementSync
+import HTTPTypes
 public import SyncCore
+import SyncProtocol
 
 /// All that a server answers under `/v1`: framework-free, request in and answer out, over any store that can compare
-/// and swap.
+/// and swap. Several may share one store.
+///
+/// An account's token reaches that account's keys and no other: which keys those are is said once, by ``KeyScope``.
 public final class Service: Sendable {
     let store: any KeyValueBackend
     let configuration: ServiceConfiguration
-    let cryptography: any ServiceCryptography
     let host: HostServices
     let onError: @Sendable (BackendError) -> Void
+    let authenticator: Authenticator
+    let accounts: AccountService
+    let devices: DeviceGrants
+    let owners: TransactionOwners
+    let hub: ChangeHub
 
     /// A service over `store`.
     ///
@@ -18,29 +27,173 @@ public final class Service: Sendable {
     ///   - host: clock, timer and randomness.
     ///   - onError: is told of every error of the store, whose text a client does not see where it is the server's
     ///     affair.
-    /// - Throws: the store's error where it cannot be read or written.
+    /// - Throws: the store's error where it cannot be read or written, and `BackendError.Kind.unsupported` where it
+    ///   cannot compare and swap.
     public init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, cryptography: any ServiceCryptography,
         host: HostServices = .system, onError: @escaping @Sendable (BackendError) -> Void
     ) async throws(BackendError) {
-        (self.store, self.configuration, self.cryptography) = (store, configuration, cryptography)
-        (self.host, self.onError) = (host, onError)
+        guard store.capabilities.compareAndSwap, store.capabilities.changes else {
+            throw BackendError(
+                .unsupported, operation: .open,
+                message: "\(store.label) cannot write conditionally or follow changes; a server needs both")
+        }
+        (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
+        let records = RecordStore(backend: store)
+        let keys = KeyRing(store, cryptography, host: host)
+        try await keys.load()
+        let authenticator = Authenticator(store, keys: keys, cryptography, configuration, host: host)
+        let sessions = Sessions(
+            records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host)
+        let guesses = GuessLimiter()
+        self.authenticator = authenticator
+        accounts = AccountService(
+            records: records, sessions: sessions, authenticator: authenticator, guesses: guesses,
+            cryptography: cryptography, configuration: configuration, host: host)
+        devices = DeviceGrants(
+            records: records, sessions: sessions, guesses: guesses, cryptography: cryptography, host: host)
+        owners = TransactionOwners(records: records, policy: configuration.ownership)
+        hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
     }
 
     /// Follows what changes in the store, for streams of events and for tokens that are revoked by another server.
     /// Returns when the task is cancelled; the streams end then.
-    public func run() async {}
+    public func run() async { await hub.run() }
 
-    /// The answer to `request`. Cancelling its task gives up what has not been written yet.
-    public func respond(to request: ServiceRequest) async -> ServiceAnswer {
-        let keyValues = KeyValueService(store, now: host.now, limits: configuration.limits, onError: onError)
-        return ServiceAnswer(await keyValues.respond(to: request.head, body: request.body), route: "/v1/kv/{key}")
-    }
+    /// How many streams of events are open.
+    public var streamCount: Int { hub.listenerCount }
 
     /// Whether the store answers.
     ///
     /// - Throws: the store's error.
     public func checkReadiness() async throws(BackendError) {
-        _ = try await store.read(try EntryKey("server/keys"))
+        _ = try await store.read(try EntryKey(KeyScope.serverPrefix + "keys"))
     }
+
+    /// The answer to `request`. Cancelling its task gives up what has not been written yet.
+    public func respond(to request: ServiceRequest) async -> ServiceAnswer {
+        let origin = request.head.headerFields[.origin]
+        var answer: ServiceAnswer
+        do throws(WireTarget.Failure) {
+            let target = try WireTarget(request.head)
+            answer = await respond(to: target, request)
+        } catch {
+            let refusal: TransportAnswer =
+                switch error {
+                case .absent: .refusal(.notFound, "there is nothing at this path")
+                case .malformed(let reason): .refusal(.badRequest, reason)
+                }
+            answer = ServiceAnswer(refusal, route: "none")
+        }
+        WireFields.note(serverTime: host.now(), in: &answer.response.headerFields)
+        if answer.response.headerFields[.cacheControl] == nil {
+            answer.response.headerFields[.cacheControl] = "no-store"
+        }
+        CrossOrigin(origins: configuration.origins).note(origin, in: &answer.response.headerFields)
+        return answer
+    }
+
+    private func respond(to target: WireTarget, _ request: ServiceRequest) async -> ServiceAnswer {
+        let place = target.place
+        var request = request
+        if request.head.method == .options {
+            let answer = CrossOrigin(origins: configuration.origins).preflight(request.head, methods: place.methods)
+            return ServiceAnswer(answer, route: place.route)
+        }
+        if request.head.method == .head { request.head.method = .get }
+        guard place.methods.contains(request.head.method) else {
+            let methods = place.methods.map(\.rawValue).joined(separator: ", ")
+            var answer = TransportAnswer.refusal(.methodNotAllowed, "this path takes \(methods)")
+            answer.response.headerFields[.allow] = methods
+            return ServiceAnswer(answer, route: place.route)
+        }
+        do {
+            if place.isOpen(to: request.head.method) {
+                return ServiceAnswer(try await respondToAnybody(target, request), route: place.route)
+            }
+            let caller = try await authenticator.caller(request.head.headerFields[.authorization])
+            return await respond(to: target, request, caller)
+        } catch {
+            return ServiceAnswer(failure(error), route: place.route)
+        }
+    }
+
+    private func respond(to target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async -> ServiceAnswer {
+        let route = target.place.route
+        do {
+            let answer: TransportAnswer
+            switch target.place {
+            case .keys, .key, .batch:
+                answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)
+            case .changes:
+                if CrossOrigin.accepts("text/event-stream", request.head) {
+                    return try await stream(target, request, caller)
+                }
+                answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)
+            default: answer = try await respond(to: target, request, as: caller)
+            }
+            return ServiceAnswer(answer, route: route, caller: caller.name)
+        } catch {
+            return ServiceAnswer(failure(error), route: route, caller: caller.name)
+        }
+    }
+
+    /// The keys that `caller` reaches, under the rules that hold for them.
+    func keyValues(of caller: Caller) throws(BackendError) -> KeyValueService {
+        switch caller {
+        case .operator: KeyValueService(store, limits: configuration.limits, onError: onError)
+        case .account(let caller):
+            KeyValueService(
+                try LedgerRules(store, caller.account, owners, host), scope: caller.scope,
+                limits: configuration.limits, onError: onError)
+        }
+    }
+
+    private func stream(_ target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async throws -> ServiceAnswer
+    {
+        let text = request.head.headerFields[.lastEventID] ?? target.query["after"]
+        let cursor: ChangeCursor? = if let text { try CursorText.cursor(text) } else { nil }
+        let service = try keyValues(of: caller)
+        // A cursor that counts nothing any more is answered before the stream begins.
+        if let cursor { _ = try await store.changes(since: cursor, limit: 1) }
+        let account: AccountCaller? = if case .account(let account) = caller { account } else { nil }
+        let listening = hub.listen(service.scope, session: account?.session, expires: account?.expires ?? .max)
+        let events = EventStream(service, from: cursor, listening: listening, host: host)
+        var response = HTTPResponse(status: .ok)
+        response.headerFields[.contentType] = "text/event-stream"
+        return ServiceAnswer(
+            response, body: .stream(AsyncStream { await events.next() }), route: target.place.route,
+            caller: caller.name)
+    }
+
+    /// What a client gets told of whatever went wrong.
+    func failure(_ error: any Error) -> TransportAnswer {
+        switch error {
+        case let error as RequestError: return error.answer
+        case let error as BackendError: return .failure(.told(of: error, onError))
+        case let error as AuthenticationFailure: return failure(error)
+        default:
+            return .failure(.told(of: BackendError(.other, message: "unexpected", cause: error), onError))
+        }
+    }
+
+    private func failure(_ error: AuthenticationFailure) -> TransportAnswer {
+        var answer: TransportAnswer
+        switch error {
+        case .missing:
+            answer = .refusal(.unauthorized, "this needs an access token: Authorization: Bearer …")
+            answer.response.headerFields[.wwwAuthenticate] = "Bearer"
+        case .invalid:
+            answer = .refusal(.unauthorized, "the access token counts nothing, or no longer; log in or refresh")
+            answer.response.headerFields[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
+        case .nameTaken:
+            answer = .refusal(.forbidden, "an account of this name was made here with a password")
+        case .store(let error): answer = .failure(.told(of: error, onError))
+        }
+        return answer
+    }
+}
+
+extension HTTPField.Name {
+    static var lastEventID: HTTPField.Name { HTTPField.Name("Last-Event-ID") ?? .eTag }
 }

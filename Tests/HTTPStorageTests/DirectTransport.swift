@@ -1,27 +1,7 @@
 import HTTPTypes
 import SyncCore
 import SyncProtocol
-import SyncService
 import Synchronization
-
-/// Carries requests to a service in this process, as a wire would: what a header field or a path cannot carry does not
-/// arrive.
-struct DirectTransport: HTTPTransport {
-    let service: KeyValueService
-
-    func send(
-        _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
-    ) async throws(TransportError) -> TransportAnswer {
-        guard let path = request.path, path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-            throw TransportError(.malformed, mayHaveArrived: false, message: "the path is not ASCII")
-        }
-        let answer = await service.respond(to: request, body: body)
-        guard answer.body.count <= maximumByteCount else {
-            throw TransportError(.tooLarge, mayHaveArrived: true, message: "\(answer.body.count) bytes")
-        }
-        return answer
-    }
-}
 
 /// Answers what it is told to, one after the other, and notes what it was asked.
 final class ScriptedTransport: HTTPTransport {

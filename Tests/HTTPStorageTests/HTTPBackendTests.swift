@@ -1,5 +1,6 @@
 import HTTPStorage
 import HTTPTypes
+import ServiceTestSupport
 import SyncCore
 import SyncCoreTesting
 import SyncProtocol
@@ -22,8 +23,10 @@ struct HTTPBackendTests {
     @Test("passes the conformance checks through the wire and the service")
     func conformance() async throws {
         await expectConformance(of: "HTTP backend", seed: printedSeed("HTTPBackendTests")) {
-            let service = KeyValueService(MemoryBackend(), now: { 5 }, onError: { _ in })
-            return try HTTPBackend(server: "http://127.0.0.1:1", transport: DirectTransport(service: service))
+            try HTTPBackend(server: "http://127.0.0.1:1", transport: DirectTransport(try await .open(MemoryBackend())))
+            {
+                _ throws(BackendError) in .operatorToken
+            }
         }
     }
 

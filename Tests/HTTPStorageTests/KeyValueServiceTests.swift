@@ -1,4 +1,5 @@
 import HTTPTypes
+import ServiceTestSupport
 import SyncCore
 import SyncProtocol
 import SyncService
@@ -9,20 +10,20 @@ import Testing
 @Suite("The storage contract over HTTP")
 struct KeyValueServiceTests {
     private let store = MemoryBackend()
-    private let service: KeyValueService
+    private let service: Service
     private let key: EntryKey
 
-    init() throws {
+    init() async throws {
         key = try EntryKey("a/b")
-        service = KeyValueService(store, now: { 1_700_000_000_123 }, onError: { _ in })
+        service = try await .open(store, now: 1_700_000_000_123)
     }
 
     private func ask(
         _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields = [:], _ body: [UInt8] = []
     ) async -> TransportAnswer {
-        await service.respond(
-            to: HTTPRequest(method: method, scheme: "http", authority: "x", path: path, headerFields: fields),
-            body: body)
+        let reply = await service.ask(method, path, token: .operatorToken, fields, body: body)
+        return TransportAnswer(
+            HTTPResponse(status: HTTPResponse.Status(code: reply.status), headerFields: reply.fields), body: reply.body)
     }
 
     @Test("a value comes back with its version; unchanged it does not travel")
@@ -104,7 +105,7 @@ struct KeyValueServiceTests {
     @Test("a method that a path does not have is refused with those that it has")
     func methods() async {
         for (path, allowed) in [("/v1/kv", "GET"), ("/v1/changes", "GET"), ("/v1/kv/a", "GET, PUT, DELETE")] {
-            for method in [HTTPRequest.Method.post, .patch, .options, .trace, .head] {
+            for method in [HTTPRequest.Method.post, .patch, .trace] {
                 let answer = await ask(method, path)
                 #expect(answer.response.status == .methodNotAllowed && answer.response.headerFields[.allow] == allowed)
             }
@@ -115,38 +116,43 @@ struct KeyValueServiceTests {
     func failures() async throws {
         let errors = Mutex<[BackendError]>([])
         let failing = FailingStore(
+            failing: key,
             error: BackendError(.busy, message: "/srv/secret/store.sqlite: another process holds the database"))
-        let service = KeyValueService(failing, now: { 5 }, onError: { error in errors.withLock { $0.append(error) } })
-        let answer = await service.respond(
-            to: HTTPRequest(method: .get, scheme: "http", authority: "x", path: "/v1/kv/a"), body: [])
-        #expect(answer.response.status == .serviceUnavailable && answer.response.headerFields[.retryAfter] == "1")
+        let service = try await Service.open(failing, now: 5) { error in errors.withLock { $0.append(error) } }
+        let answer = await service.ask(.get, "/v1/kv/a/b", token: .operatorToken)
+        #expect(answer.status == 503 && answer.fields[.retryAfter] == "1")
         let problem = try #require(Problem(json: answer.body))
         #expect(!problem.detail.contains("secret") && problem.kind == "busy")
         #expect(errors.withLock { $0.map(\.kind) } == [.busy])
     }
 }
 
-/// Fails whatever it is asked.
+/// Fails whatever it is asked about one key.
 private struct FailingStore: KeyValueBackend {
+    let failing: EntryKey
     let error: BackendError
-    let capabilities = MemoryBackend().capabilities
+    let store = MemoryBackend()
+    var capabilities: Capabilities { store.capabilities }
     let label = "failing:"
 
     func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        throw error
+        guard key != failing else { throw error }
+        return try await store.read(key, unless: known)
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        throw error
+        guard key != failing else { throw error }
+        return try await store.write(value, to: key, if: precondition)
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        throw error
+        guard key != failing else { throw error }
+        return try await store.delete(key, if: precondition)
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        throw error
+        try await store.list(prefix: prefix, after: cursor, limit: limit)
     }
 }

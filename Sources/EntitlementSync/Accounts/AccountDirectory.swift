@@ -1,5 +1,5 @@
 import Entitlements
-import SyncCore
+package import SyncCore
 
 /// What a store knows of one account name: which life of the account is the current one, and which were erased.
 struct DirectoryEntry: Hashable, Sendable {
@@ -42,8 +42,11 @@ struct DirectoryEntry: Hashable, Sendable {
 }
 
 /// The accounts of a store: where their current lives are noted, for every device to find.
-struct AccountDirectory: Sendable {
+package struct AccountDirectory: Sendable {
     let backend: any KeyValueBackend
+
+    /// The directory in `backend`.
+    package init(backend: any KeyValueBackend) { self.backend = backend }
 
     /// What is known of `name`; `nil` when nothing is.
     func entry(of name: String) async throws(BackendError) -> (entry: DirectoryEntry, version: EntryVersion)? {
@@ -112,7 +115,7 @@ struct AccountDirectory: Sendable {
     }
 
     /// Notes that `account` is the current life of its name, by the word of a store that knows.
-    func adopt(_ account: Account) async throws(BackendError) {
+    package func adopt(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         for _ in 0..<LedgerEntries.maximumAttempts {
             let known = try await entry(of: name)
@@ -125,7 +128,7 @@ struct AccountDirectory: Sendable {
     }
 
     /// Notes that this life of the account was erased.
-    func erase(_ account: Account) async throws(BackendError) {
+    package func erase(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         for _ in 0..<LedgerEntries.maximumAttempts {
             let known = try await entry(of: name)

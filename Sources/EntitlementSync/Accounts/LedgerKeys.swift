@@ -1,11 +1,15 @@
-import SyncCore
+package import SyncCore
 
 /// Where things lie in a store. What begins with `device/` never leaves it.
-struct LedgerKeys: Sendable {
+package struct LedgerKeys: Sendable {
     /// The account's ledger: what is synced, under the same key on every side.
-    let ledger: EntryKey
+    package let ledger: EntryKey
     /// The ledger that this device keeps to itself: units under `ConsumableScope.deviceLocal`, pending purchases.
     let device: EntryKey
+    /// What the account's server decided: only the server writes it, every device reads it.
+    package let decisions: EntryKey
+    /// What the account's keys begin with on every side, empty for nobody's.
+    package let prefix: String
     /// What the remote held when it was last met, for rules that ask for it.
     let remote: EntryKey
     /// Which remotes this device has met for this account.
@@ -19,10 +23,12 @@ struct LedgerKeys: Sendable {
     /// Whether these are the ledgers of nobody.
     let isAnonymous: Bool
 
-    init(_ account: Account) throws(BackendError) {
+    package init(_ account: Account) throws(BackendError) {
         let base = account.name.map { Self.accountPrefix + Self.escaped($0) + "/" + Self.escaped(account.incarnation) }
         let path = base ?? Self.anonymousPath
         ledger = try EntryKey(path + "/ledger")
+        decisions = try EntryKey(path + "/decisions")
+        prefix = base.map { $0 + "/" } ?? ""
         device = try EntryKey("device/" + path + "/ledger")
         remote = try EntryKey("device/" + path + "/remote")
         isAnonymous = account.isAnonymous
@@ -30,7 +36,8 @@ struct LedgerKeys: Sendable {
         replica = try EntryKey("device/replica")
     }
 
-    static let accountPrefix = "accounts/"
+    /// What the keys of all accounts begin with.
+    package static let accountPrefix = "accounts/"
     static let anonymousPath = "anonymous"
 
     /// The account whose ledger or device ledger lies under `key`, `nil` for any other key.
@@ -46,12 +53,12 @@ struct LedgerKeys: Sendable {
     }
 
     /// Where the directory keeps what is known of the account `name`.
-    static func directoryEntry(of name: String) throws(BackendError) -> EntryKey {
+    package static func directoryEntry(of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(accountPrefix + escaped(name) + "/account")
     }
 
     /// A name as one level of a key: a slash would begin another.
-    private static func escaped(_ name: String) -> String {
+    package static func escaped(_ name: String) -> String {
         var text = ""
         for scalar in name.unicodeScalars {
             switch scalar {

@@ -1,5 +1,5 @@
 import Entitlements
-import SyncCore
+package import SyncCore
 
 /// Evidence, checked and turned into facts for the state that a ledger is in.
 struct RecordingPlan: Sendable {
@@ -221,7 +221,7 @@ extension EntitlementError {
 
 extension HostServices {
     /// A random UUID (RFC 9562, version 4), lower case.
-    func randomUUID() -> String {
+    package func randomUUID() -> String {
         let high = randomBits() & 0xFFFF_FFFF_FFFF_0FFF | 0x4000
         let low = randomBits() & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
         let digits = [high, low].map { word in

@@ -51,7 +51,7 @@ extension BackendError {
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case invalidKey, invalidCursor, unsupported, permissionDenied, full, tooLarge, damaged, notAStore
-            case newerFormat, missing, unavailable, busy, cancelled, cursorExpired, other
+            case newerFormat, missing, unavailable, busy, cancelled, cursorExpired, refused, other
         }
         private let code: Code
 
@@ -83,6 +83,8 @@ extension BackendError {
         public static let cancelled = Kind(code: .cancelled)
         /// The cursor's change is no longer (or was never) part of this store: start over, believing no absence.
         public static let cursorExpired = Kind(code: .cursorExpired)
+        /// The store looks into what it is given, and does not take this.
+        public static let refused = Kind(code: .refused)
         /// None of the others.
         public static let other = Kind(code: .other)
 

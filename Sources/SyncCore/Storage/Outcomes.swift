@@ -36,11 +36,15 @@ public struct Answer<Outcome: Sendable>: Sendable {
     /// The store's own time when it answered, in milliseconds since 1970 UTC; `nil` where the store has no clock of
     /// its own (a file, a cache) or cannot vouch for it.
     public var serverTime: Int64?
+    /// The version of another entry that belongs to the one that was asked about, and that only the server writes: what
+    /// it decided about a ledger. `nil` where there is none, or the store does not say.
+    public var companion: EntryVersion?
 
     /// An answer of `outcome`.
-    public init(_ outcome: Outcome, serverTime: Int64? = nil) {
+    public init(_ outcome: Outcome, serverTime: Int64? = nil, companion: EntryVersion? = nil) {
         self.outcome = outcome
         self.serverTime = serverTime
+        self.companion = companion
     }
 }
 

@@ -2,18 +2,9 @@ import EntitlementSync
 import Entitlements
 
 extension Snapshot {
-    /// The object that `status --json` and `evaluate --json` print.
-    func json(account: String?, clock: ClockStatus? = nil) -> JSON {
-        let head: [(String, JSON)] = account.map { [("account", .string($0))] } ?? []
-        return .object(
-            head + [
-                ("at", .string("\(at)")),
-                ("subscriptions", .array(subscriptions.map(\.json))),
-                ("owned", .array(owned.map { .string($0.rawValue) })),
-                ("balances", .object(balances.map { ($0.product.rawValue, .number($0.units)) })),
-                ("access", .object(access.map { ($0.entitlement.rawValue, $0.access.json) })),
-                ("pending", .array(pending.map { .string($0.rawValue) })),
-            ] + (clock?.members ?? []))
+    /// The object that `status --json` prints.
+    func json(account: String?, clock: ClockStatus?) -> JSON {
+        .object(members(account: account) + (clock?.members ?? []))
     }
 
     /// The same for a person.
@@ -60,15 +51,6 @@ extension ClockStatus {
 }
 
 extension Snapshot.Subscription {
-    fileprivate var json: JSON {
-        .object(
-            [
-                ("group", .string(group.rawValue)), ("active", .bool(isActive)),
-                ("level", level.map(JSON.number) ?? .null), ("expires", JSON(expires?.description)),
-                ("daysRemaining", .number(Int64(daysRemaining))), ("periods", .array(periods.map(\.json))),
-            ] + (renewal.map { [("renewal", $0.json)] } ?? []))
-    }
-
     /// `active until 2026-07-01T00:00:00.000Z, 40 days left`.
     var summary: String {
         guard let expires else { return "never active" }
@@ -79,13 +61,6 @@ extension Snapshot.Subscription {
 }
 
 extension Snapshot.Renewal {
-    fileprivate var json: JSON {
-        .object([
-            ("willRenew", .bool(willRenew)), ("graceEnd", JSON(graceEnd?.description)),
-            ("billingRetry", .bool(isInBillingRetry)), ("pendingProductID", JSON(pendingProduct?.rawValue)),
-        ])
-    }
-
     fileprivate var words: String {
         if isInBillingRetry { return ", payment failed" }
         guard willRenew else { return ", does not renew" }
@@ -94,23 +69,6 @@ extension Snapshot.Renewal {
 }
 
 extension Period {
-    var json: JSON {
-        .object(
-            [
-                ("start", .string("\(start)")), ("end", .string("\(end)")),
-                ("transactionID", JSON(transaction?.id.rawValue)),
-            ] + sourceMembers)
-    }
-
-    /// What gives the period when no purchase does, or more than a purchase.
-    var sourceMembers: [(String, JSON)] {
-        switch origin {
-        case .purchase: []
-        case .grace: [("grace", .bool(true))]
-        case .assertion(let reference): [("source", .string(reference.source.rawValue))]
-        }
-    }
-
     /// The period's name in a drawing.
     var label: String {
         switch origin {
@@ -122,22 +80,6 @@ extension Period {
 }
 
 extension Access {
-    var json: JSON {
-        switch self {
-        case .granted(let grant):
-            .object(
-                [
-                    ("granted", .bool(true)), ("until", JSON(grant.until?.description)),
-                    ("because", .string("\(grant.because)")),
-                ] + (grant.units.map { [("units", .number($0))] } ?? []))
-        case .denied(let denial):
-            .object([
-                ("granted", .bool(false)), ("reason", .string(denial.name)),
-                ("date", JSON(denial.date?.description)),
-            ])
-        }
-    }
-
     var summary: String {
         switch self {
         case .granted(let grant):

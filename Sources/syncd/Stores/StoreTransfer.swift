@@ -1,3 +1,4 @@
+import Entitlements
 import ArgumentParser
 import Foundation
 import SyncCore

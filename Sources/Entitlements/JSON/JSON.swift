@@ -1,5 +1,5 @@
 /// JSON to print: members stay in the order in which they are given.
-enum JSON {
+package enum JSON: Sendable {
     case null
     case bool(Bool)
     case number(Int64)
@@ -7,12 +7,12 @@ enum JSON {
     case array([JSON])
     case object([(String, JSON)])
 
-    init(_ text: String?) {
+    package init(_ text: String?) {
         self = text.map(JSON.string) ?? .null
     }
 
     /// The text, indented by two spaces a level; empty arrays and objects on one line.
-    func text(indentation: Int = 0) -> String {
+    package func text(indentation: Int = 0) -> String {
         let inner = String(repeating: "  ", count: indentation + 1)
         let outer = String(repeating: "  ", count: indentation)
         switch self {

@@ -1,0 +1,286 @@
+import EntitlementSync
+import Entitlements
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+
+/// Makes accounts, logs them in and out, gives them new passwords, and erases them.
+struct AccountService: Sendable {
+    let records: RecordStore
+    let sessions: Sessions
+    let authenticator: Authenticator
+    let guesses: GuessLimiter
+    let cryptography: any ServiceCryptography
+    let configuration: ServiceConfiguration
+    let host: HostServices
+
+    /// The shortest and the longest password, in bytes.
+    static let passwordByteCounts = 8...1_024
+    /// How many recovery codes an account gets.
+    static let recoveryCodeCount = 8
+
+    /// What an operation here can throw.
+    enum Failure: Error {
+        case request(RequestError)
+        case store(BackendError)
+    }
+
+    /// What making an account gave.
+    struct SignUp: Sendable {
+        var grant: Sessions.Grant
+        /// Only of an account that is new.
+        var recoveryCodes: [String]?
+    }
+
+    /// Makes the account `name`. Whoever asks again with the right password gets a session of it: two devices that sign
+    /// up at once are one account.
+    func signUp(_ name: String, password: String, peer: String) async throws -> SignUp {
+        guard configuration.allowsSignUp else {
+            throw RequestError(.forbidden, "this server makes no accounts; ask whoever runs it")
+        }
+        try check(name: name)
+        try check(newPassword: password)
+        if let record = try await record(name), record.incarnation != nil {
+            return SignUp(grant: try await join(record, password, peer), recoveryCodes: nil)
+        }
+        let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
+        let hash = try await hash(password)
+        let (incarnation, now) = (host.randomUUID(), host.now())
+        let record = try await records.update(try AccountRecord.key(of: name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            var record = known ?? AccountRecord(name: name, created: now)
+            // Somebody else was quicker.
+            guard record.incarnation == nil else { return record }
+            (record.incarnation, record.created, record.password) = (incarnation, now, hash)
+            (record.issuer, record.recoveryCodes) = (nil, codes.map(digest))
+            record.epoch += 1
+            return record
+        }
+        guard let record else { throw BackendError(.busy, message: "the account is not settled; try again") }
+        guard record.incarnation == incarnation, let account = record.account else {
+            return SignUp(grant: try await join(record, password, peer), recoveryCodes: nil)
+        }
+        try await AccountDirectory(backend: records.backend).adopt(account)
+        return SignUp(grant: try await sessions.begin(record), recoveryCodes: codes)
+    }
+
+    private func join(_ record: AccountRecord, _ password: String, _ peer: String) async throws -> Sessions.Grant {
+        do {
+            return try await logIn(record.name, password: password, peer: peer)
+        } catch let error as RequestError where error.code == "invalid_grant" {
+            throw RequestError(.conflict, "there is an account of this name; log in, or take another name")
+        }
+    }
+
+    /// A new session for whoever knows the password.
+    func logIn(_ name: String, password: String, peer: String) async throws -> Sessions.Grant {
+        let record = try await authenticated(name, password: password, peer: peer)
+        if let account = record.account {
+            // What a server that was killed did not come to.
+            try await AccountDirectory(backend: records.backend).adopt(account)
+        }
+        return try await sessions.begin(record)
+    }
+
+    /// The account's record, if the password is right. Takes as long where there is no such account.
+    private func authenticated(_ name: String, password: String, peer: String) async throws -> AccountRecord {
+        try refuseGuessing(name, peer)
+        let record = (try? AccountRecord.key(of: name)) == nil ? nil : try await record(name)
+        let known = record?.incarnation == nil ? nil : record?.password
+        let isRight: Bool
+        do throws(CryptographyError) {
+            if let known, password.utf8.count <= Self.passwordByteCounts.upperBound {
+                isRight = try await cryptography.verify(password: Array(password.utf8), hash: known)
+            } else {
+                _ = try await cryptography.hash(password: Array("nobody's password".utf8))
+                isRight = false
+            }
+        } catch {
+            throw Self.overload(error)
+        }
+        guard isRight, let record else {
+            guesses.noteWrong(peer, name, now: host.now())
+            throw RequestError(.badRequest, "name or password is wrong", code: "invalid_grant")
+        }
+        return record
+    }
+
+    /// A new password for whoever has a recovery code, which is used up. All sessions end.
+    func recover(_ name: String, code: String, newPassword: String, peer: String) async throws -> Sessions.Grant {
+        try refuseGuessing(name, peer)
+        try check(newPassword: newPassword)
+        let digest = digest(Self.normalized(code))
+        let wrong = RequestError(.badRequest, "name or recovery code is wrong", code: "invalid_grant")
+        guard (try? AccountRecord.key(of: name)) != nil, let known = try await record(name),
+            known.incarnation != nil, known.recoveryCodes.contains(digest)
+        else {
+            guesses.noteWrong(peer, name, now: host.now())
+            throw wrong
+        }
+        let hash = try await hash(newPassword)
+        let record = try await records.update(try AccountRecord.key(of: name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            // The code may have been used meanwhile.
+            guard var record = known, record.incarnation != nil, record.recoveryCodes.contains(digest) else {
+                return nil
+            }
+            record.recoveryCodes.removeAll { $0 == digest }
+            record.password = hash
+            record.epoch += 1
+            return record
+        }
+        guard let record else { throw wrong }
+        try await endAll(of: name, but: nil)
+        return try await sessions.begin(record)
+    }
+
+    /// Another password. All other sessions end.
+    func changePassword(of caller: AccountCaller, from password: String, to new: String, peer: String) async throws {
+        try check(newPassword: new)
+        let name = try await confirm(caller, password: password, peer: peer)
+        let hash = try await hash(new)
+        let changed = try await change(caller) { record in
+            record.password = hash
+            record.epoch += 1
+        }
+        guard let changed else { throw RequestError(.forbidden, "the account was erased") }
+        try await keep(caller, of: name, epoch: changed.epoch)
+    }
+
+    /// New recovery codes; the old ones count nothing any more.
+    func renewRecoveryCodes(of caller: AccountCaller, password: String, peer: String) async throws -> [String] {
+        _ = try await confirm(caller, password: password, peer: peer)
+        let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
+        guard try await change(caller, { $0.recoveryCodes = codes.map(digest) }) != nil else {
+            throw RequestError(.forbidden, "the account was erased")
+        }
+        return codes
+    }
+
+    /// One more recovery code, from whoever runs the server, for somebody who has lost the others.
+    func addRecoveryCode(to name: String) async throws -> String {
+        let code = newCode()
+        let record = try await records.update(try AccountRecord.key(of: name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            guard var record = known, record.incarnation != nil, record.issuer == nil else { return nil }
+            record.recoveryCodes.append(digest(Self.normalized(code)))
+            return record
+        }
+        guard record != nil else { throw RequestError(.notFound, "no account of this name has a password here") }
+        return code
+    }
+
+    /// Ends the caller's session, or all of the account's.
+    func logOut(_ caller: AccountCaller, everywhere: Bool) async throws {
+        guard let name = caller.account.name else { return }
+        if everywhere {
+            _ = try await change(caller) { $0.epoch += 1 }
+            try await endAll(of: name, but: nil)
+        } else if let session = caller.session {
+            try await sessions.end(session, of: name)
+            authenticator.forget(account: name, session: session)
+        }
+    }
+
+    /// What the account is.
+    func record(_ name: String) async throws(BackendError) -> AccountRecord? {
+        try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+    }
+
+    /// Checks the password of a caller once more.
+    func confirm(_ caller: AccountCaller, password: String, peer: String) async throws -> String {
+        guard let name = caller.account.name, !caller.isErased else {
+            throw RequestError(.forbidden, "the account was erased")
+        }
+        guard caller.session != nil else {
+            throw RequestError(.forbidden, "this account's password is its issuer's affair")
+        }
+        _ = try await authenticated(name, password: password, peer: peer)
+        return name
+    }
+
+    func change(_ caller: AccountCaller, _ body: (inout AccountRecord) -> Void) async throws(BackendError)
+        -> AccountRecord?
+    {
+        guard let name = caller.account.name else { return nil }
+        return try await records.update(try AccountRecord.key(of: name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            guard var record = known, record.account == caller.account else { return nil }
+            body(&record)
+            return record
+        }
+    }
+
+    func endAll(of name: String, but kept: String?) async throws(BackendError) {
+        authenticator.forget(account: name)
+        try await sessions.clear(name, but: kept)
+    }
+
+    /// Takes the caller's session over into a new epoch.
+    private func keep(_ caller: AccountCaller, of name: String, epoch: Int64) async throws(BackendError) {
+        if let id = caller.session {
+            _ = try await records.update(try SessionRecord.key(id, of: name)) {
+                (known: SessionRecord?) throws(BackendError) in
+                guard var session = known else { return nil }
+                session.epoch = epoch
+                return session
+            }
+        }
+        try await endAll(of: name, but: caller.session)
+    }
+}
+
+extension AccountService {
+    private func refuseGuessing(_ name: String, _ peer: String) throws(RequestError) {
+        guard let delay = guesses.delay(peer, name, now: host.now()) else { return }
+        throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)
+    }
+
+    private func check(name: String) throws(RequestError) {
+        do throws(EntitlementError) { _ = try Account(name) } catch {
+            throw RequestError(.badRequest, "an account's name has 1 to 255 bytes and no control characters")
+        }
+        guard (try? AccountRecord.key(of: name)) != nil else { throw RequestError(.badRequest, "the name is too long") }
+    }
+
+    private func check(newPassword: String) throws(RequestError) {
+        let range = Self.passwordByteCounts
+        guard range.contains(newPassword.utf8.count) else {
+            throw RequestError(.badRequest, "a password has \(range.lowerBound) to \(range.upperBound) bytes")
+        }
+    }
+
+    private func hash(_ password: String) async throws(RequestError) -> String {
+        do throws(CryptographyError) {
+            return try await cryptography.hash(password: Array(password.utf8))
+        } catch {
+            throw Self.overload(error)
+        }
+    }
+
+    private static func overload(_ error: CryptographyError) -> RequestError {
+        RequestError(.serviceUnavailable, "no password can be checked now; try again", retryAfter: 1)
+    }
+
+    private func digest(_ code: String) -> String { Hexadecimal.text(cryptography.digest(of: Array(code.utf8))) }
+
+    /// 16 characters, 80 random bits: nobody guesses it, so that a plain digest of it can be kept.
+    private func newCode() -> String {
+        let alphabet = Array("ABCDEFGHJKMNPQRSTVWXYZ0123456789".utf8)
+        let symbols = cryptography.randomBytes(16).map { alphabet[Int($0 & 31)] }
+        return stride(from: 0, to: 16, by: 4).map { String(decoding: symbols[$0..<$0 + 4], as: UTF8.self) }
+            .joined(separator: "-")
+    }
+
+    /// A code as it was made, however somebody typed it.
+    private static func normalized(_ code: String) -> String {
+        let symbols = code.uppercased().filter { $0 != "-" && $0 != " " }
+        var parts: [Substring] = []
+        var rest = symbols[...]
+        while !rest.isEmpty {
+            parts.append(rest.prefix(4))
+            rest = rest.dropFirst(4)
+        }
+        return parts.joined(separator: "-")
+    }
+}

@@ -1,0 +1,231 @@
+import EntitlementSync
+import SyncCore
+import Synchronization
+
+/// Who asks.
+enum Caller: Hashable, Sendable {
+    /// Whoever runs the server.
+    case `operator`
+    /// An account's device.
+    case account(AccountCaller)
+
+    /// The name, for the log.
+    var name: String {
+        switch self {
+        case .operator: "operator"
+        case .account(let caller): "\(caller.account)"
+        }
+    }
+}
+
+/// An account's device.
+struct AccountCaller: Hashable, Sendable {
+    var account: Account
+    var scope: KeyScope
+    /// `nil` for tokens of another issuer.
+    var session: String?
+    /// Until when it is believed, in milliseconds since 1970 UTC.
+    var expires: Int64
+    /// Whether this life of the account was erased: only the marker can be read.
+    var isErased: Bool
+}
+
+/// Why a request's credential is not taken.
+enum AuthenticationFailure: Error {
+    /// There is none.
+    case missing
+    /// It is none of ours, or it is over. The reason is for the log.
+    case invalid(String)
+    /// The issuer's account has the name of one that this server made.
+    case nameTaken
+    /// The store failed.
+    case store(BackendError)
+}
+
+/// Believes tokens: each is verified once and then remembered until it expires or is revoked.
+final class Authenticator: Sendable {
+    /// How many tokens are remembered.
+    static let capacity = 100_000
+
+    private struct Cache {
+        var callers: [String: AccountCaller] = [:]
+        /// Goes up with each revocation: what was looked up before one must not be remembered after it.
+        var revocations: UInt64 = 0
+        var lastReload: Int64 = .min
+    }
+
+    private let records: RecordStore
+    private let keys: KeyRing
+    private let cryptography: any ServiceCryptography
+    private let configuration: ServiceConfiguration
+    private let host: HostServices
+    private let operatorDigest: [UInt8]?
+    private let cache = Mutex(Cache())
+
+    init(
+        _ store: any KeyValueBackend, keys: KeyRing, _ cryptography: any ServiceCryptography,
+        _ configuration: ServiceConfiguration, host: HostServices
+    ) {
+        records = RecordStore(backend: store)
+        (self.keys, self.cryptography, self.configuration, self.host) = (keys, cryptography, configuration, host)
+        operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
+    }
+
+    /// Whose request it is that has `field` as its `Authorization`.
+    func caller(_ field: String?) async throws(AuthenticationFailure) -> Caller {
+        guard let field else { throw .missing }
+        // The scheme's case does not matter (RFC 9110, section 11.1).
+        guard let space = field.firstIndex(of: " "), field[..<space].lowercased() == "bearer" else {
+            throw .invalid("not a bearer token")
+        }
+        let token = String(field[space...].drop { $0 == " " })
+        let now = host.now()
+        if let known = cache.withLock({ $0.callers[token] }), known.expires > now { return .account(known) }
+        // By digest, so that the time it takes tells nothing of the token.
+        if let operatorDigest, cryptography.digest(of: Array(token.utf8)) == operatorDigest { return .operator }
+        guard token.utf8.count <= 8_192 else { throw .invalid("longer than any token") }
+        let before = cache.withLock { $0.revocations }
+        let caller = try await verify(token, now: now)
+        cache.withLock { cache in
+            guard cache.revocations == before else { return }
+            if cache.callers.count >= Self.capacity {
+                cache.callers = cache.callers.filter { $0.value.expires > now }
+                if cache.callers.count >= Self.capacity { cache.callers.removeAll() }
+            }
+            cache.callers[token] = caller
+        }
+        return .account(caller)
+    }
+
+    /// Forgets the tokens of a session, or of all sessions of an account: the next request looks again.
+    func forget(account: String, session: String? = nil) {
+        cache.withLock { cache in
+            cache.revocations += 1
+            cache.callers = cache.callers.filter { _, caller in
+                guard caller.account.name.map({ $0.utf8.elementsEqual(account.utf8) }) == true else { return true }
+                return session != nil && caller.session != session
+            }
+        }
+    }
+
+    /// Hears of each key that changed, whoever changed it: an account or a session of another content is looked at anew.
+    func notice(_ key: EntryKey) {
+        guard key.hasPrefix(KeyScope.serverPrefix) else { return }
+        let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+        guard parts.count >= 3, parts[1] == "accounts" || parts[1] == "sessions" else { return }
+        let session = parts[1] == "sessions" && parts.count == 4 ? parts[3] : nil
+        cache.withLock { cache in
+            cache.revocations += 1
+            cache.callers = cache.callers.filter { _, caller in
+                guard caller.account.name.map(LedgerKeys.escaped) == parts[2] else { return true }
+                return session != nil && caller.session != session
+            }
+        }
+    }
+
+    private func verify(_ token: String, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
+        let verified: VerifiedToken
+        do throws(TokenRefusal) {
+            verified = try await cryptography.verify(token, keys: keys.keys, now: now)
+        } catch {
+            guard !error.isExpired, mayReload(now) else { throw .invalid(error.reason) }
+            // Another server may have made a new key.
+            do throws(BackendError) { try await keys.load() } catch { throw .store(error) }
+            do throws(TokenRefusal) {
+                verified = try await cryptography.verify(token, keys: keys.keys, now: now)
+            } catch {
+                throw .invalid(error.reason)
+            }
+        }
+        switch verified {
+        case .own(let claims): return try await caller(claims, now: now)
+        case .external(let issuer, let subject, let expiresAt):
+            let (expires, overflow) = expiresAt.multipliedReportingOverflow(by: 1_000)
+            return try await caller(issuer, subject, expires: overflow ? .max : expires)
+        }
+    }
+
+    /// Forged tokens must not make the store read all the time.
+    private func mayReload(_ now: Int64) -> Bool {
+        cache.withLock { cache in
+            guard cache.lastReload == .min || now < cache.lastReload || now - cache.lastReload > 10_000 else {
+                return false
+            }
+            cache.lastReload = now
+            return true
+        }
+    }
+
+    private func caller(_ claims: AccessClaims, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
+        do {
+            guard let record = try await record(claims.account),
+                let session = try await records.read(
+                    try SessionRecord.key(claims.session, of: claims.account), as: SessionRecord.self)?.value,
+                session.account.utf8.elementsEqual(claims.account.utf8),
+                session.incarnation.utf8.elementsEqual(claims.incarnation.utf8), session.expires > now
+            else { throw AuthenticationFailure.invalid("its session is over") }
+            let account = try Account(claims.account, incarnation: claims.incarnation)
+            let isErased = record.erased.contains { $0.utf8.elementsEqual(claims.incarnation.utf8) }
+            let isCurrent = record.account == account && session.epoch == record.epoch
+            guard isErased || isCurrent else { throw AuthenticationFailure.invalid("its session was ended") }
+            return AccountCaller(
+                account: account, scope: try KeyScope.account(account, erased: record.erased),
+                session: claims.session, expires: claims.expiresAt * 1_000, isErased: isErased)
+        } catch {
+            throw Self.failure(error)
+        }
+    }
+
+    /// The account of another issuer's token. Who comes for the first time gets one; who was erased asks for it.
+    private func caller(
+        _ issuer: String, _ subject: String, expires: Int64
+    ) async throws(AuthenticationFailure) -> AccountCaller {
+        do {
+            _ = try Account(subject)
+            var record = try await record(subject)
+            if record == nil {
+                record = try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
+            }
+            guard let record, record.issuer == issuer else { throw AuthenticationFailure.nameTaken }
+            let isErased = record.account == nil
+            let life = record.account?.incarnation ?? record.erased.last ?? ""
+            let account = try Account(subject, incarnation: life)
+            if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
+            return AccountCaller(
+                account: account, scope: try KeyScope.account(account, erased: record.erased), session: nil,
+                expires: expires, isErased: isErased)
+        } catch {
+            throw Self.failure(error)
+        }
+    }
+
+    private func record(_ name: String) async throws(BackendError) -> AccountRecord? {
+        try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+    }
+
+    private static func failure(_ error: any Error) -> AuthenticationFailure {
+        switch error {
+        case let error as AuthenticationFailure: error
+        case let error as BackendError: .store(error)
+        default: .invalid("\(error)")
+        }
+    }
+}
+
+/// Accounts whose tokens another issuer makes.
+struct ExternalAccounts: Sendable {
+    let records: RecordStore
+    let host: HostServices
+
+    /// The account of `subject`: a new one, also after an erasure; the one that is there else.
+    func create(_ subject: String, issuer: String) async throws(BackendError) -> AccountRecord? {
+        let (incarnation, now) = (host.randomUUID(), host.now())
+        let key = try AccountRecord.key(of: subject)
+        return try await records.update(key) { (known: AccountRecord?) throws(BackendError) in
+            var record = known ?? AccountRecord(name: subject, issuer: issuer, created: now)
+            guard record.issuer == issuer else { return record }
+            if record.incarnation == nil { (record.incarnation, record.created) = (incarnation, now) }
+            return record
+        }
+    }
+}

@@ -1,0 +1,130 @@
+import EntitlementSync
+import HTTPTypes
+import SyncCore
+
+/// Log-ins of devices without a keyboard (RFC 8628): the device shows a code, its owner approves it elsewhere.
+struct DeviceGrants: Sendable {
+    let records: RecordStore
+    let sessions: Sessions
+    let guesses: GuessLimiter
+    let cryptography: any ServiceCryptography
+    let host: HostServices
+
+    /// How long a code lives, in milliseconds.
+    static let lifetime: Int64 = 600_000
+    /// How long a device has to wait between two questions, in milliseconds.
+    static let interval: Int64 = 5_000
+
+    /// A device that waits, in `server/devices/CODE`.
+    private struct Waiting: Codable, Hashable, Sendable {
+        /// The digest of what the device proves itself with, in hexadecimal.
+        var secret: String
+        var expires: Int64
+        var lastAsked: Int64?
+        /// Who approved it.
+        var account: String?
+        var isDenied = false
+    }
+
+    /// What the device gets.
+    struct Codes: Sendable {
+        var device: String
+        var user: String
+    }
+
+    /// Lets a device wait.
+    func begin() async throws(BackendError) -> Codes {
+        let now = host.now()
+        try await clear(now)
+        // Letters that are hard to mistake, and no vowels, so that no word comes of them (RFC 8628, section 6.1).
+        let alphabet = Array("BCDFGHJKLMNPQRSTVWXZ".utf8)
+        for _ in 0..<8 {
+            var letters: [UInt8] = []
+            while letters.count < 8 {
+                // Bytes of 240 and more would make some letters likelier than others.
+                letters += cryptography.randomBytes(16).filter { $0 < 240 }.map { alphabet[Int($0) % 20] }
+            }
+            let code = String(decoding: letters.prefix(8), as: UTF8.self)
+            let secret = Hexadecimal.text(cryptography.randomBytes(32))
+            let waiting = Waiting(secret: digest(secret), expires: now + Self.lifetime)
+            if try await records.replace(try Self.key(code), with: waiting, if: nil) {
+                return Codes(device: "\(code).\(secret)", user: "\(code.prefix(4))-\(code.suffix(4))")
+            }
+        }
+        throw BackendError(.busy, message: "no code is free; try again")
+    }
+
+    /// Says yes or no to the device that shows `text`, in the name of `caller`.
+    func decide(_ text: String, isApproved: Bool, by caller: AccountCaller, peer: String) async throws {
+        guard let name = caller.account.name, !caller.isErased else {
+            throw RequestError(.forbidden, "the account was erased")
+        }
+        let now = host.now()
+        if let delay = guesses.delay(peer, "device codes of \(name)", now: now) {
+            throw RequestError(.tooManyRequests, "too many wrong codes; wait \(delay) s", retryAfter: delay)
+        }
+        let code = text.uppercased().filter { ("A"..."Z").contains($0) }
+        var isKnown = false
+        if code.utf8.count == 8 {
+            _ = try await records.update(try Self.key(code)) { (known: Waiting?) throws(BackendError) in
+                guard var waiting = known, waiting.expires > now, waiting.account == nil, !waiting.isDenied else {
+                    return nil
+                }
+                isKnown = true
+                (waiting.account, waiting.isDenied) = (isApproved ? name : nil, !isApproved)
+                return waiting
+            }
+        }
+        guard isKnown else {
+            guesses.noteWrong(peer, "device codes of \(name)", now: now)
+            throw RequestError(.notFound, "no device waits with this code; it may have expired")
+        }
+    }
+
+    /// A session for the device, once it is approved. A code works once.
+    func redeem(_ deviceCode: String) async throws -> Sessions.Grant {
+        let parts = deviceCode.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        let unknown = RequestError(.badRequest, "no device waits with this code", code: "invalid_grant")
+        guard parts.count == 2, parts[0].utf8.count == 8, parts[0].utf8.allSatisfy({ (0x41...0x5A).contains($0) })
+        else { throw unknown }
+        let (key, now) = (try Self.key(parts[0]), host.now())
+        guard let held = try await records.read(key, as: Waiting.self), held.value.secret == digest(parts[1]) else {
+            throw unknown
+        }
+        var waiting = held.value
+        guard waiting.expires > now else {
+            throw RequestError(.badRequest, "the code has expired; begin again", code: "expired_token")
+        }
+        if waiting.isDenied { throw RequestError(.badRequest, "the device was refused", code: "access_denied") }
+        guard let name = waiting.account else {
+            let isHasty = waiting.lastAsked.map { now >= $0 && now - $0 < Self.interval } == true
+            waiting.lastAsked = now
+            _ = try await records.replace(key, with: waiting, if: held.version)
+            throw isHasty
+                ? RequestError(.badRequest, "ask at most every 5 s", code: "slow_down")
+                : RequestError(.badRequest, "nobody has approved it yet", code: "authorization_pending")
+        }
+        guard try await records.replace(key, with: Waiting?.none, if: held.version) else { throw unknown }
+        guard let record = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value,
+            record.account != nil
+        else { throw unknown }
+        return try await sessions.begin(record)
+    }
+
+    /// Deletes codes that nobody redeemed, a page at a time: who asks for many makes room himself.
+    private func clear(_ now: Int64) async throws(BackendError) {
+        let page = try await records.backend.list(prefix: Self.prefix, after: nil, limit: 32).outcome
+        for item in page.items {
+            guard let held = try await records.read(item.key, as: Waiting.self), held.value.expires <= now else {
+                continue
+            }
+            _ = try await records.replace(item.key, with: Waiting?.none, if: held.version)
+        }
+    }
+
+    private static let prefix = KeyScope.serverPrefix + "devices/"
+
+    private static func key(_ code: String) throws(BackendError) -> EntryKey { try EntryKey(prefix + code) }
+
+    private func digest(_ secret: String) -> String { Hexadecimal.text(cryptography.digest(of: Array(secret.utf8))) }
+}

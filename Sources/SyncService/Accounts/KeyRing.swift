@@ -1,0 +1,72 @@
+import SyncCore
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The keys that sign tokens, in `server/keys`, shared by all servers over one store. A new one comes every 30 days,
+/// made by whoever needs it first; the one before verifies what it has signed.
+final class KeyRing: Sendable {
+    /// How long a key signs, in milliseconds.
+    static let period: Int64 = 30 * 86_400_000
+
+    private struct Ring: Codable, Hashable, Sendable {
+        struct Key: Codable, Hashable, Sendable {
+            var id: String
+            var key: Data
+            var created: Int64
+        }
+        /// The newest last.
+        var keys: [Key]
+        /// What refresh tokens are derived with.
+        var secret: Data
+    }
+
+    private let records: RecordStore
+    private let cryptography: any ServiceCryptography
+    private let host: HostServices
+    private let cache = Mutex<Ring?>(nil)
+
+    init(_ store: any KeyValueBackend, _ cryptography: any ServiceCryptography, host: HostServices) {
+        (records, self.cryptography, self.host) = (RecordStore(backend: store), cryptography, host)
+    }
+
+    private static func key() throws(BackendError) -> EntryKey { try EntryKey(KeyScope.serverPrefix + "keys") }
+
+    /// Reads the ring, and makes one where there is none or the newest key is too old.
+    func load() async throws(BackendError) {
+        let now = host.now()
+        let ring = try await records.update(try Self.key()) { (known: Ring?) throws(BackendError) in
+            var ring = known ?? Ring(keys: [], secret: Data(cryptography.randomBytes(32)))
+            if let newest = ring.keys.last, now - newest.created < Self.period { return ring }
+            let id = Hexadecimal.text(cryptography.randomBytes(8))
+            ring.keys.append(Ring.Key(id: id, key: Data(cryptography.makeSigningKey()), created: now))
+            // Tokens live for minutes; the last two keys are more than enough.
+            ring.keys.removeFirst(max(0, ring.keys.count - 2))
+            return ring
+        }
+        cache.withLock { $0 = ring }
+    }
+
+    /// The key that signs now.
+    func signingKey() async throws(BackendError) -> SigningKey {
+        let now = host.now()
+        let newest = cache.withLock { $0?.keys.last }
+        if newest.map({ now - $0.created < Self.period }) != true { try await load() }
+        guard let key = cache.withLock({ $0?.keys.last }) else {
+            throw BackendError(.damaged, message: "there is no key to sign tokens with")
+        }
+        return SigningKey(id: key.id, bytes: Array(key.key))
+    }
+
+    /// All that may have signed a token that counts.
+    var keys: [SigningKey] {
+        cache.withLock { ring in (ring?.keys ?? []).map { SigningKey(id: $0.id, bytes: Array($0.key)) } }
+    }
+
+    /// What refresh tokens are derived with.
+    var secret: [UInt8] { cache.withLock { Array($0?.secret ?? Data()) } }
+}

@@ -1,0 +1,201 @@
+import EntitlementSync
+import SyncCore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Log-ins: what a device holds to get access tokens, without the password.
+struct Sessions: Sendable {
+    let records: RecordStore
+    let keys: KeyRing
+    let cryptography: any ServiceCryptography
+    let configuration: ServiceConfiguration
+    let host: HostServices
+
+    /// How long the predecessor of a refresh token is honoured, in milliseconds: the answer that brought its successor
+    /// may be lost.
+    static let grace: Int64 = 60_000
+    /// How many sessions an account has at once; the oldest end.
+    static let mostForAccount = 100
+
+    /// What a device gets.
+    struct Grant: Sendable {
+        var accessToken: String
+        var refreshToken: String
+        var account: Account
+        var expiresIn: Int
+    }
+
+    /// A refresh token: whose session, and its secret.
+    struct RefreshToken {
+        var account: String
+        var session: String
+        var secret: [UInt8]
+
+        var text: String {
+            [Data(account.utf8), Data(secret)].map { Self.base64URL($0) }.joined(separator: ".") + "." + session
+        }
+
+        init(account: String, session: String, secret: [UInt8]) {
+            (self.account, self.session, self.secret) = (account, session, secret)
+        }
+
+        init?(_ text: String) {
+            let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+            guard text.utf8.count <= 1_024, parts.count == 3, let name = Self.data(parts[0]),
+                let account = String(validating: name, as: UTF8.self), let secret = Self.data(parts[1]),
+                secret.count == 32, parts[2].utf8.count == 32,
+                parts[2].utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
+            else { return nil }
+            self.init(account: account, session: String(parts[2]), secret: Array(secret))
+        }
+
+        private static func base64URL(_ data: Data) -> String {
+            String(
+                data.base64EncodedString().compactMap { character in
+                    switch character {
+                    case "+": "-"
+                    case "/": "_"
+                    case "=": nil
+                    default: character
+                    }
+                })
+        }
+
+        private static func data(_ text: Substring) -> Data? {
+            let plain = text.map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 }
+            return Data(base64Encoded: String(plain) + String(repeating: "=", count: (4 - plain.count % 4) % 4))
+        }
+    }
+
+    /// Begins a session of the account that `record` is of.
+    func begin(_ record: AccountRecord) async throws(BackendError) -> Grant {
+        guard let account = record.account else {
+            throw BackendError(.damaged, message: "the account has no life to log in to")
+        }
+        let now = host.now()
+        let secret = cryptography.randomBytes(32)
+        let session = SessionRecord(
+            id: Hexadecimal.text(cryptography.randomBytes(16)), account: record.name,
+            incarnation: account.incarnation, epoch: record.epoch, secret: digest(secret), rotated: now,
+            created: now, expires: now + lifetime)
+        try await endOldest(of: record.name, now: now)
+        let key = try SessionRecord.key(session.id, of: record.name)
+        guard try await records.replace(key, with: session, if: nil) else {
+            throw BackendError(.busy, key: key, message: "this session is there already; try again")
+        }
+        return try await grant(session, account, secret)
+    }
+
+    /// The successor of a refresh token: the same one for each try within the grace.
+    ///
+    /// - Returns: `nil` for a token that counts nothing. One that was used long ago ends its session: somebody has a
+    ///   copy of it.
+    func refresh(_ text: String) async throws(BackendError) -> Grant? {
+        guard let token = RefreshToken(text) else { return nil }
+        if keys.secret.isEmpty { try await keys.load() }
+        let now = host.now()
+        // Made of the old one, so that whoever asks twice gets the same, and nobody else can make it.
+        let successor = cryptography.authenticationCode(of: token.secret, key: keys.secret)
+        let presented = digest(token.secret)
+        let key = try SessionRecord.key(token.session, of: token.account)
+        guard let record = try await records.read(try AccountRecord.key(of: token.account), as: AccountRecord.self)
+        else { return nil }
+        var isReplayed = false
+        let session = try await records.update(key) { (known: SessionRecord?) throws(BackendError) in
+            isReplayed = false
+            guard var session = known, session.expires > now, counts(session, record.value) else { return nil }
+            if session.secret == presented {
+                (session.formerSecret, session.secret) = (presented, digest(successor))
+                (session.rotated, session.expires) = (now, now + lifetime)
+                return session
+            }
+            let age = now - session.rotated
+            if session.formerSecret == presented, session.secret == digest(successor), age <= Self.grace {
+                return session
+            }
+            isReplayed = session.formerSecret == presented
+            return nil
+        }
+        if isReplayed { try await end(token.session, of: token.account) }
+        guard let session, let account = try? Account(session.account, incarnation: session.incarnation) else {
+            return nil
+        }
+        return try await grant(session, account, successor)
+    }
+
+    /// Ends one session.
+    func end(_ id: String, of name: String) async throws(BackendError) {
+        let key = try SessionRecord.key(id, of: name)
+        for _ in 0..<8 {
+            guard let held = try await records.read(key, as: SessionRecord.self) else { return }
+            if try await records.replace(key, with: SessionRecord?.none, if: held.version) { return }
+        }
+        throw BackendError(.busy, key: key, message: "this session is refreshed all the time; try again")
+    }
+
+    /// Deletes what is left of sessions that are over, all of an account's but `kept`.
+    func clear(_ name: String, but kept: String?) async throws(BackendError) {
+        for session in try await all(of: name) where session.id != kept { try await end(session.id, of: name) }
+    }
+
+    /// Whether a session counts: the account lives in its life and did not end all at once since; one of an erased life
+    /// counts, too, because its device must hear of the erasure.
+    private func counts(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
+        let isErased = record.erased.contains { $0.utf8.elementsEqual(session.incarnation.utf8) }
+        let isCurrent = record.incarnation.map { $0.utf8.elementsEqual(session.incarnation.utf8) } == true
+        return isErased || (isCurrent && session.epoch == record.epoch)
+    }
+
+    private func all(of name: String) async throws(BackendError) -> [SessionRecord] {
+        var sessions: [SessionRecord] = []
+        var after: EntryKey?
+        repeat {
+            let page = try await records.backend.list(
+                prefix: SessionRecord.prefix(of: name), after: after, limit: 1_000)
+            for item in page.outcome.items {
+                if let held = try await records.read(item.key, as: SessionRecord.self) { sessions.append(held.value) }
+            }
+            after = page.outcome.next
+        } while after != nil
+        return sessions
+    }
+
+    private func endOldest(of name: String, now: Int64) async throws(BackendError) {
+        let sessions = try await all(of: name)
+        let living = sessions.filter { $0.expires > now }.sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
+        let surplus = living.prefix(max(0, living.count - Self.mostForAccount + 1))
+        for session in sessions.filter({ $0.expires <= now }) + surplus { try await end(session.id, of: name) }
+    }
+
+    private func grant(_ session: SessionRecord, _ account: Account, _ secret: [UInt8]) async throws(BackendError)
+        -> Grant
+    {
+        let seconds = host.now() / 1_000
+        let claims = AccessClaims(
+            account: session.account, incarnation: session.incarnation, session: session.id,
+            server: configuration.name, issuedAt: seconds,
+            expiresAt: seconds + Int64(configuration.accessTokenLifetime))
+        let token: String
+        do throws(CryptographyError) {
+            token = try await cryptography.sign(claims, with: try await signingKey())
+        } catch {
+            throw BackendError(.other, message: "a token cannot be signed: \(error.reason)", cause: error)
+        }
+        return Grant(
+            accessToken: token,
+            refreshToken: RefreshToken(account: session.account, session: session.id, secret: secret).text,
+            account: account, expiresIn: configuration.accessTokenLifetime)
+    }
+
+    private func signingKey() async throws(CryptographyError) -> SigningKey {
+        do throws(BackendError) { return try await keys.signingKey() } catch { throw CryptographyError("\(error)") }
+    }
+
+    private var lifetime: Int64 { Int64(configuration.sessionLifetime) * 1_000 }
+
+    private func digest(_ secret: [UInt8]) -> String { Hexadecimal.text(cryptography.digest(of: secret)) }
+}

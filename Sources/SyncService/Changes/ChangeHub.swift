@@ -1,0 +1,200 @@
+import SyncCore
+import Synchronization
+
+/// Follows the changes of the store, once for all who want to hear of them.
+///
+/// Each listener gets what concerns it, through a buffer of its own; one that does not read loses its stream, and
+/// nobody else waits for it.
+final class ChangeHub: Sendable {
+    /// How many changes a listener may leave unread.
+    static let bufferedCount = 256
+    /// How often listeners hear that the line stands.
+    static let heartbeat = Duration.seconds(15)
+
+    /// What a listener hears.
+    enum Note: Sendable {
+        /// Keys of its scope changed, up to here.
+        case changes([ChangePage.Change], ChangeCursor)
+        /// The line stands, and up to here nothing else has changed.
+        case stands(ChangeCursor?)
+        /// Where the store is cannot be said any more: begin anew.
+        case expired
+    }
+
+    private struct Listener {
+        var scope: KeyScope
+        var session: String?
+        var expires: Int64
+        var continuation: AsyncStream<Note>.Continuation
+    }
+
+    private struct State {
+        var position: ChangeCursor?
+        var isFollowing = false
+        var isClosed = false
+        var nextID: UInt64 = 0
+        var listeners: [UInt64: Listener] = [:]
+        /// Who listens to the keys that begin so, in the order in which they came.
+        var byPrefix: [String: [UInt64]] = [:]
+    }
+
+    private let store: any KeyValueBackend
+    private let host: HostServices
+    private let onError: @Sendable (BackendError) -> Void
+    private let onChange: @Sendable (EntryKey) -> Void
+    private let wake = SignalHub()
+    private let state = Mutex(State())
+
+    /// - Parameter onChange: hears of every key that changed.
+    init(
+        _ store: any KeyValueBackend, host: HostServices, onError: @escaping @Sendable (BackendError) -> Void,
+        onChange: @escaping @Sendable (EntryKey) -> Void
+    ) {
+        (self.store, self.host, self.onError, self.onChange) = (store, host, onError, onChange)
+    }
+
+    /// How many listen.
+    var listenerCount: Int { state.withLock { $0.listeners.count } }
+
+    /// Looks at once: something was written by this process.
+    func poke() { wake.signal() }
+
+    /// Follows until the task is cancelled; all listeners' streams end then.
+    func run() async {
+        let pokes = wake.subscribe()
+        await withTaskGroup(of: Void.self) { group in
+            let (store, wake, host) = (store, wake, host)
+            group.addTask { for await _ in store.signals() { wake.signal() } }
+            group.addTask {
+                // Where the store signals by itself, this only helps against a signal that was lost.
+                let pause: Duration = store.capabilities.signals == .pushed ? .seconds(5) : .milliseconds(50)
+                while (try? await host.sleep(for: pause)) != nil { wake.signal() }
+            }
+            group.addTask { [self] in
+                while (try? await host.sleep(for: Self.heartbeat)) != nil { beat() }
+            }
+            await follow()
+            for await _ in pokes {
+                await follow()
+                if Task.isCancelled { break }
+            }
+            group.cancelAll()
+        }
+        close()
+    }
+
+    private func follow() async {
+        do throws(BackendError) {
+            while true {
+                let position = state.withLock { $0.position }
+                let page = try await store.changes(since: position, limit: 1_000).outcome
+                deliver(page)
+                state.withLock { state in
+                    state.position = page.cursor ?? state.position
+                    if !page.hasMore { state.isFollowing = true }
+                }
+                guard page.hasMore else { return }
+            }
+        } catch {
+            guard !Task.isCancelled else { return }
+            onError(error)
+            guard error.kind == .cursorExpired else { return }
+            // The store was put back or wiped: whoever listens begins anew.
+            let listeners = state.withLock { state in
+                (state.position, state.isFollowing) = (nil, false)
+                return state.listeners.values.map(\.continuation)
+            }
+            for listener in listeners {
+                listener.yield(.expired)
+                listener.finish()
+            }
+        }
+    }
+
+    private func deliver(_ page: ChangePage) {
+        guard let cursor = page.cursor else { return }
+        var notes: [(id: UInt64, changes: [ChangePage.Change])] = []
+        var places: [UInt64: Int] = [:]
+        for change in page.changes {
+            onChange(change.key)
+            let ids = state.withLock { state in
+                Self.prefixes(of: change.key).flatMap { state.byPrefix[$0] ?? [] }
+                    .filter { state.listeners[$0]?.scope.contains(change.key) == true }
+            }
+            for id in ids {
+                if let place = places[id] {
+                    notes[place].changes.append(change)
+                } else {
+                    places[id] = notes.count
+                    notes.append((id, [change]))
+                }
+            }
+        }
+        for note in notes {
+            guard let listener = state.withLock({ $0.listeners[note.id]?.continuation }) else { continue }
+            if case .dropped = listener.yield(.changes(note.changes, cursor)) { listener.finish() }
+        }
+    }
+
+    /// What a listener can have asked for that hears of `key`: everything, or an account's part.
+    private static func prefixes(of key: EntryKey) -> [String] {
+        let parts = key.text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+        guard parts.count == 4 else { return [""] }
+        return ["", parts[..<3].joined(separator: "/") + "/"]
+    }
+
+    private func beat() {
+        let now = host.now()
+        let (listeners, position) = state.withLock { ($0.listeners, $0.isFollowing ? $0.position : nil) }
+        for id in listeners.keys.sorted() {
+            guard let listener = listeners[id] else { continue }
+            if listener.expires <= now {
+                listener.continuation.finish()
+            } else if case .dropped = listener.continuation.yield(.stands(position)) {
+                listener.continuation.finish()
+            }
+        }
+    }
+
+    /// Ends the streams of a session, or of a whole account.
+    func end(where isOver: (_ session: String?, _ scope: KeyScope) -> Bool) {
+        let over = state.withLock { state in
+            state.listeners.values.filter { isOver($0.session, $0.scope) }.map(\.continuation)
+        }
+        for listener in over { listener.finish() }
+    }
+
+    private func close() {
+        let listeners = state.withLock { state in
+            state.isClosed = true
+            return state.listeners.values.map(\.continuation)
+        }
+        for listener in listeners { listener.finish() }
+    }
+
+    /// What changes in `scope` from now on, and where the store is now: `nil` while it has never changed.
+    func listen(_ scope: KeyScope, session: String?, expires: Int64) -> (notes: AsyncStream<Note>, from: ChangeCursor?)
+    {
+        let (stream, continuation) = AsyncStream.makeStream(
+            of: Note.self, bufferingPolicy: .bufferingOldest(Self.bufferedCount))
+        let listener = Listener(scope: scope, session: session, expires: expires, continuation: continuation)
+        let (id, position, isClosed) = state.withLock { state in
+            state.nextID += 1
+            state.listeners[state.nextID] = listener
+            state.byPrefix[scope.prefix, default: []].append(state.nextID)
+            return (state.nextID, state.position, state.isClosed)
+        }
+        continuation.onTermination = { [weak self] _ in self?.remove(id) }
+        if isClosed { continuation.finish() }
+        return (stream, position)
+    }
+
+    private func remove(_ id: UInt64) {
+        state.withLock { state in
+            guard let listener = state.listeners.removeValue(forKey: id) else { return }
+            let prefix = listener.scope.prefix
+            state.byPrefix[prefix]?.removeAll { $0 == id }
+            if state.byPrefix[prefix]?.isEmpty == true { state.byPrefix[prefix] = nil }
+        }
+    }
+}

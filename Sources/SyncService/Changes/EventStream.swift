@@ -1,0 +1,100 @@
+import SyncCore
+import SyncProtocol
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The changes of a scope as server-sent events: first what was missed since a cursor, then what happens.
+actor EventStream {
+    private enum Phase {
+        case greeting
+        case catchingUp
+        case listening
+        case over
+    }
+
+    private let service: KeyValueService
+    private let host: HostServices
+    private var notes: AsyncStream<ChangeHub.Note>.Iterator
+    private var phase = Phase.greeting
+    private var cursor: ChangeCursor?
+    private let isResumed: Bool
+
+    /// - Parameters:
+    ///   - resumed: the last that the client has seen; `nil` for one that begins now.
+    ///   - listening: what the hub tells from now on.
+    init(
+        _ service: KeyValueService, from resumed: ChangeCursor?,
+        listening: (notes: AsyncStream<ChangeHub.Note>, from: ChangeCursor?), host: HostServices
+    ) {
+        (self.service, self.host) = (service, host)
+        notes = listening.notes.makeAsyncIterator()
+        isResumed = resumed != nil
+        cursor = resumed ?? listening.from
+    }
+
+    /// The next piece of the body; `nil` at its end.
+    func next() async -> [UInt8]? {
+        switch phase {
+        case .greeting:
+            phase = isResumed ? .catchingUp : .listening
+            // A client that was never here learns where it is, so that it can resume without missing anything.
+            return Array("retry: 1000\n\n".utf8) + (isResumed ? [] : position(cursor))
+        case .catchingUp: return await catchUp()
+        case .listening: return await listen()
+        case .over: return nil
+        }
+    }
+
+    private func catchUp() async -> [UInt8]? {
+        do throws(BackendError) {
+            let page = try await service.changes(since: cursor, limit: 256)
+            cursor = page.cursor ?? cursor
+            if !page.hasMore { phase = .listening }
+            return page.changes.flatMap(event) + position(cursor)
+        } catch {
+            return end(error.kind == .cursorExpired)
+        }
+    }
+
+    private func listen() async -> [UInt8]? {
+        while let note = await nextNote() {
+            switch note {
+            case .changes(let changes, let cursor):
+                // What was caught up with need not be told again.
+                if isResumed, let known = self.cursor, cursor.sequence <= known.sequence { continue }
+                return changes.flatMap(event) + position(cursor)
+            case .stands(let cursor):
+                return Array(": \(host.now())\n".utf8) + (cursor.map { position($0) } ?? Array("\n".utf8))
+            case .expired: return end(true)
+            }
+        }
+        phase = .over
+        return nil
+    }
+
+    private func nextNote() async -> ChangeHub.Note? {
+        var iterator = notes
+        let note = await iterator.next(isolation: self)
+        notes = iterator
+        return note
+    }
+
+    private func end(_ isExpired: Bool) -> [UInt8]? {
+        phase = .over
+        return isExpired ? Array("event: expired\ndata: {}\n\n".utf8) : nil
+    }
+
+    private func position(_ cursor: ChangeCursor?) -> [UInt8] {
+        guard let cursor else { return [] }
+        return Array("id: \(CursorText.text(of: cursor))\nevent: cursor\ndata: {}\n\n".utf8)
+    }
+
+    /// Without an id: only when all of a page was told, a client may go on behind it.
+    private func event(_ change: ChangePage.Change) -> [UInt8] {
+        Array("event: change\ndata: ".utf8) + ChangePageBody.json(of: change) + Array("\n\n".utf8)
+    }
+}

@@ -1,0 +1,69 @@
+import EntitlementSync
+import SyncCore
+
+/// Which keys a caller reaches. What is outside of it is refused alike, whether it is there or not.
+public struct KeyScope: Hashable, Sendable {
+    /// What every key begins with that may be written, listed and followed.
+    let prefix: String
+    /// What no key may begin with all the same.
+    let exclusion: String?
+    /// What may be read besides.
+    let readable: Set<EntryKey>
+    /// What may only be read, although it begins with the prefix.
+    let readOnly: Set<EntryKey>
+    /// Whether there is anything but ``readable``.
+    let isEmpty: Bool
+
+    /// What the server keeps to itself: accounts, sessions and keys.
+    static let serverPrefix = "server/"
+
+    /// Every key but the server's own: the operator's.
+    public static let everything = KeyScope(
+        prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isEmpty: false)
+
+    /// The keys of `account`, of its entry in the directory and of the marker that stands for each erased life.
+    ///
+    /// - Parameter erased: lives of the account that were erased; when `account` is one of them, nothing else is
+    ///   reached.
+    static func account(_ account: Account, erased: [String]) throws(BackendError) -> KeyScope {
+        guard let name = account.name else {
+            throw BackendError(.permissionDenied, message: "nobody's ledger is on no server")
+        }
+        let keys = try LedgerKeys(account)
+        var readable: Set = [try LedgerKeys.directoryEntry(of: name)]
+        for incarnation in erased {
+            guard let life = try? Account(name, incarnation: incarnation) else { continue }
+            readable.insert(try LedgerKeys(life).ledger)
+        }
+        let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
+        return KeyScope(
+            prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isEmpty: isErased)
+    }
+
+    private init(
+        prefix: String, exclusion: String?, readable: Set<EntryKey>, readOnly: Set<EntryKey>, isEmpty: Bool
+    ) {
+        (self.prefix, self.exclusion, self.readable) = (prefix, exclusion, readable)
+        (self.readOnly, self.isEmpty) = (readOnly, isEmpty)
+    }
+
+    /// Whether `key` may be read.
+    func mayRead(_ key: EntryKey) -> Bool { contains(key) || readable.contains(key) }
+
+    /// Whether `key` may be written or deleted.
+    func mayWrite(_ key: EntryKey) -> Bool { contains(key) && !readOnly.contains(key) }
+
+    /// Whether `key` is listed and followed.
+    func contains(_ key: EntryKey) -> Bool {
+        guard !isEmpty, key.hasPrefix(prefix) else { return false }
+        guard let exclusion else { return true }
+        return !key.hasPrefix(exclusion)
+    }
+
+    /// What has to be listed of a store to find all keys that begin with `asked`; `nil` where none can be reached.
+    func listing(of asked: String) -> String? {
+        if isEmpty { return nil }
+        if asked.utf8.starts(with: prefix.utf8) { return asked }
+        return prefix.utf8.starts(with: asked.utf8) ? prefix : nil
+    }
+}

@@ -1,0 +1,208 @@
+import HTTPTypes
+public import SyncCore
+import SyncProtocol
+
+/// The storage contract over HTTP: `/v1/kv` and `/v1/changes`, over any store that can compare and swap.
+///
+/// Request in, response out; no sockets. Who may do what is decided before.
+public struct KeyValueService: Sendable {
+    /// How much one request may ask for.
+    public struct Limits: Hashable, Sendable {
+        /// The longest value, in bytes.
+        public var valueByteCount = 4 << 20
+        /// A page has at most so many keys or changes, whatever was asked for.
+        public var pageSize = 1_000
+        /// The size of a page where none was asked for.
+        public var usualPageSize = 100
+
+        /// The usual limits.
+        public init() {}
+    }
+
+    let store: any KeyValueBackend
+    let scope: KeyScope
+    let limits: Limits
+    private let onError: @Sendable (BackendError) -> Void
+
+    /// - Parameters:
+    ///   - store: where the values are. It must be able to compare and swap.
+    ///   - scope: which keys are reached.
+    ///   - limits: how much one request may ask for.
+    ///   - onError: is told of every error of the store, whose text a client does not see where it is the server's
+    ///     affair.
+    public init(
+        _ store: any KeyValueBackend, scope: KeyScope = .everything, limits: Limits = Limits(),
+        onError: @escaping @Sendable (BackendError) -> Void
+    ) {
+        (self.store, self.scope, self.limits, self.onError) = (store, scope, limits, onError)
+    }
+
+    /// The answer to a request for `target`, one of ``WireTarget/Place`` of this service.
+    func respond(to target: WireTarget, _ request: HTTPRequest, body: [UInt8]) async -> TransportAnswer {
+        do throws(BackendError) {
+            return try await route(target, request, body)
+        } catch {
+            return failure(error)
+        }
+    }
+
+    private func route(
+        _ target: WireTarget, _ request: HTTPRequest, _ body: [UInt8]
+    ) async throws(BackendError) -> TransportAnswer {
+        switch target.place {
+        case .keys: return try await list(target.query)
+        case .changes: return try await changes(target.query)
+        case .batch: return .refusal(.notImplemented, "batches come with the next version; ask for one key at a time")
+        case .key(let key):
+            if request.method == .get { return try await read(key, request.headerFields) }
+            return try await change(key, request, target.query, body)
+        default: return .refusal(.notFound, "there is nothing at this path")
+        }
+    }
+}
+
+extension KeyValueService {
+    private func read(_ key: EntryKey, _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
+        guard scope.mayRead(key) else { return .problem(.notYours) }
+        var known: [EntryVersion] = []
+        var isAnythingKnown = false
+        if let field = fields[.ifNoneMatch] {
+            switch TagCondition(field) {
+            case nil: return .refusal(.badRequest, "If-None-Match is * or a list of entity tags")
+            case .anything: isAnythingKnown = true
+            // Weak comparison (RFC 9110, section 13.1.2).
+            case .tags(let tags): known = tags.compactMap { EntityTag(strong: $0).version }
+            }
+        }
+        let answer = try await store.read(key, unless: known.first)
+        let found: TransportAnswer
+        switch answer.outcome {
+        case .absent: found = .problem(.absent(key, status: .notFound))
+        case .unchanged: found = TransportAnswer(Self.head(.notModified, known.first))
+        case .found(let entry):
+            let isKnown = isAnythingKnown || known.contains(entry.version)
+            found = isKnown ? TransportAnswer(Self.head(.notModified, entry.version)) : Self.answer(.ok, entry)
+        }
+        return noting(answer.companion, found)
+    }
+
+    private func noting(_ companion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
+        guard let companion else { return answer }
+        var answer = answer
+        WireFields.note(decisions: companion, in: &answer.response.headerFields)
+        return answer
+    }
+
+    private func change(
+        _ key: EntryKey, _ request: HTTPRequest, _ query: WireQuery, _ body: [UInt8]
+    ) async throws(BackendError) -> TransportAnswer {
+        guard scope.mayWrite(key) else { return .problem(.notYours) }
+        guard request.method == .delete || body.count <= limits.valueByteCount else {
+            throw BackendError(.tooLarge, key: key, message: "a value has at most \(limits.valueByteCount) bytes here")
+        }
+        let condition: WriteCondition
+        do throws(ConditionError) {
+            condition = try WriteCondition(request.headerFields, isOverwriting: query["if"] == "any")
+        } catch {
+            switch error {
+            case .missing:
+                return .refusal(
+                    .preconditionRequired,
+                    "say what may be overwritten: If-Match with the version, If-None-Match: *, or ?if=any")
+            case .malformed(let reason): return .refusal(.badRequest, reason)
+            }
+        }
+        let value = request.method == .delete ? nil : body
+        // A condition that the contract does not have needs a look first, and another one when somebody comes between.
+        for _ in 0..<8 {
+            let precondition: Precondition
+            switch condition {
+            case .precondition(let given): precondition = given
+            case .present, .oneOf:
+                guard case .found(let entry) = try await store.read(key).outcome else {
+                    return .problem(.absent(key, status: .preconditionFailed))
+                }
+                if case .oneOf(let versions) = condition, !versions.contains(entry.version) {
+                    return Self.answer(.preconditionFailed, entry)
+                }
+                precondition = .matches(entry.version)
+            }
+            let written =
+                if let value {
+                    try await store.write(value, to: key, if: precondition)
+                } else {
+                    try await store.delete(key, if: precondition)
+                }
+            switch written.outcome {
+            case .written(let version): return noting(written.companion, TransportAnswer(Self.head(.ok, version)))
+            case .deleted: return TransportAnswer(HTTPResponse(status: .noContent))
+            case .conflict(let entry):
+                // With the version that was seen still in place, it is the value that does not fit.
+                let isSettled = entry.map { precondition == .matches($0.version) } ?? false
+                if case .precondition = condition {} else if !isSettled { continue }
+                let answer = entry.map { Self.answer(.preconditionFailed, $0) }
+                return noting(
+                    written.companion, answer ?? .problem(.absent(key, status: .preconditionFailed)))
+            }
+        }
+        throw BackendError(.busy, key: key, message: "others write this key all the time; try again")
+    }
+
+    private func list(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
+        let after: EntryKey? = if let text = query["after"] { try EntryKey(text) } else { nil }
+        let limit = try pageSize(query)
+        guard let prefix = scope.listing(of: query["prefix"] ?? "") else {
+            return try .json { try KeyPageBody.json(of: KeyPage(items: [], next: nil)) }
+        }
+        var page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
+        page.items.removeAll { !scope.contains($0.key) }
+        return try .json { try KeyPageBody.json(of: page) }
+    }
+
+    private func changes(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
+        let cursor: ChangeCursor? = if let text = query["after"] { try CursorText.cursor(text) } else { nil }
+        let page = try await changes(since: cursor, limit: try pageSize(query))
+        return try .json { try ChangePageBody.json(of: page) }
+    }
+
+    /// The changes of the keys that are reached. Those of others are passed over, up to a bound: then the page is short
+    /// and says that there is more.
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> ChangePage {
+        var page = ChangePage(changes: [], cursor: cursor, hasMore: true)
+        for _ in 0..<16 {
+            let next = try await store.changes(since: page.cursor, limit: limit - page.changes.count).outcome
+            page.changes += next.changes.filter { scope.contains($0.key) }
+            page.cursor = next.cursor ?? page.cursor
+            page.hasMore = next.hasMore
+            guard next.hasMore, page.changes.count < limit else { break }
+        }
+        return page
+    }
+
+    private func pageSize(_ query: WireQuery) throws(BackendError) -> Int {
+        guard let text = query["limit"] else { return limits.usualPageSize }
+        guard let limit = Int(text), limit >= 1 else {
+            throw BackendError(.invalidCursor, message: "limit is a whole number of 1 or more")
+        }
+        return min(limit, limits.pageSize)
+    }
+}
+
+extension KeyValueService {
+    private static func head(_ status: HTTPResponse.Status, _ version: EntryVersion?) -> HTTPResponse {
+        var response = HTTPResponse(status: status)
+        if let version { response.headerFields[.eTag] = EntityTag(version).description }
+        return response
+    }
+
+    private static func answer(_ status: HTTPResponse.Status, _ entry: Entry) -> TransportAnswer {
+        var response = head(status, entry.version)
+        response.headerFields[.contentType] = "application/octet-stream"
+        return TransportAnswer(response, body: entry.value)
+    }
+
+    private func failure(_ error: BackendError) -> TransportAnswer { .failure(problem(error)) }
+
+    /// What a client gets told of an error of the store.
+    func problem(_ error: BackendError) -> Problem { .told(of: error, onError) }
+}

@@ -1,0 +1,186 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+/// An account's part of the store, where its ledger only grows and only the server decides.
+///
+/// What a client sends is stored as it came or not at all: a server that edited it would leave the client with a version
+/// of bytes that it never saw. What there is to say about it goes into the decisions, a ledger beside it.
+struct LedgerRules: KeyValueBackend {
+    let store: any KeyValueBackend
+    let account: Account
+    let keys: LedgerKeys
+    let owners: TransactionOwners
+    let host: HostServices
+    let limits = LedgerLimits.standard
+
+    /// How far ahead of the server's clock a purchase may be dated, in milliseconds; a later one counts as of the
+    /// server's time.
+    static let tolerance: Int64 = 300_000
+
+    init(_ store: any KeyValueBackend, _ account: Account, _ owners: TransactionOwners, _ host: HostServices)
+        throws(BackendError)
+    {
+        (self.store, self.account, self.owners, self.host) = (store, account, owners, host)
+        keys = try LedgerKeys(account)
+    }
+
+    var capabilities: Capabilities { store.capabilities }
+    var label: String { store.label }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        guard key == keys.ledger else { return try await store.read(key, unless: knownVersion) }
+        // Both by one call: what was decided about a ledger is known with it.
+        let results = try await store.read([
+            ReadRequest(key, unless: knownVersion), ReadRequest(keys.decisions),
+        ]).outcome
+        guard results.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
+        return Answer(try results[0].get(), companion: Self.version(try results[1].get()))
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        guard key == keys.ledger else { return try await store.write(value, to: key, if: precondition) }
+        let results = try await store.read([ReadRequest(key), ReadRequest(keys.decisions)]).outcome
+        guard results.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
+        let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
+        let decided: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
+        guard precondition.holds(for: stored?.version) else {
+            return Answer(.conflict(stored), companion: decided?.version)
+        }
+        let sent = try Self.ledger(of: value, key)
+        let known = try stored.map { (entry) throws(BackendError) in try Self.stored(entry, key) } ?? Ledger()
+        try check(sent, key)
+        // Nothing can be taken back, and nothing joins an erased ledger: whoever lacks something gets it with the
+        // answer, merges and comes again.
+        guard !Ledger.join(known, sent).rightLacks else {
+            return Answer(.conflict(stored), companion: decided?.version)
+        }
+        let companion = try await decide(about: sent, beyond: known, decided)
+        let condition = stored.map { Precondition.matches($0.version) } ?? .absent
+        let outcome = try await store.write(value, to: key, if: condition).outcome
+        return Answer(outcome, companion: companion)
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        guard key != keys.ledger else {
+            throw BackendError(
+                .refused, operation: .delete, key: key,
+                message: "a ledger is never deleted; erase the account (/v1/accounts/self/erasure)")
+        }
+        return try await store.delete(key, if: precondition)
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await store.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await store.changes(since: cursor, limit: limit)
+    }
+
+    func signals() -> AsyncStream<Void> { store.signals() }
+}
+
+extension LedgerRules {
+    private static func version(_ outcome: ReadOutcome) -> EntryVersion? {
+        if case .found(let entry) = outcome { entry.version } else { nil }
+    }
+
+    private static func ledger(of value: [UInt8], _ key: EntryKey) throws(BackendError) -> Ledger {
+        let document: LedgerDocument
+        do throws(LedgerFormatError) { document = try LedgerDocument(decoding: value) } catch {
+            throw refused(key, "this is no ledger that this server reads: \(error)")
+        }
+        guard document.localSection.isEmpty else {
+            throw refused(key, "the local section of a ledger is not for a server; leave it out")
+        }
+        return document.ledger
+    }
+
+    private static func stored(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Ledger {
+        do throws(LedgerFormatError) { return try LedgerDocument(decoding: entry.value).ledger } catch {
+            throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger: \(error)")
+        }
+    }
+
+    private func check(_ ledger: Ledger, _ key: EntryKey) throws(BackendError) {
+        guard !ledger.isErased else {
+            throw Self.refused(key, "only the server erases a ledger (/v1/accounts/self/erasure)")
+        }
+        guard ledger.count <= limits.recordCount, ledger.byteCount <= limits.byteCount else {
+            throw BackendError(
+                .tooLarge, operation: .write, key: key,
+                message: "a ledger has at most \(limits.recordCount) records and \(limits.byteCount) bytes")
+        }
+        guard !ledger.hasAcceptance else {
+            throw Self.refused(key, "only the server states what it accepts; such a record does not belong here")
+        }
+    }
+
+    private static func refused(_ key: EntryKey, _ message: String) -> BackendError {
+        BackendError(.refused, operation: .write, key: key, message: message)
+    }
+
+    /// Decides about the purchases that are new, before they are stored: so that what is acknowledged is decided.
+    ///
+    /// - Returns: the version of the decisions, `nil` where there are none.
+    private func decide(about sent: Ledger, beyond known: Ledger, _ decided: Entry?) async throws(BackendError)
+        -> EntryVersion?
+    {
+        let news = sent.records(beyond: known).filter(\.isPurchase)
+        guard !news.isEmpty else { return decided?.version }
+        let now = host.now()
+        var decisions: [TransactionReference: Acceptance.Decision] = [:]
+        for record in news {
+            guard case .purchase(let purchase) = Fact(record) else { continue }
+            if try await !owners.claim(purchase.transaction, for: account, at: now) {
+                decisions[purchase.transaction] = .refused("another account recorded this transaction first")
+            } else if purchase.date.milliseconds - now > Self.tolerance {
+                decisions[purchase.transaction] = .countsAsOf(Timestamp(milliseconds: now))
+            }
+        }
+        guard !decisions.isEmpty else { return decided?.version }
+        return try await record(decisions, at: now)
+    }
+
+    private func record(_ decisions: [TransactionReference: Acceptance.Decision], at now: Int64)
+        async throws(BackendError) -> EntryVersion?
+    {
+        for _ in 0..<32 {
+            let stored: Entry? =
+                if case .found(let entry) = try await store.read(keys.decisions).outcome {
+                    entry
+                } else {
+                    nil
+                }
+            let ledger =
+                try stored.map { (entry) throws(BackendError) in try Self.stored(entry, keys.decisions) }
+                ?? Ledger()
+            let facts = Facts(account: Ledger(), server: ledger)
+            let date = Timestamp(milliseconds: now)
+            // A decision stands: a purchase that was dated once keeps its date.
+            let new = decisions.filter { facts.acceptances[$0.key] == nil }
+            guard !new.isEmpty else { return stored?.version }
+            let time = facts.latestTime.next(at: date)
+            let added = Ledger(
+                new.map { transaction, decision in
+                    Fact.acceptance(
+                        Acceptance(transaction: transaction, decision: decision, date: date, logicalTime: time)
+                    ).record
+                })
+            let bytes = LedgerDocument(ledger: ledger.joined(with: added)).encoded()
+            do throws(BackendError) {
+                let condition = stored.map { Precondition.matches($0.version) } ?? .absent
+                if case .written(let version) = try await store.write(bytes, to: keys.decisions, if: condition).outcome
+                {
+                    return version
+                }
+            } catch {
+                guard error.disposition == .outcomeUnknown else { throw error }
+            }
+        }
+        throw BackendError(.busy, key: keys.decisions, message: "others write this all the time; try again")
+    }
+}

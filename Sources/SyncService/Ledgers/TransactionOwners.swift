@@ -1,0 +1,49 @@
+import EntitlementSync
+import Entitlements
+import SyncCore
+
+/// Who owns a transaction: one entry a transaction, `tx/STORE/ENVIRONMENT/ID`, written by compare-and-swap.
+struct TransactionOwners: Sendable {
+    let records: RecordStore
+    let policy: ServiceConfiguration.Ownership
+
+    /// The account that came first.
+    private struct Owner: Codable, Hashable, Sendable {
+        var account: String
+        var incarnation: String
+        /// When it came, in milliseconds since 1970 UTC.
+        var since: Int64
+    }
+
+    /// Claims `transaction` for `account`.
+    ///
+    /// - Returns: whether it is that account's. An owner that was erased owns nothing any more.
+    func claim(_ transaction: TransactionReference, for account: Account, at now: Int64) async throws(BackendError)
+        -> Bool
+    {
+        guard policy == .keepWithFirst, let name = account.name else { return true }
+        let key = try Self.key(of: transaction)
+        let owner = Owner(account: name, incarnation: account.incarnation, since: now)
+        for _ in 0..<32 {
+            let held = try await records.read(key, as: Owner.self)
+            if let held {
+                let first = try? Account(held.value.account, incarnation: held.value.incarnation)
+                if first == account { return true }
+                guard try await isErased(held.value) else { return false }
+            }
+            if try await records.replace(key, with: owner, if: held?.version) { return true }
+        }
+        throw BackendError(.busy, key: key, message: "others claim this transaction all the time; try again")
+    }
+
+    private func isErased(_ owner: Owner) async throws(BackendError) -> Bool {
+        let record = try await records.read(try AccountRecord.key(of: owner.account), as: AccountRecord.self)?.value
+        return record?.erased.contains { $0.utf8.elementsEqual(owner.incarnation.utf8) } == true
+    }
+
+    /// Ids are up to 255 bytes each, which an entry's key has room for, unless slashes in them are escaped too often.
+    private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
+        let parts = [transaction.store.rawValue, transaction.environment.rawValue, transaction.id.rawValue]
+        return try EntryKey("tx/" + parts.map(LedgerKeys.escaped).joined(separator: "/"))
+    }
+}

@@ -1,0 +1,196 @@
+import EntitlementSync
+import Entitlements
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+
+extension WireTarget.Place {
+    /// Whether nobody has to say who he is.
+    func isOpen(to method: HTTPRequest.Method) -> Bool {
+        switch self {
+        case .devices, .catalog: true
+        case .accounts, .sessions: method == .post
+        default: false
+        }
+    }
+}
+
+extension Service {
+    func respondToAnybody(_ target: WireTarget, _ request: ServiceRequest) async throws -> TransportAnswer {
+        switch target.place {
+        case .accounts: return try await makeAccount(request)
+        case .sessions: return try await makeSession(request)
+        case .devices:
+            let codes = try await devices.begin()
+            let page = configuration.approvalPage
+            return try .json {
+                json([
+                    ("device_code", .string(codes.device)), ("user_code", .string(codes.user)),
+                    ("verification_uri", .string(page)),
+                    ("verification_uri_complete", .string(page + "?user_code=" + codes.user)),
+                    ("expires_in", .number(DeviceGrants.lifetime / 1_000)),
+                    ("interval", .number(DeviceGrants.interval / 1_000)),
+                ])
+            }
+        default: return try catalog(request)
+        }
+    }
+
+    func respond(to target: WireTarget, _ request: ServiceRequest, as caller: Caller) async throws -> TransportAnswer {
+        switch caller {
+        case .operator: return try await respond(to: target, request, asOperator: ())
+        case .account(let account): return try await respond(to: target, request, as: account)
+        }
+    }
+
+    private func respond(to target: WireTarget, _ request: ServiceRequest, as caller: AccountCaller) async throws
+        -> TransportAnswer
+    {
+        switch target.place {
+        case .ownAccount:
+            let record = try await accounts.record(caller.account.name ?? "")
+            return try .json { json(describing(caller.account, created: caller.isErased ? nil : record?.created)) }
+        case .sessions:
+            try await accounts.logOut(caller, everywhere: target.query["everywhere"] == "true")
+            endStreams(of: caller)
+            return .done
+        case .ownPassword:
+            let fields = try RequestFields(request.body, request.head.headerFields)
+            try await accounts.changePassword(
+                of: caller, from: try fields.text("password"), to: try fields.text("new_password"),
+                peer: request.peer)
+            return .done
+        case .ownRecoveryCodes:
+            let fields = try RequestFields(request.body, request.head.headerFields)
+            let codes = try await accounts.renewRecoveryCodes(
+                of: caller, password: try fields.text("password"), peer: request.peer)
+            return try .json { json([("recovery_codes", .array(codes.map(JSON.string)))]) }
+        case .ownErasure:
+            let fields = try RequestFields(request.body, request.head.headerFields)
+            _ = try await accounts.confirm(caller, password: try fields.text("password"), peer: request.peer)
+            try await erase(caller.account)
+            return .done
+        case .approvals:
+            let fields = try RequestFields(request.body, request.head.headerFields)
+            try await devices.decide(
+                try fields.text("user_code"), isApproved: try fields.flag("approve"), by: caller, peer: request.peer)
+            return .done
+        case .entitlements: return try await entitlements(of: caller, target.query)
+        default: return .problem(.notYours)
+        }
+    }
+
+    private func respond(to target: WireTarget, _ request: ServiceRequest, asOperator: Void) async throws
+        -> TransportAnswer
+    {
+        switch target.place {
+        case .accounts: return try await list(target.query)
+        case .recoveryCode(let name):
+            let code = try await accounts.addRecoveryCode(to: name)
+            return try .json { json([("recovery_code", .string(code))]) }
+        case .erasure(let name):
+            guard let account = try await accounts.record(name)?.account else {
+                throw RequestError(.notFound, "there is no account of this name")
+            }
+            try await erase(account)
+            return .done
+        default: throw RequestError(.forbidden, "this is an account's own affair, and no operator's")
+        }
+    }
+
+    private func erase(_ account: Account) async throws(BackendError) {
+        try await Erasure(store: store, records: accounts.records).erase(account)
+        authenticator.forget(account: account.name ?? "")
+        hub.poke()
+    }
+
+    private func endStreams(of caller: AccountCaller) {
+        hub.end { session, scope in session != nil && session == caller.session && scope == caller.scope }
+    }
+
+    private func makeAccount(_ request: ServiceRequest) async throws -> TransportAnswer {
+        // Whoever comes with another issuer's token asks for a new life after an erasure.
+        if let field = request.head.headerFields[.authorization] { return try await makeExternalAccount(field) }
+        let fields = try RequestFields(request.body, request.head.headerFields)
+        let made = try await accounts.signUp(
+            try fields.text("name"), password: try fields.text("password"), peer: request.peer)
+        let codes = made.recoveryCodes.map { [("recovery_codes", JSON.array($0.map(JSON.string)))] } ?? []
+        return try .json(made.recoveryCodes == nil ? .ok : .created) { json(describing(made.grant) + codes) }
+    }
+
+    private func makeExternalAccount(_ field: String) async throws -> TransportAnswer {
+        guard case .account(let caller) = try await authenticator.caller(field), caller.session == nil,
+            let name = caller.account.name
+        else { throw RequestError(.forbidden, "only another issuer's token makes an account by itself") }
+        let known = try await accounts.record(name)
+        let record = try await ExternalAccounts(records: accounts.records, host: host).create(
+            name, issuer: known?.issuer ?? "")
+        guard let record, let account = record.account else { throw AuthenticationFailure.nameTaken }
+        try await AccountDirectory(backend: store).adopt(account)
+        authenticator.forget(account: name)
+        return try .json(.created) { json(describing(account, created: record.created)) }
+    }
+
+    private func makeSession(_ request: ServiceRequest) async throws -> TransportAnswer {
+        let fields = try RequestFields(request.body, request.head.headerFields)
+        let grant: Sessions.Grant
+        switch try fields.text("grant_type") {
+        case "password":
+            grant = try await accounts.logIn(
+                try fields.text("username"), password: try fields.text("password"), peer: request.peer)
+        case "refresh_token":
+            guard let refreshed = try await accounts.sessions.refresh(try fields.text("refresh_token")) else {
+                throw RequestError(.badRequest, "the session is over; log in again", code: "invalid_grant")
+            }
+            grant = refreshed
+        case "urn:ietf:params:oauth:grant-type:device_code":
+            grant = try await devices.redeem(try fields.text("device_code"))
+        case "urn:entitlementsync:recovery-code":
+            grant = try await accounts.recover(
+                try fields.text("username"), code: try fields.text("recovery_code"),
+                newPassword: try fields.text("new_password"), peer: request.peer)
+        default:
+            throw RequestError(.badRequest, "there is no such grant_type", code: "unsupported_grant_type")
+        }
+        return try .json { json(describing(grant)) }
+    }
+
+    private func list(_ query: WireQuery) async throws -> TransportAnswer {
+        let prefix = KeyScope.serverPrefix + "accounts/"
+        let after: EntryKey? = if let name = query["after"] { try AccountRecord.key(of: name) } else { nil }
+        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
+            throw RequestError(.badRequest, "limit is a whole number of 1 to 1000")
+        }
+        let page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
+        var rows: [JSON] = []
+        var last: String?
+        for item in page.items {
+            guard let record = try await accounts.records.read(item.key, as: AccountRecord.self)?.value else {
+                continue
+            }
+            last = record.name
+            if let account = record.account {
+                rows.append(.object(describing(account, created: record.created)))
+            }
+        }
+        let next = page.next == nil ? [] : last.map { [("next", JSON.string($0))] } ?? []
+        return try .json { json([("accounts", .array(rows))] + next) }
+    }
+
+    private func describing(_ account: Account, created: Int64?) -> [(String, JSON)] {
+        [
+            ("name", .string("\(account)")), ("incarnation", .string(account.incarnation)),
+            ("created", JSON(created.map { "\(Timestamp(milliseconds: $0))" })),
+        ]
+    }
+
+    private func describing(_ grant: Sessions.Grant) -> [(String, JSON)] {
+        [
+            ("access_token", .string(grant.accessToken)), ("token_type", .string("Bearer")),
+            ("expires_in", .number(Int64(grant.expiresIn))), ("refresh_token", .string(grant.refreshToken)),
+            ("account", .string("\(grant.account)")), ("incarnation", .string(grant.account.incarnation)),
+        ]
+    }
+
+    func json(_ members: [(String, JSON)]) -> [UInt8] { Array(JSON.object(members).text().utf8) }
+}

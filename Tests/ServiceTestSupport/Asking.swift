@@ -1,0 +1,117 @@
+import Foundation
+public import HTTPTypes
+public import SyncCore
+public import SyncProtocol
+public import SyncService
+import Synchronization
+
+/// What came back, all of it.
+public struct Reply: Sendable {
+    public var status: Int
+    public var fields: HTTPFields
+    public var body: [UInt8]
+
+    /// The body as JSON: texts, lists of texts, numbers and flags by name.
+    public subscript(member: String) -> String? { members[member] as? String }
+
+    public var members: [String: Any] {
+        (try? JSONSerialization.jsonObject(with: Data(body))) as? [String: Any] ?? [:]
+    }
+
+    public var problem: Problem? { Problem(json: body) }
+}
+
+extension Service {
+    /// Asks as a client would that has `token`.
+    public func ask(
+        _ method: HTTPRequest.Method, _ path: String, token: String? = nil, _ fields: HTTPFields = [:],
+        body: [UInt8] = [], peer: String = "192.0.2.1"
+    ) async -> Reply {
+        var fields = fields
+        if let token { fields[.authorization] = "Bearer \(token)" }
+        let head = HTTPRequest(method: method, scheme: "http", authority: "x", path: path, headerFields: fields)
+        let answer = await respond(to: ServiceRequest(head, body: body, peer: peer))
+        var body: [UInt8] = []
+        if case .bytes(let bytes) = answer.body { body = bytes }
+        return Reply(status: answer.response.status.code, fields: answer.response.headerFields, body: body)
+    }
+
+    /// Asks with a JSON object of texts and flags.
+    public func ask(
+        _ method: HTTPRequest.Method, _ path: String, token: String? = nil, json: [String: any Sendable],
+        peer: String = "192.0.2.1"
+    ) async -> Reply {
+        let body = (try? JSONSerialization.data(withJSONObject: json)).map { Array($0) } ?? []
+        return await ask(method, path, token: token, [.contentType: "application/json"], body: body, peer: peer)
+    }
+}
+
+/// Carries requests to a service in this process, as a wire would: what a header field or a path cannot carry does not
+/// arrive.
+public struct DirectTransport: HTTPTransport {
+    private let service: Service
+
+    public init(_ service: Service) { self.service = service }
+
+    public func send(
+        _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
+    ) async throws(TransportError) -> TransportAnswer {
+        guard let path = request.path, path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            throw TransportError(.malformed, mayHaveArrived: false, message: "the path is not ASCII")
+        }
+        let answer = await service.respond(to: ServiceRequest(request, body: body, peer: "192.0.2.1"))
+        guard case .bytes(let bytes) = answer.body, bytes.count <= maximumByteCount else {
+            throw TransportError(.tooLarge, mayHaveArrived: true, message: "the answer is too long, or a stream")
+        }
+        return TransportAnswer(answer.response, body: bytes)
+    }
+}
+
+extension String {
+    /// The operator's token of services for tests.
+    public static let operatorToken = "operator-token-of-tests"
+}
+
+/// A wall clock that a test sets.
+public final class SetClock: Sendable {
+    private let time: Mutex<Int64>
+
+    /// A clock that stands at `time`, in milliseconds since 1970 UTC.
+    public init(_ time: Int64) { self.time = Mutex(time) }
+
+    /// What it shows.
+    public var now: Int64 { time.withLock { $0 } }
+
+    /// Moves it, backwards too.
+    public func advance(seconds: Int64) { time.withLock { $0 += seconds * 1_000 } }
+
+    /// This machine with this clock.
+    public var host: HostServices {
+        var host = HostServices.system
+        host.now = { self.now }
+        return host
+    }
+}
+
+extension Service {
+    /// A service for tests: it takes ``Swift/String/operatorToken``.
+    public static func open(
+        _ store: any KeyValueBackend, now: Int64, onError: @escaping @Sendable (BackendError) -> Void = { _ in }
+    ) async throws(BackendError) -> Service {
+        try await open(store, clock: SetClock(now), onError: onError)
+    }
+
+    /// A service for tests by `clock`.
+    public static func open(
+        _ store: any KeyValueBackend, clock: SetClock = SetClock(1_800_000_000_000), issuer: String? = nil,
+        onError: @escaping @Sendable (BackendError) -> Void = { _ in },
+        configure: (inout ServiceConfiguration) -> Void = { _ in }
+    ) async throws(BackendError) -> Service {
+        var configuration = ServiceConfiguration(name: "https://sync.example.com")
+        configuration.operatorToken = .operatorToken
+        configure(&configuration)
+        return try await Service(
+            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host, issuer: issuer),
+            host: clock.host, onError: onError)
+    }
+}

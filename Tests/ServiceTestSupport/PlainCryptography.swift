@@ -1,0 +1,78 @@
+import Checksums
+public import SyncCore
+public import SyncService
+
+/// Cryptography without any: fast and repeatable, for tests of what is built on it. Proves nothing to anybody.
+public struct PlainCryptography: ServiceCryptography {
+    private let host: HostServices
+    /// The issuer whose tokens are believed beside the server's own: `external|SUBJECT|SECONDS`.
+    private let issuer: String?
+
+    public init(host: HostServices = .system, issuer: String? = nil) { (self.host, self.issuer) = (host, issuer) }
+
+    public func hash(password: [UInt8]) async throws(CryptographyError) -> String { text(digest(of: password)) }
+
+    public func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
+        text(digest(of: password)) == hash
+    }
+
+    public func digest(of bytes: [UInt8]) -> [UInt8] {
+        (1...4).flatMap { seed in
+            withUnsafeBytes(of: XXHash64.digest(of: bytes, seed: UInt64(seed)).bigEndian) { Array($0) }
+        }
+    }
+
+    public func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] { digest(of: key + bytes) }
+
+    public func randomBytes(_ count: Int) -> [UInt8] {
+        (0..<count).map { _ in UInt8(truncatingIfNeeded: host.randomBits()) }
+    }
+
+    public func makeSigningKey() -> [UInt8] { randomBytes(32) }
+
+    public func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
+        let parts = [
+            claims.account, claims.incarnation, claims.session, claims.server, "\(claims.issuedAt)",
+            "\(claims.expiresAt)", key.id,
+        ].map { text(Array($0.utf8)) }
+        let statement = parts.joined(separator: ".")
+        return statement + "." + text(authenticationCode(of: Array(statement.utf8), key: key.bytes))
+    }
+
+    public func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
+        if let issuer, token.hasPrefix("external|") {
+            let parts = token.split(separator: "|").map(String.init)
+            guard parts.count == 3, let expiresAt = Int64(parts[2]) else { throw TokenRefusal("malformed") }
+            guard expiresAt * 1_000 > now else { throw TokenRefusal("expired", isExpired: true) }
+            return .external(issuer: issuer, subject: parts[1], expiresAt: expiresAt)
+        }
+        let parts = token.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == 8, let id = plain(parts[6]), let key = keys.first(where: { $0.id == id }) else {
+            throw TokenRefusal("no key of ours")
+        }
+        let statement = parts[..<7].joined(separator: ".")
+        guard text(authenticationCode(of: Array(statement.utf8), key: key.bytes)) == parts[7],
+            let account = plain(parts[0]), let incarnation = plain(parts[1]), let session = plain(parts[2]),
+            let server = plain(parts[3]), let issuedAt = plain(parts[4]).flatMap(Int64.init),
+            let expiresAt = plain(parts[5]).flatMap(Int64.init)
+        else { throw TokenRefusal("forged") }
+        guard expiresAt * 1_000 > now else { throw TokenRefusal("expired", isExpired: true) }
+        return .own(
+            AccessClaims(
+                account: account, incarnation: incarnation, session: session, server: server, issuedAt: issuedAt,
+                expiresAt: expiresAt))
+    }
+
+    private func text(_ bytes: [UInt8]) -> String {
+        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    private func plain(_ text: String) -> String? {
+        let digits = Array(text.utf8)
+        guard digits.count.isMultiple(of: 2) else { return nil }
+        let bytes = stride(from: 0, to: digits.count, by: 2).compactMap {
+            UInt8(String(decoding: digits[$0...$0 + 1], as: UTF8.self), radix: 16)
+        }
+        return bytes.count * 2 == digits.count ? String(validating: bytes, as: UTF8.self) : nil
+    }
+}

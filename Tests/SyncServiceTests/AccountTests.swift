@@ -1,0 +1,249 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Testing
+
+@Suite("Accounts and sessions")
+struct AccountTests {
+    private let store = MemoryBackend()
+    private let clock = SetClock(1_800_000_000_000)
+    private let service: Service
+
+    init() async throws { service = try await .open(store, clock: clock) }
+
+    private func signUp(_ name: String = "alice", _ password: String = "correct horse") async -> Reply {
+        await service.ask(.post, "/v1/accounts", json: ["name": name, "password": password])
+    }
+
+    private func refresh(_ token: String) async -> Reply {
+        await service.ask(.post, "/v1/sessions", json: ["grant_type": "refresh_token", "refresh_token": token])
+    }
+
+    private func logIn(_ password: String, name: String = "alice", peer: String = "192.0.2.1") async -> Reply {
+        await service.ask(
+            .post, "/v1/sessions", json: ["grant_type": "password", "username": name, "password": password],
+            peer: peer)
+    }
+
+    private func status(of token: String?) async -> Int {
+        await service.ask(.get, "/v1/accounts/self", token: token).status
+    }
+
+    @Test("an account is made once; whoever knows the password joins it, whoever does not is told the name is taken")
+    func signingUp() async throws {
+        let made = await signUp()
+        #expect(made.status == 201 && made["account"] == "alice" && made["token_type"] == "Bearer")
+        #expect((made.members["recovery_codes"] as? [String])?.count == 8)
+        let own = await service.ask(.get, "/v1/accounts/self", token: made["access_token"])
+        #expect(own.status == 200 && own["name"] == "alice" && own["incarnation"] == made["incarnation"])
+        let again = await signUp()
+        #expect(again.status == 200 && again["incarnation"] == made["incarnation"])
+        #expect(again.members["recovery_codes"] == nil)
+        #expect(await signUp("alice", "another one").status == 409)
+        #expect(await signUp("bob", "short").status == 400)
+        #expect(await signUp("", "correct horse").status == 400)
+        #expect(await signUp("a\nb", "correct horse").status == 400)
+        #expect(await signUp(String(repeating: "x", count: 256), "correct horse").status == 400)
+        let entry = await service.ask(.get, "/v1/kv/accounts/alice/account", token: made["access_token"])
+        #expect(entry.status == 200, "its own entry in the directory")
+    }
+
+    @Test("two devices that sign up at the same moment are one account")
+    func racing() async throws {
+        let replies = await withTaskGroup(of: Reply.self) { group in
+            for _ in 0..<8 { group.addTask { await signUp() } }
+            return await group.reduce(into: [Reply]()) { $0.append($1) }
+        }
+        #expect(replies.filter { $0.status == 201 }.count == 1)
+        #expect(replies.allSatisfy { [200, 201].contains($0.status) })
+        #expect(Set(replies.map { $0["incarnation"] }).count == 1)
+        for reply in replies { #expect(await status(of: reply["access_token"]) == 200) }
+    }
+
+    @Test("a refresh token works once, and for a minute more, with the same successor; a copy ends the session")
+    func rotation() async throws {
+        let first = try #require(await signUp()["refresh_token"])
+        let second = try #require(await refresh(first)["refresh_token"])
+        clock.advance(seconds: 59)
+        // The answer was lost: the same again.
+        let repeated = await refresh(first)
+        #expect(repeated["refresh_token"] == second && repeated.status == 200)
+        let third = try #require(await refresh(second)["refresh_token"])
+        #expect(third != second)
+        // Two steps back is a copy at any time, and so is one step after a minute.
+        #expect(await refresh(first).status == 400)
+        clock.advance(seconds: 61)
+        let late = await refresh(second)
+        #expect(late.status == 400 && late.problem?.error == "invalid_grant")
+        #expect(await refresh(third).status == 400, "the session is over for all who hold a part of it")
+        for wrong in ["", "x", "a.b.c", String(first.dropLast()), String(repeating: "A", count: 5_000)] {
+            #expect(await refresh(wrong).status == 400, "\(wrong)")
+        }
+    }
+
+    @Test("an access token ends after its time, at log-out, everywhere, and with another password")
+    func endings() async throws {
+        let reply = await signUp()
+        let token = try #require(reply["access_token"])
+        #expect(await status(of: token) == 200)
+        clock.advance(seconds: 601)
+        #expect(await status(of: token) == 401)
+        let phone = try #require(await logIn("correct horse")["access_token"])
+        let tablet = try #require(await logIn("correct horse")["access_token"])
+        #expect(await service.ask(.delete, "/v1/sessions", token: phone).status == 204)
+        #expect(await status(of: phone) == 401)
+        #expect(await status(of: tablet) == 200)
+        let laptop = try #require(await logIn("correct horse")["access_token"])
+        let change = ["password": "correct horse", "new_password": "battery staple"]
+        #expect(await service.ask(.put, "/v1/accounts/self/password", token: laptop, json: change).status == 204)
+        #expect(await status(of: tablet) == 401)
+        #expect(await status(of: laptop) == 200, "who changes it stays")
+        #expect(await logIn("correct horse").status == 400)
+        #expect(await logIn("battery staple").status == 200)
+        #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: laptop).status == 204)
+        #expect(await status(of: laptop) == 401)
+        #expect(await refresh(try #require(reply["refresh_token"])).status == 400)
+    }
+
+    @Test("another server over the same store believes its tokens, and hears of a log-out")
+    func replicas() async throws {
+        let other = try await Service.open(store, clock: clock)
+        let token = try #require(await signUp()["access_token"])
+        #expect(await other.ask(.get, "/v1/accounts/self", token: token).status == 200)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await other.run() }
+            #expect(await service.ask(.delete, "/v1/sessions", token: token).status == 204)
+            // The other one follows the store; it takes a moment, and no longer than the test may run.
+            var seen = 200
+            while seen == 200 {
+                seen = await other.ask(.get, "/v1/accounts/self", token: token).status
+                try Task.checkCancellation()
+                await Task.yield()
+            }
+            #expect(seen == 401)
+            group.cancelAll()
+        }
+    }
+
+    @Test("a recovery code gives a new password once; an operator can add one")
+    func recovery() async throws {
+        let made = await signUp()
+        let codes = try #require(made.members["recovery_codes"] as? [String])
+        func recover(_ code: String) async -> Reply {
+            await service.ask(
+                .post, "/v1/sessions",
+                json: [
+                    "grant_type": "urn:entitlementsync:recovery-code", "username": "alice", "recovery_code": code,
+                    "new_password": "new password",
+                ])
+        }
+        #expect(await recover("AAAA-BBBB-CCCC-DDDD").status == 400)
+        let back = await recover(codes[3].lowercased().replacing("-", with: " "))
+        #expect(back.status == 200)
+        #expect(await status(of: back["access_token"]) == 200)
+        #expect(await status(of: made["access_token"]) == 401)
+        #expect(await recover(codes[3]).status == 400)
+        #expect(await logIn("new password").status == 200)
+        let token = back["access_token"]
+        let renewed = await service.ask(
+            .post, "/v1/accounts/self/recovery-codes", token: token, json: ["password": "new password"])
+        #expect((renewed.members["recovery_codes"] as? [String])?.count == 8)
+        #expect(await recover(codes[4]).status == 400, "the old ones are void")
+        let path = "/v1/accounts/alice/recovery-code"
+        #expect(await service.ask(.post, path, token: token).status == 403)
+        let code = try #require(await service.ask(.post, path, token: .operatorToken)["recovery_code"])
+        #expect(await recover(code).status == 200)
+        #expect(await service.ask(.post, "/v1/accounts/nobody/recovery-code", token: .operatorToken).status == 404)
+    }
+
+    @Test("whoever guesses has to wait, and others need not")
+    func guessing() async throws {
+        _ = await signUp()
+        for _ in 0..<10 { #expect(await logIn("wrong password").status == 400) }
+        let blocked = await logIn("correct horse")
+        #expect(blocked.status == 429)
+        let delay = try #require(blocked.fields[.retryAfter].flatMap(Int64.init))
+        #expect((1...300).contains(delay))
+        #expect(await logIn("correct horse", peer: "198.51.100.7").status == 200)
+        clock.advance(seconds: delay)
+        #expect(await logIn("correct horse").status == 200)
+        for index in 0..<50 { #expect(await logIn("wrong", name: "name\(index)").status == 400) }
+        #expect(await logIn("correct horse").status == 429, "one address over all names")
+        clock.advance(seconds: -10_000)
+        #expect(await logIn("correct horse").status == 200, "a clock that is set back keeps nobody out")
+    }
+
+    @Test("a device without keyboard is approved elsewhere, once, and not asked for too often")
+    func deviceGrant() async throws {
+        let token = await signUp()["access_token"]
+        let begun = await service.ask(.post, "/v1/devices")
+        let device = try #require(begun["device_code"])
+        let code = try #require(begun["user_code"])
+        func redeem(_ device: String) async -> Reply {
+            await service.ask(
+                .post, "/v1/sessions", [.contentType: "application/x-www-form-urlencoded"],
+                body: Array(
+                    "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code&device_code=\(device)".utf8))
+        }
+        #expect(await redeem(device).problem?.error == "authorization_pending")
+        #expect(await redeem(device).problem?.error == "slow_down")
+        let path = "/v1/devices/approvals"
+        #expect(await service.ask(.post, path, json: ["user_code": code, "approve": true]).status == 401)
+        let unknown: [String: any Sendable] = ["user_code": "BBBB-BBBB", "approve": true]
+        #expect(await service.ask(.post, path, token: token, json: unknown).status == 404)
+        let typed: [String: any Sendable] = ["user_code": code.lowercased(), "approve": true]
+        #expect(await service.ask(.post, path, token: token, json: typed).status == 204)
+        #expect(await redeem(device + "0").problem?.error == "invalid_grant")
+        let session = await redeem(device)
+        #expect(session.status == 200 && session["account"] == "alice")
+        #expect(await status(of: session["access_token"]) == 200)
+        #expect(await redeem(device).problem?.error == "invalid_grant", "it works once")
+        let late = await service.ask(.post, "/v1/devices")
+        clock.advance(seconds: 601)
+        #expect(await redeem(late["device_code"] ?? "").problem?.error == "expired_token")
+        #expect(await service.ask(.post, path, token: token, json: ["approve": true]).status == 401)
+    }
+
+    @Test("an account of another issuer needs no log-in here, and takes nobody's name")
+    func externalIssuer() async throws {
+        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        func own(_ token: String) async -> Reply { await service.ask(.get, "/v1/accounts/self", token: token) }
+        let first = await own("external|carol|1800000600")
+        #expect(first.status == 200 && first["name"] == "carol")
+        #expect(await own("external|carol|1800000500")["incarnation"] == first["incarnation"])
+        #expect(await own("external|carol|1799999999").status == 401)
+        _ = await service.ask(.post, "/v1/accounts", json: ["name": "dave", "password": "correct horse"])
+        #expect(await own("external|dave|1800000600").status == 403)
+        #expect(
+            await service.ask(.post, "/v1/accounts", json: ["name": "carol", "password": "correct horse"]).status == 409
+        )
+        let erased = await service.ask(.post, "/v1/accounts/carol/erasure", token: .operatorToken)
+        #expect(erased.status == 204)
+        let marker = await service.ask(
+            .get, "/v1/kv/accounts/carol/\(first["incarnation"] ?? "")/ledger", token: "external|carol|1800000600")
+        #expect(marker.status == 200)
+        let again = await service.ask(.post, "/v1/accounts", token: "external|carol|1800000600")
+        #expect(again.status == 201 && again["incarnation"] != first["incarnation"])
+        #expect(await own("external|carol|1800000600")["incarnation"] == again["incarnation"])
+    }
+
+    @Test("the operator lists accounts, page by page; nobody else does")
+    func listing() async throws {
+        for name in ["alice", "bob", "carol"] { _ = await signUp(name) }
+        let token = await logIn("correct horse")["access_token"]
+        #expect(await service.ask(.get, "/v1/accounts", token: token).status == 403)
+        #expect(await service.ask(.get, "/v1/accounts").status == 401)
+        var names: [String] = []
+        var after = ""
+        while true {
+            let page = await service.ask(.get, "/v1/accounts?limit=2" + after, token: .operatorToken)
+            names += (page.members["accounts"] as? [[String: Any]] ?? []).compactMap { $0["name"] as? String }
+            guard let next = page["next"] else { break }
+            after = "&after=\(next)"
+        }
+        #expect(names == ["alice", "bob", "carol"])
+        #expect(await service.ask(.get, "/v1/accounts?limit=0", token: .operatorToken).status == 400)
+    }
+}

@@ -1,0 +1,215 @@
+import EntitlementSync
+import Entitlements
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Testing
+
+/// Ledgers as bytes.
+enum LedgerDocumentBytes {
+    static let erased = LedgerDocument(ledger: .erased).encoded()
+
+    static func of(_ facts: [Fact]) -> [UInt8] { LedgerDocument(ledger: Ledger(facts.map(\.record))).encoded() }
+}
+
+@Suite("What the server demands of ledgers")
+struct LedgerRuleTests {
+    private static let now: Int64 = 1_800_000_000_000
+    private let store = MemoryBackend()
+    private let service: Service
+    private let session: Reply
+    private let path: String
+
+    init() async throws {
+        let catalog = try Catalog(
+            json: Array(
+                """
+                {"products":[{"id":"three","type":"nonRenewing","group":"owls","duration":"P3M"},
+                  {"id":"owl","type":"nonConsumable"}],
+                 "entitlements":[{"id":"owls","grantedBy":["group:owls"]}]}
+                """.utf8))
+        service = try await .open(
+            store, clock: SetClock(Self.now),
+            configure: { configuration in
+                configuration.catalog = catalog
+                configuration.catalogJSON = Array("{}".utf8)
+            })
+        session = await service.ask(.post, "/v1/accounts", json: ["name": "alice", "password": "correct horse"])
+        path = "/v1/kv/accounts/alice/\(session["incarnation"] ?? "")/"
+    }
+
+    private func purchase(
+        _ id: String, _ product: String = "three", daysFromNow days: Int64 = 0, quantity: Int64 = 1, time: UInt64 = 1
+    ) -> Fact {
+        .purchase(
+            Purchase(
+                transaction: TransactionReference(id: TransactionID(id)), product: ProductID(product), terms: nil,
+                date: Timestamp(milliseconds: Self.now + days * 86_400_000), quantity: quantity,
+                stamp: Stamp(logicalTime: LogicalTime(rawValue: time))))
+    }
+
+    private func put(
+        _ bytes: [UInt8], _ fields: HTTPFields = [.ifNoneMatch: "*"], as session: Reply? = nil, _ key: String = "ledger"
+    ) async -> Reply {
+        let session = session ?? self.session
+        let path = "/v1/kv/accounts/\(session["account"] ?? "")/\(session["incarnation"] ?? "")/\(key)"
+        return await service.ask(.put, path, token: session["access_token"], fields, body: bytes)
+    }
+
+    private func get(_ key: String = "ledger", as session: Reply? = nil) async -> Reply {
+        let session = session ?? self.session
+        let path = "/v1/kv/accounts/\(session["account"] ?? "")/\(session["incarnation"] ?? "")/\(key)"
+        return await service.ask(.get, path, token: session["access_token"])
+    }
+
+    private func matching(_ reply: Reply) -> HTTPFields {
+        reply.fields[.eTag].map { [.ifMatch: $0] } ?? [:]
+    }
+
+    @Test("a ledger grows, byte for byte as it was sent")
+    func growing() async throws {
+        let first = LedgerDocumentBytes.of([purchase("1")])
+        let written = await put(first)
+        #expect(written.status == 200)
+        #expect(await get().body == first)
+        let second = LedgerDocumentBytes.of([purchase("1"), purchase("2")])
+        #expect(await put(second, matching(written)).status == 200)
+        #expect(await put(second, [.ifMatch: "*"]).status == 200, "the same once more")
+    }
+
+    @Test("nothing can be taken back, changed for less, deleted or overwritten blindly")
+    func takingBack() async throws {
+        let full = LedgerDocumentBytes.of([purchase("1"), purchase("2", time: 9)])
+        let written = await put(full)
+        for poorer in [
+            LedgerDocumentBytes.of([]), LedgerDocumentBytes.of([purchase("1")]),
+            LedgerDocumentBytes.of([purchase("1"), purchase("2", time: 8)]),
+            LedgerDocumentBytes.of([purchase("1"), purchase("3")]),
+        ] {
+            for fields in [matching(written), [.ifMatch: "*"]] {
+                let reply = await put(poorer, fields)
+                #expect(reply.status == 412 && reply.body == full && reply.fields[.eTag] == written.fields[.eTag])
+            }
+            let blind = await service.ask(
+                .put, path + "ledger?if=any", token: session["access_token"], body: poorer)
+            #expect(blind.status == 412 && blind.body == full)
+        }
+        for fields in [matching(written), [.ifMatch: "*"]] {
+            let reply = await service.ask(.delete, path + "ledger", token: session["access_token"], fields)
+            #expect(reply.status == 422 && reply.problem?.kind == "refused")
+        }
+        #expect(await get().body == full)
+    }
+
+    @Test("what only the server may write is not taken from a client, nor what is no ledger")
+    func forging() async throws {
+        let transaction = TransactionReference(id: "1")
+        let acceptance = Fact.acceptance(
+            Acceptance(
+                transaction: transaction, decision: .accepted, date: Timestamp(milliseconds: Self.now),
+                logicalTime: LogicalTime(rawValue: 1)))
+        var section = LedgerDocument(ledger: Ledger([purchase("1").record]))
+        section.localSection = [1]
+        let good = LedgerDocumentBytes.of([purchase("1")])
+        for bytes in [
+            LedgerDocumentBytes.erased, LedgerDocumentBytes.of([purchase("1"), acceptance]), section.encoded(), [],
+            Array("hello".utf8), Array(good.dropLast()), good + [0],
+        ] {
+            let reply = await put(bytes)
+            #expect(reply.status == 422 && reply.problem?.kind == "refused", "\(reply.status)")
+        }
+        let decisions = LedgerDocumentBytes.of([acceptance])
+        #expect(await put(decisions, [.ifNoneMatch: "*"], as: nil, "decisions").status == 403)
+        #expect(await get().status == 404, "nothing of it was stored")
+        let account = await service.ask(
+            .put, "/v1/kv/accounts/alice/account", token: session["access_token"], [.ifMatch: "*"], body: [1])
+        #expect(account.status == 403)
+    }
+
+    @Test("a purchase dated in the future counts as of the server's time, once and for all")
+    func future() async throws {
+        let ledger = LedgerDocumentBytes.of([purchase("1", daysFromNow: 400), purchase("2", daysFromNow: 0)])
+        let written = await put(ledger)
+        #expect(written.status == 200)
+        let tag = try #require(written.fields[HTTPField.Name(WireFields.decisions)!])
+        #expect(await get().body == ledger, "the client's bytes are not touched")
+        #expect(await get().fields[HTTPField.Name(WireFields.decisions)!] == tag)
+        let decisions = await get("decisions")
+        #expect(decisions.status == 200 && decisions.fields[.eTag] == tag)
+        let facts = Facts(account: Ledger(), server: try LedgerDocument(decoding: decisions.body).ledger)
+        #expect(facts.acceptances.count == 1)
+        #expect(
+            facts.acceptances[TransactionReference(id: "1")]?.decision
+                == .countsAsOf(Timestamp(milliseconds: Self.now)))
+        let more = LedgerDocumentBytes.of([
+            purchase("1", daysFromNow: 800, time: 2), purchase("2", daysFromNow: 0),
+        ])
+        #expect(await put(more, matching(written)).status == 200)
+        #expect(await get("decisions").fields[.eTag] == tag, "a decision stands")
+        let status = await service.ask(.get, "/v1/entitlements", token: session["access_token"])
+        #expect(status.status == 200)
+        #expect(String(decoding: status.body, as: UTF8.self).contains("\"active\": true"))
+    }
+
+    @Test("a stranger's transaction is refused, and an erased account's is free again")
+    func ownership() async throws {
+        #expect(await put(LedgerDocumentBytes.of([purchase("1")])).status == 200)
+        let mallory = await service.ask(.post, "/v1/accounts", json: ["name": "mallory", "password": "battery staple"])
+        #expect(await put(LedgerDocumentBytes.of([purchase("1"), purchase("2")]), as: mallory).status == 200)
+        let decisions = await get("decisions", as: mallory)
+        let facts = Facts(account: Ledger(), server: try LedgerDocument(decoding: decisions.body).ledger)
+        #expect(facts.acceptances.keys.map(\.id.rawValue) == ["1"])
+        #expect(await get("decisions").status == 404, "the owner has no trouble with it")
+        let status = await service.ask(.get, "/v1/entitlements", token: mallory["access_token"])
+        let periods = String(decoding: status.body, as: UTF8.self).components("transactionID")
+        #expect(periods == 1, "only the one that is his own counts")
+        let password: [String: any Sendable] = ["password": "correct horse"]
+        #expect(
+            await service.ask(
+                .post, "/v1/accounts/self/erasure", token: session["access_token"], json: password
+            ).status == 204)
+        let carol = await service.ask(.post, "/v1/accounts", json: ["name": "carol", "password": "correct horse"])
+        #expect(await put(LedgerDocumentBytes.of([purchase("1")]), as: carol).status == 200)
+        #expect(await get("decisions", as: carol).status == 404)
+    }
+
+    @Test("hostile numbers crash nothing and count nothing")
+    func hostileNumbers() async throws {
+        var facts: [Fact] = []
+        for (index, quantity) in [Int64.max, .min, 0, -1, 10_001, 10_000].enumerated() {
+            var fact = purchase("q\(index)", quantity: quantity)
+            if case .purchase(var purchase) = fact {
+                purchase.terms = Terms(
+                    kind: .nonRenewing(
+                        group: "owls", duration: CalendarDuration(months: .max, days: .max, seconds: .max)))
+                fact = .purchase(purchase)
+            }
+            facts.append(fact)
+        }
+        facts.append(
+            .purchase(
+                Purchase(
+                    transaction: TransactionReference(id: "dates"), product: "three", terms: nil,
+                    date: Timestamp(milliseconds: .max), quantity: 10_000, stamp: Stamp(logicalTime: .zero))))
+        let reply = await put(LedgerDocumentBytes.of(facts))
+        #expect([200, 422].contains(reply.status))
+        for at in ["", "?at=9999-12-31T23:59:59Z", "?at=0001-01-01", "?at=soon"] {
+            let status = await service.ask(.get, "/v1/entitlements" + at, token: session["access_token"])
+            #expect(status.status == (at == "?at=soon" ? 400 : 200), "\(at)")
+        }
+    }
+
+    @Test("more than a ledger may hold is refused by size")
+    func limits() async throws {
+        let records = (0..<100_001).map { Record(key: Array("k\($0)".utf8), order: [], payload: []) }
+        let reply = await put(LedgerDocument(ledger: Ledger(records)).encoded())
+        #expect(reply.status == 413)
+    }
+}
+
+extension String {
+    /// How often `part` is in it.
+    fileprivate func components(_ part: String) -> Int { ranges(of: part).count }
+}
