@@ -35,6 +35,12 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
         // Only SQLiteStorage uses it.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        // Only SyncServer uses them, which is no product, so an app never fetches them.
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
     ],
     targets: [
         .target(name: "Checksums"),
@@ -77,6 +83,26 @@ let package = Package(
                 "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
+        .target(
+            name: "SyncServer",
+            dependencies: [
+                "SyncCore", "SyncProtocol", "SyncService",
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "HummingbirdHTTP2", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOHTTP1", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+            ], resources: [.embedInCode("Resources/openapi.yaml")]),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
@@ -90,8 +116,9 @@ let package = Package(
         .executableTarget(
             name: "syncd",
             dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "SyncServer",
+                "SyncService", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
             ]),
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests"),

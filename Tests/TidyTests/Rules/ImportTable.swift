@@ -26,7 +26,7 @@ struct ImportTable {
         rows: libraries + [
             Row(
                 module: "syncd", folder: "Sources/syncd", imports: libraries.map(\.module),
-                packages: ["ArgumentParser"]),
+                packages: ["ArgumentParser", "Logging"]),
             Row(
                 module: "syncsim", folder: "Sources/syncsim", imports: libraries.map(\.module),
                 packages: ["ArgumentParser"]),
@@ -48,7 +48,11 @@ struct ImportTable {
             imports: ["EntitlementSync", "SyncProtocol"]),
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
-            packages: ["Hummingbird"]),
+            packages: [
+                "HummingbirdCore", "HummingbirdHTTP2", "NIOCore", "NIOHTTP1", "NIOHTTPTypes", "NIOPosix", "NIOSSL",
+                "NIOTLS", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto", "CryptoExtras", "Logging",
+                "CoreMetrics",
+            ]),
         Row(module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"]),
         Row(
             module: "FileStorage", folder: "Backends/File", imports: ["SyncCore"],

@@ -1,0 +1,77 @@
+import HTTPTypes
+import Logging
+import SyncCore
+import SyncProtocol
+import SyncService
+
+/// The paths of the server itself, beside those of the service.
+enum OwnRoute: String, CaseIterable {
+    case health = "/healthz"
+    case readiness = "/readyz"
+    case metrics = "/metrics"
+    case description = "/openapi.yaml"
+}
+
+extension Responder {
+    func answer(to request: ServiceRequest, _ route: OwnRoute) async -> ServiceAnswer {
+        guard request.head.method == .get else {
+            var answer = refusal(.methodNotAllowed, "this path takes GET, HEAD", route: route.rawValue)
+            answer.response.headerFields[.allow] = "GET, HEAD"
+            return answer
+        }
+        switch route {
+        case .health: return text("up\n", "text/plain; charset=utf-8", route)
+        case .readiness: return await readiness()
+        case .metrics: return figures(request)
+        case .description: return text(OpenAPIDocument.yaml, "application/yaml", route)
+        }
+    }
+
+    private func readiness() async -> ServiceAnswer {
+        do throws(BackendError) {
+            try await service.checkReadiness()
+            return text("ready\n", "text/plain; charset=utf-8", .readiness)
+        } catch {
+            logger.error("the store does not answer: \(error)")
+            var answer = refusal(
+                .serviceUnavailable, "the store does not answer; the server's log says why",
+                route: OwnRoute.readiness.rawValue)
+            answer.response.headerFields[.retryAfter] = "1"
+            return answer
+        }
+    }
+
+    private func figures(_ request: ServiceRequest) -> ServiceAnswer {
+        let fields = request.head.headerFields
+        guard Peer.isLocal(request.peer, fields) || hasOperatorToken(fields) else {
+            return refusal(
+                .forbidden, "only a program of the server's machine, or the operator, may read this",
+                route: OwnRoute.metrics.rawValue)
+        }
+        return text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", .metrics)
+    }
+
+    private func hasOperatorToken(_ fields: HTTPFields) -> Bool {
+        guard let operatorToken, let field = fields[.authorization], field.lowercased().hasPrefix("bearer ") else {
+            return false
+        }
+        return SecureBytes.areEqual(Array(field.dropFirst("bearer ".count).utf8), Array(operatorToken.utf8))
+    }
+
+    private func text(_ text: String, _ mediaType: String, _ route: OwnRoute) -> ServiceAnswer {
+        self.text(Array(text.utf8), mediaType, route)
+    }
+
+    private func text(_ bytes: [UInt8], _ mediaType: String, _ route: OwnRoute) -> ServiceAnswer {
+        var response = HTTPResponse(status: .ok)
+        WireFields.note(serverTime: host.now(), in: &response.headerFields)
+        response.headerFields[.cacheControl] = "no-store"
+        response.headerFields[.contentType] = mediaType
+        return ServiceAnswer(response, body: .bytes(bytes), route: route.rawValue)
+    }
+}
+
+/// The description of everything that the server answers, as OpenAPI 3.1.
+enum OpenAPIDocument {
+    static var yaml: [UInt8] { PackageResources.openapi_yaml }
+}

@@ -1,0 +1,99 @@
+import HTTPTypes
+import HummingbirdCore
+import HummingbirdHTTP2
+public import Logging
+import NIOCore
+import NIOPosix
+import NIOSSL
+public import ServiceLifecycle
+
+/// Listens, and hands every request to a ``Responder``. Ends gracefully with the group of services that it is in: takes
+/// no more connections, ends the streams of events, and finishes what is under way.
+public struct Listener: Service {
+    private let server: any Service
+
+    /// - Parameters:
+    ///   - configuration: where, and within which limits.
+    ///   - responder: answers the requests.
+    ///   - logger: for the server's own affairs.
+    ///   - onListening: is called once with the port.
+    /// - Throws: ``ListenerError`` for a certificate that cannot be used.
+    public init(
+        _ configuration: ListenerConfiguration, responder: Responder, logger: Logger,
+        onListening: @escaping @Sendable (Int) async -> Void
+    ) throws(ListenerError) {
+        let serverConfiguration = ServerConfiguration(
+            address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
+            availableConnectionsDelegate: .maximum(configuration.connectionCount, logger: logger))
+        let answer: HTTPChannelHandler.Responder = { request, writer, channel in
+            try await responder.respond(to: request, by: writer, over: channel)
+        }
+        let onServerRunning: @Sendable (any Channel) async -> Void = { channel in
+            await onListening(channel.localAddress?.port ?? configuration.port)
+        }
+        let http1 = Self.http1(configuration)
+        if let certificate = configuration.certificate {
+            let channel = try Self.secureChannel(certificate, configuration, http1, answer)
+            server = channel.server(
+                configuration: serverConfiguration, onServerRunning: onServerRunning,
+                eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
+        } else {
+            let channel = WatchedChannel(
+                HTTP1Channel(responder: answer, configuration: http1), limits: .init(configuration, isSecure: false))
+            server = channel.server(
+                configuration: serverConfiguration, onServerRunning: onServerRunning,
+                eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
+        }
+    }
+
+    /// Listens until the group of services ends.
+    ///
+    /// - Throws: ``ListenerError`` where nobody can listen.
+    public func run() async throws {
+        do {
+            try await server.run()
+        } catch let error as IOError {
+            throw ListenerError("it cannot listen there: \(error)")
+        }
+    }
+
+    private static func http1(_ configuration: ListenerConfiguration) -> HTTP1Channel.Configuration {
+        HTTP1Channel.Configuration(
+            additionalChannelHandlers: [WholeRequests()], idleTimeout: .seconds(configuration.idleSeconds),
+            httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
+                maxHeaderFieldSize: configuration.headerByteCount, maxHeaderListSize: configuration.headerByteCount,
+                maxHeaderFieldCount: configuration.headerFieldCount))
+    }
+
+    private static func secureChannel(
+        _ certificate: ListenerConfiguration.Certificate, _ configuration: ListenerConfiguration,
+        _ http1: HTTP1Channel.Configuration, _ answer: @escaping HTTPChannelHandler.Responder
+    ) throws(ListenerError) -> WatchedChannel<HTTP2UpgradeChannel> {
+        do {
+            let chain = try NIOSSLCertificate.fromPEMFile(certificate.chainFile)
+            let key = try NIOSSLPrivateKey(file: certificate.keyFile, format: .pem)
+            var tls = TLSConfiguration.makeServerConfiguration(
+                certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
+            tls.minimumTLSVersion = .tlsv12
+            let channel = try HTTP2UpgradeChannel(
+                tlsConfiguration: tls,
+                configuration: HTTP2ChannelConfiguration(
+                    idleTimeout: .seconds(configuration.idleSeconds),
+                    gracefulCloseTimeout: .seconds(configuration.shutdownSeconds), streamConfiguration: http1),
+                responder: answer)
+            return WatchedChannel(channel, limits: .init(configuration, isSecure: true))
+        } catch {
+            throw ListenerError("the certificate or its key cannot be used: \(error)")
+        }
+    }
+}
+
+/// Nobody can listen as it was asked for.
+public struct ListenerError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// One line that says what is wrong.
+    public let description: String
+
+    init(_ reason: String) {
+        description = reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+    }
+}

@@ -1,0 +1,49 @@
+/// Where a server listens, and what it puts up with. The limits are against clients that are broken, slow or hostile;
+/// the usual values suit a server that faces the network.
+public struct ListenerConfiguration: Sendable {
+    /// A certificate and its private key, as PEM files.
+    public struct Certificate: Hashable, Sendable {
+        /// The certificate, and those of its issuers after it.
+        public var chainFile: String
+        /// The private key.
+        public var keyFile: String
+
+        /// A certificate in these files.
+        public init(chainFile: String, keyFile: String) { (self.chainFile, self.keyFile) = (chainFile, keyFile) }
+    }
+
+    /// The address, a name or numbers.
+    public var host: String
+    /// The port; 0 for one that is free.
+    public var port: Int
+    /// For HTTPS: HTTP/2 and HTTP/1.1, as client and server agree (ALPN), by TLS 1.2 or later. Plain HTTP/1.1 for
+    /// `nil`.
+    public var certificate: Certificate?
+
+    /// The longest body, in bytes; a longer one is 413. It leaves room for a full batch.
+    public var bodyByteCount = 16 << 20
+    /// The longest field of a header, and all of them together, in bytes; the request line counts as one.
+    public var headerByteCount = 32 << 10
+    /// How many fields a header has, at most.
+    public var headerFieldCount = 100
+    /// How long a body may take from the end of its header on, in seconds; then it is 408.
+    public var bodySeconds: Int64 = 30
+    /// How long a connection may be silent between two requests, and how long a header may take, in seconds.
+    public var idleSeconds: Int64 = 60
+    /// How long a connection may take until it is encrypted, in seconds.
+    public var handshakeSeconds: Int64 = 10
+    /// How long a connection may carry nothing in either direction, whatever is asked over it, in seconds: a reader
+    /// who does not read. More than the pause between two heartbeats of an event stream.
+    public var silenceSeconds: Int64 = 120
+    /// How many connections there are at once, at most; more of them wait in the system's queue.
+    public var connectionCount = 16_384
+    /// How many connections wait there, at most.
+    public var backlog = 1_024
+    /// How long what is under way may take when the server is to end, in seconds.
+    public var shutdownSeconds: Int64 = 30
+
+    /// The usual limits at `host` and `port`.
+    public init(host: String = "127.0.0.1", port: Int = 8440, certificate: Certificate? = nil) {
+        (self.host, self.port, self.certificate) = (host, port, certificate)
+    }
+}

@@ -1,0 +1,79 @@
+import HTTPTypes
+import CoreMetrics
+import Synchronization
+
+/// What a server counts: requests, their time, bytes, and open streams.
+///
+/// Routes are templates of the OpenAPI document and methods are known ones, so that no client can make names.
+public final class ServerMetrics: Sendable {
+    private struct Kind: Hashable {
+        var route: String
+        var method: String
+        var statusClass: Int
+    }
+
+    private struct Instruments {
+        var requests: Counter
+        var seconds: CoreMetrics.Timer
+        var bytes: Counter
+    }
+
+    private static let methods: Set = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"]
+
+    private let factory: PrometheusMetrics
+    private let kinds = Mutex<[Kind: Instruments]>([:])
+    private let streams: Meter
+    private let requests: Meter
+
+    /// Counts by `factory`.
+    public init(_ factory: PrometheusMetrics) {
+        self.factory = factory
+        streams = Meter(label: "http_server_open_streams", factory: factory)
+        requests = Meter(label: "http_server_open_requests", factory: factory)
+        streams.set(0)
+        requests.set(0)
+    }
+
+    /// All that is known, and the process's own figures.
+    func text() -> String { factory.text() + ProcessFigures.text() }
+
+    func begin() { requests.increment() }
+    func end() { requests.decrement() }
+    func beginStream() { streams.increment() }
+    func endStream() { streams.decrement() }
+
+    /// Notes an answer.
+    func note(
+        method: HTTPRequest.Method, route: String, status: HTTPResponse.Status, elapsed: Duration, byteCount: Int
+    ) {
+        let kind = Kind(route: route, method: Self.name(of: method), statusClass: status.code / 100)
+        let instruments = kinds.withLock { kinds in
+            if let known = kinds[kind] { return known }
+            let made = makeInstruments(of: kind)
+            kinds[kind] = made
+            return made
+        }
+        instruments.requests.increment()
+        instruments.bytes.increment(by: byteCount)
+        let (seconds, attoseconds) = elapsed.components
+        instruments.seconds.recordNanoseconds(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+    }
+
+    /// The method as it is counted and logged.
+    static func name(of method: HTTPRequest.Method) -> String {
+        methods.contains(method.rawValue) ? method.rawValue : "other"
+    }
+
+    private func makeInstruments(of kind: Kind) -> Instruments {
+        let route = ("route", kind.route)
+        let method = ("method", kind.method)
+        return Instruments(
+            requests: Counter(
+                label: "http_server_requests_total", dimensions: [route, method, ("status", "\(kind.statusClass)xx")],
+                factory: factory),
+            seconds: CoreMetrics.Timer(
+                label: "http_server_request_duration_seconds", dimensions: [route, method], factory: factory),
+            bytes: Counter(
+                label: "http_server_response_bytes_total", dimensions: [route, method], factory: factory))
+    }
+}

@@ -1,0 +1,49 @@
+import HTTPTypes
+import SyncProtocol
+import SyncService
+
+extension Responder {
+    private static let route = "web"
+    /// Scripts, styles and pictures of the same server only, and requests to it; nothing is shown in a frame.
+    private static let policy =
+        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+        + "frame-ancestors 'none'"
+
+    /// A file of the page.
+    func answer(to request: ServiceRequest, _ web: WebFolder, _ path: String) async -> ServiceAnswer {
+        guard request.head.method == .get else {
+            var answer = refusal(.methodNotAllowed, "this path takes GET, HEAD", route: Self.route)
+            answer.response.headerFields[.allow] = "GET, HEAD"
+            return answer
+        }
+        guard let file = await web.file(at: path) else {
+            return refusal(.notFound, "there is nothing at this path", route: Self.route)
+        }
+        var response = HTTPResponse(status: .ok)
+        response.headerFields[.eTag] = file.tag
+        // Asked for again each time, which costs little by the tag: a page and its scripts must fit each other.
+        response.headerFields[.cacheControl] = "no-cache"
+        for (name, value) in [
+            ("Content-Security-Policy", Self.policy), ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"), ("Cross-Origin-Opener-Policy", "same-origin"),
+        ] {
+            guard let name = HTTPField.Name(name) else { continue }
+            response.headerFields[name] = value
+        }
+        if let field = request.head.headerFields[.ifNoneMatch], Self.isKnown(file.tag, by: field) {
+            response.status = .notModified
+            return ServiceAnswer(response, route: Self.route)
+        }
+        response.headerFields[.contentType] = file.mediaType
+        return ServiceAnswer(response, body: .bytes(file.bytes), route: Self.route)
+    }
+
+    /// By weak comparison (RFC 9110, section 13.1.2).
+    private static func isKnown(_ tag: String, by field: String) -> Bool {
+        switch TagCondition(field) {
+        case .anything: true
+        case .tags(let tags): tags.contains { EntityTag(strong: $0).description == tag }
+        case nil: false
+        }
+    }
+}

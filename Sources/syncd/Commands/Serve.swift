@@ -1,0 +1,128 @@
+import ArgumentParser
+import Entitlements
+import Foundation
+import Logging
+import SyncCore
+import SyncServer
+import SyncService
+
+struct Serve: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "serve", abstract: "Serve a store to all devices of all accounts, over HTTP.",
+        discussion: """
+            When it is ready, standard output gets one line, "listening on URL"; everything else goes to standard error. \
+            SIGTERM and SIGINT end it: nobody is let in any more, what is under way is finished, and it exits with 0.
+
+            Examples:
+              syncd serve --store sqlite:/var/lib/syncd/store.sqlite --catalog catalog.json
+              syncd serve --store sqlite:store.sqlite --listen 0.0.0.0:443 --name https://sync.example.com \
+            --tls-certificate chain.pem --tls-key key.pem
+            """)
+
+    @Option(help: ArgumentHelp("The store: sqlite:FILE, file:DIR or memory: (SYNCD_STORE).", valueName: "url"))
+    var store: String?
+
+    @OptionGroup var listening: ListenOptions
+    @OptionGroup var service: ServiceOptions
+    @OptionGroup var issuer: IssuerOptions
+
+    @Option(help: ArgumentHelp("A folder with a web page to serve at / (SYNCD_WEB).", valueName: "dir"))
+    var web: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "What hashing a password costs: 2^N rounds of scrypt with 128 MiB for 17 (SYNCD_PASSWORD_COST).",
+            valueName: "N"))
+    var passwordCost: String?
+
+    @Option(help: "What is logged: debug, info (a line a request), warning or error (SYNCD_LOG_LEVEL).")
+    var logLevel: String?
+
+    func run() async throws {
+        var listening = try listening.configuration()
+        let store = try openStore()
+        let logger = try makeLogger()
+        let configuration = try service.configuration(listening)
+        let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
+        let cryptography = ServerCryptography(
+            server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
+            onError: { logger.error("\($0)") })
+        let folder = try openWeb()
+        // A few are for the store and the log.
+        listening.connectionCount = min(listening.connectionCount, max(64, OpenFiles.raiseLimit() - 128))
+        let service = try await SyncService.Service(
+            store, configuration: configuration, cryptography: cryptography,
+            onError: { logger.error("\($0)") })
+        let responder = Responder(
+            service, operatorToken: configuration.operatorToken, web: folder,
+            metrics: ServerMetrics(PrometheusMetrics()), limits: listening, logger: logger)
+        let listener: Listener
+        do {
+            listener = try makeListener(listening, responder, logger)
+        } catch {
+            throw Failure(.usage, "--tls-certificate: \(error)")
+        }
+        do {
+            try await Server.run(
+                service, listener, shutdownSeconds: listening.shutdownSeconds, logger: logger)
+        } catch let error as ListenerError {
+            throw Failure(.failed, "\(address(listening, listening.port)): \(error)")
+        }
+    }
+
+    private func makeListener(
+        _ configuration: ListenerConfiguration, _ responder: Responder, _ logger: Logger
+    ) throws(ListenerError) -> Listener {
+        // What the framework says is for whoever looks for a fault.
+        var quiet = logger
+        if logger.logLevel > .debug { quiet.logLevel = .error }
+        return try Listener(configuration, responder: responder, logger: quiet) { port in
+            do throws(Failure) {
+                try writeOutput(Array("listening on \(address(configuration, port))\n".utf8))
+            } catch {
+                logger.warning("\(error.message)")
+            }
+        }
+    }
+
+    private func openStore() throws(Failure) -> any KeyValueBackend {
+        guard let text = store ?? environmentVariable("SYNCD_STORE") else {
+            throw Failure(.usage, "--store is needed: sqlite:FILE, file:DIR or memory: (or set SYNCD_STORE)")
+        }
+        let url = try StoreURL(text, option: "--store")
+        if case .folder = url.place {
+            throw Failure(
+                .usage, "--store: \(text.singleLine) cannot compare and swap, which a server needs: sqlite:FILE can")
+        }
+        return url.open(host: .system)
+    }
+
+    private func openWeb() throws(Failure) -> WebFolder? {
+        guard let path = web ?? environmentVariable("SYNCD_WEB") else { return nil }
+        do throws(ListenerError) { return try WebFolder(path: path) } catch { throw Failure(.usage, "--web: \(error)") }
+    }
+
+    private func readPasswordCost() throws(Failure) -> Int {
+        guard let text = passwordCost ?? environmentVariable("SYNCD_PASSWORD_COST") else { return 17 }
+        guard let cost = Int(text), (10...20).contains(cost) else {
+            throw Failure(.usage, "--password-cost: \"\(text.singleLine)\" is no number from 10 to 20")
+        }
+        return cost
+    }
+
+    private func makeLogger() throws(Failure) -> Logger {
+        let text = logLevel ?? environmentVariable("SYNCD_LOG_LEVEL") ?? "info"
+        guard let level = Logger.Level(rawValue: text) else {
+            let names = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
+            throw Failure(.usage, "--log-level: \"\(text.singleLine)\" is none of \(names)")
+        }
+        var logger = Logger(label: "syncd") { StreamLogHandler.standardError(label: $0) }
+        logger.logLevel = level
+        return logger
+    }
+
+    private func address(_ configuration: ListenerConfiguration, _ port: Int) -> String {
+        let host = configuration.host.contains(":") ? "[\(configuration.host)]" : configuration.host
+        return "\(configuration.certificate == nil ? "http" : "https")://\(host):\(port)"
+    }
+}
