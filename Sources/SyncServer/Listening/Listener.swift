@@ -7,6 +7,14 @@ import NIOPosix
 import NIOSSL
 public import ServiceLifecycle
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 /// Listens, and hands every request to a ``Responder``. Ends gracefully with the group of services that it is in: takes
 /// no more connections, ends the streams of events, and finishes what is under way.
 public struct Listener: Service {
@@ -53,7 +61,11 @@ public struct Listener: Service {
         do {
             try await server.run()
         } catch let error as IOError {
+            throw ListenerError("it cannot listen there: \(String(cString: strerror(error.errnoCode)))")
+        } catch let error as SocketAddressError {
             throw ListenerError("it cannot listen there: \(error)")
+        } catch let error as SocketAddressError.UnknownHost {
+            throw ListenerError("it cannot listen there: no such host is known (\(error.host))")
         }
     }
 

@@ -53,6 +53,7 @@ struct Serve: AsyncParsableCommand {
         let service = try await SyncService.Service(
             store, configuration: configuration, cryptography: cryptography,
             onError: { logger.error("\($0)") })
+        try await service.checkReadiness()
         let responder = Responder(
             service, operatorToken: configuration.operatorToken, web: folder,
             metrics: ServerMetrics(PrometheusMetrics()), limits: listening, logger: logger)
