@@ -44,7 +44,8 @@ let package = Package(
     ],
     targets: [
         .target(name: "Checksums"),
-        .target(name: "Entitlements", dependencies: ["Checksums"]),
+        .target(name: "ProtoCoding"),
+        .target(name: "Entitlements", dependencies: ["Checksums", "ProtoCoding"]),
         .target(name: "SyncCore", dependencies: ["Checksums"]),
         .target(name: "EntitlementSync", dependencies: ["Entitlements", "SyncCore"]),
         .target(name: "FileStorage", dependencies: ["Checksums", "FileWatching", "SyncCore"], path: "Backends/File"),

@@ -1,3 +1,5 @@
+import ProtoCoding
+
 extension Fact {
     /// The fact as a record: the same fact always gives the same bytes.
     public var record: Record {

@@ -1,3 +1,5 @@
+import ProtoCoding
+
 /// The key of a fact's record: message `Key` of `Docs/ledger.proto`, written canonically.
 enum FactKey: Hashable {
     case purchase(TransactionReference)

@@ -1,3 +1,5 @@
+import ProtoCoding
+
 /// The order of a fact's record. Its bytes compare as the statements' strength does: fixed width, highest byte first.
 enum FactOrder {
     /// Signed? (1 byte), signed date (8, sign bit flipped), logical time (8).

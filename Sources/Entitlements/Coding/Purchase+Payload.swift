@@ -1,3 +1,5 @@
+import ProtoCoding
+
 extension Purchase {
     var payload: [UInt8] {
         var writer = ProtoWriter()

@@ -1,4 +1,5 @@
 private import Checksums
+import ProtoCoding
 
 extension RenewalState {
     var payload: [UInt8] {

@@ -1,3 +1,5 @@
+private import ProtoCoding
+
 /// One fact as a ledger keeps it: three runs of bytes that merging compares and never interprets.
 ///
 /// Kinds and fields that this version does not know are records like any other, and survive every merge unchanged.
@@ -31,28 +33,6 @@ extension Record {
 }
 
 extension [UInt8] {
-    /// Appends `value` as LEB128, seven bits a byte, lowest first, without padding.
-    mutating func appendVarint(_ value: UInt64) {
-        var rest = value
-        while rest > 0x7F {
-            append(UInt8(truncatingIfNeeded: rest) | 0x80)
-            rest >>= 7
-        }
-        append(UInt8(rest))
-    }
-
-    /// Inserts `value` as LEB128 before the byte at `index`.
-    mutating func insertVarint(_ value: UInt64, at index: Int) {
-        var rest = value
-        var position = index
-        while rest > 0x7F {
-            insert(UInt8(truncatingIfNeeded: rest) | 0x80, at: position)
-            rest >>= 7
-            position += 1
-        }
-        insert(UInt8(rest), at: position)
-    }
-
     /// Appends the eight bytes of `value`, highest first, so that bytes order as numbers do.
     mutating func appendBigEndian(_ value: UInt64) {
         Swift.withUnsafeBytes(of: value.bigEndian) { append(contentsOf: $0) }

@@ -34,7 +34,8 @@ struct ImportTable {
 
     private static let libraries = [
         Row(module: "Checksums", folder: "Sources/Checksums"),
-        Row(module: "Entitlements", folder: "Sources/Entitlements", leaves: ["Checksums"]),
+        Row(module: "ProtoCoding", folder: "Sources/ProtoCoding"),
+        Row(module: "Entitlements", folder: "Sources/Entitlements", leaves: ["Checksums", "ProtoCoding"]),
         Row(module: "SyncCore", folder: "Sources/SyncCore", leaves: ["Checksums"]),
         Row(module: "EntitlementSync", folder: "Sources/EntitlementSync", imports: ["Entitlements", "SyncCore"]),
         Row(

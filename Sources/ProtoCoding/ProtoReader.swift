@@ -1,16 +1,19 @@
 /// Reads the proto3 wire format as anybody may write it: any order of fields, unknown ones, repeated ones (the last
 /// counts).
-struct ProtoReader {
-    private let bytes: ArraySlice<UInt8>
-    private var position: Int
+package struct ProtoReader {
+    @usableFromInline
+    let bytes: ArraySlice<UInt8>
+    @usableFromInline
+    var position: Int
 
-    init(_ bytes: some Collection<UInt8>) {
+    @inlinable
+    package init(_ bytes: some Collection<UInt8>) {
         self.bytes = ArraySlice(bytes)
         position = self.bytes.startIndex
     }
 
     /// The value of one field.
-    enum Value {
+    package enum Value {
         case number(UInt64)
         case data(ArraySlice<UInt8>)
         /// `fixed32`, `fixed64` and their kin, which no message of ours uses.
@@ -20,7 +23,8 @@ struct ProtoReader {
     /// The next field, `nil` at the end.
     ///
     /// - Throws: ``ProtoError`` when the bytes are no proto3 message.
-    mutating func nextField() throws(ProtoError) -> (field: Int, value: Value)? {
+    @inlinable
+    package mutating func nextField() throws(ProtoError) -> (field: Int, value: Value)? {
         guard position < bytes.endIndex else { return nil }
         let tag = try varint()
         guard tag >> 3 > 0, tag >> 3 < 1 << 29 else { throw ProtoError(reason: "a field number is out of range") }
@@ -40,7 +44,8 @@ struct ProtoReader {
         }
     }
 
-    private mutating func varint() throws(ProtoError) -> UInt64 {
+    @inlinable
+    mutating func varint() throws(ProtoError) -> UInt64 {
         var value: UInt64 = 0
         for shift in stride(from: UInt64(0), to: 70, by: 7) {
             guard position < bytes.endIndex else { throw ProtoError(reason: "a number runs past the end") }
@@ -54,7 +59,8 @@ struct ProtoReader {
         throw ProtoError(reason: "a number is longer than 64 bits")
     }
 
-    private mutating func take(_ count: Int) throws(ProtoError) -> ArraySlice<UInt8> {
+    @inlinable
+    mutating func take(_ count: Int) throws(ProtoError) -> ArraySlice<UInt8> {
         guard count <= bytes.endIndex - position else { throw ProtoError(reason: "a field runs past the end") }
         defer { position += count }
         return bytes[position..<position + count]
@@ -62,28 +68,37 @@ struct ProtoReader {
 }
 
 extension ProtoReader.Value {
-    func number() throws(ProtoError) -> UInt64 {
+    /// A bare number.
+    @inlinable
+    package func number() throws(ProtoError) -> UInt64 {
         guard case .number(let value) = self else { throw ProtoError(reason: "a number is expected") }
         return value
     }
 
     /// A number that is at most `Int64.max`: counts and lengths of time.
-    func count() throws(ProtoError) -> Int64 {
+    @inlinable
+    package func count() throws(ProtoError) -> Int64 {
         guard let value = Int64(exactly: try number()) else { throw ProtoError(reason: "a count is out of range") }
         return value
     }
 
-    func timestamp() throws(ProtoError) -> Timestamp {
+    /// A `sint64`: zigzag.
+    @inlinable
+    package func signed() throws(ProtoError) -> Int64 {
         let raw = try number()
-        return Timestamp(milliseconds: Int64(bitPattern: raw >> 1) ^ -Int64(bitPattern: raw & 1))
+        return Int64(bitPattern: raw >> 1) ^ -Int64(bitPattern: raw & 1)
     }
 
-    func data() throws(ProtoError) -> ArraySlice<UInt8> {
+    /// Bytes, of a text or a message too.
+    @inlinable
+    package func data() throws(ProtoError) -> ArraySlice<UInt8> {
         guard case .data(let value) = self else { throw ProtoError(reason: "a length-delimited field is expected") }
         return value
     }
 
-    func text() throws(ProtoError) -> String {
+    /// A text, which has to be UTF-8.
+    @inlinable
+    package func text() throws(ProtoError) -> String {
         let bytes = try data()
         // Repairing and comparing takes half the time of String(validating:).
         let text = String(decoding: bytes, as: UTF8.self)
@@ -93,8 +108,10 @@ extension ProtoReader.Value {
 }
 
 /// Bytes are not the message they should be.
-struct ProtoError: Error, Hashable, CustomStringConvertible {
-    let reason: String
+package struct ProtoError: Error, Hashable, CustomStringConvertible {
+    package let reason: String
 
-    var description: String { reason }
+    package init(reason: String) { self.reason = reason }
+
+    package var description: String { reason }
 }
