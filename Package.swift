@@ -73,7 +73,7 @@ let package = Package(
             path: "Backends/SQLite"),
         .target(
             name: "SyncProtocol",
-            dependencies: ["SyncCore", .product(name: "HTTPTypes", package: "swift-http-types")]),
+            dependencies: ["ProtoCoding", "SyncCore", .product(name: "HTTPTypes", package: "swift-http-types")]),
         .target(
             name: "HTTPStorage",
             dependencies: ["SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],

@@ -1,6 +1,7 @@
 import HTTPTypes
 public import SyncCore
 public import SyncProtocol
+import Synchronization
 
 /// A store behind a server that speaks the wire `/v1`: the remote of every device of an account.
 ///
@@ -9,9 +10,14 @@ public import SyncProtocol
 /// - **Exact about what may have happened**: when an exchange breaks after the request may have arrived, a write's
 ///   error is `outcomeUnknown`; the engine, or `RetryBackend`, settles it by repeating.
 /// - **One request a call.** Nothing is repeated here but a request whose credential was refused, once, with a new one.
+///   Batches are one request for each 256 operations or 4 MiB.
+/// - **Signals are pushed** where the transport streams: each subscriber of ``signals()`` follows the server's events.
 ///
 /// ```swift
-/// let backend = HTTPBackend(server: "https://sync.example.com", transport: transport) { _ in try await auth.token() }
+/// let tokens = AccessTokens { refused in try await session.refresh() }
+/// let backend = try HTTPBackend(server: "https://sync.example.com", transport: transport) { refused in
+///     try await tokens.token(refused: refused)
+/// }
 /// ```
 public final class HTTPBackend: KeyValueBackend {
     /// Where requests get their credential from: an access token, `nil` for none.
@@ -19,21 +25,20 @@ public final class HTTPBackend: KeyValueBackend {
     /// - Parameter refused: the token that the server has just refused (401); then a new one is due.
     public typealias Token = @Sendable (_ refused: String?) async throws(BackendError) -> String?
 
-    /// What it honours: what the protocol demands of every server. Signals are polled.
+    /// What it honours: what the protocol demands of every server. Signals are pushed where the transport streams.
     public let capabilities: Capabilities
     /// The server's address.
     public let label: String
 
-    private let base: Base
-    private let transport: any HTTPTransport
-    private let token: Token
-    private let timeout: Duration
-
-    private struct Base {
-        var scheme: String
-        var authority: String
-        var path: String
-    }
+    let address: ServerAddress
+    let transport: any HTTPTransport
+    let token: Token
+    let timeout: Duration
+    let host: HostServices
+    /// Lives as long as the backend, and so do the streams of signals.
+    let lifetime = SignalHub()
+    /// Whether the server has said that it takes no batches.
+    let isWithoutBatches = Mutex(false)
 
     /// The store behind the server at `server`.
     ///
@@ -43,37 +48,24 @@ public final class HTTPBackend: KeyValueBackend {
     ///   - timeout: how long a request may take.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`, and larger answers not
     ///     read.
+    ///   - host: the timer and the randomness of the pauses between two connections for signals.
     ///   - token: where requests get their credential from.
     /// - Throws: `BackendError.Kind.notAStore` where `server` is no such address, or has a password, a query or a
     ///   fragment.
     public init(
         server: String, transport: any HTTPTransport, timeout: Duration = .seconds(30),
-        maximumValueByteCount: Int = 4 << 20, token: @escaping Token = { _ throws(BackendError) in nil }
+        maximumValueByteCount: Int = 4 << 20, host: HostServices = .system,
+        token: @escaping Token = { _ throws(BackendError) in nil }
     ) throws(BackendError) {
-        base = try Self.parse(server)
+        address = try ServerAddress(server)
         label = server
         self.transport = transport
         self.timeout = timeout
         self.token = token
+        self.host = host
         capabilities = Capabilities(
-            compareAndSwap: true, durability: .powerLoss, changes: true, signals: .polled,
+            compareAndSwap: true, durability: .powerLoss, changes: true, signals: transport is any HTTPStreamingTransport ? .pushed : .polled,
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
-    }
-
-    private static func parse(_ server: String) throws(BackendError) -> Base {
-        let refused = BackendError(
-            .notAStore, operation: .open, message: "\"\(server)\" is no server: write https://HOST or http://HOST:PORT")
-        guard let mark = server.firstRange(of: "://") else { throw refused }
-        let scheme = server[..<mark.lowerBound]
-        let rest = server[mark.upperBound...]
-        guard ["http", "https"].contains(scheme), !rest.contains(where: { "@?#\\ ".contains($0) }),
-            rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
-        else { throw refused }
-        let slash = rest.firstIndex(of: "/") ?? rest.endIndex
-        var path = rest[slash...]
-        while path.hasSuffix("/") { path = path.dropLast() }
-        guard slash > rest.startIndex else { throw refused }
-        return Base(scheme: String(scheme), authority: String(rest[..<slash]), path: String(path))
     }
 
     /// Reads one key: one `GET`.
@@ -85,7 +77,8 @@ public final class HTTPBackend: KeyValueBackend {
         let answer = try await exchange(.get, WirePath.path(of: key), fields, for: .read, key: key)
         return Answer(
             try readOutcome(of: answer, key, known: knownVersion),
-            serverTime: WireFields.serverTime(of: answer.response))
+            serverTime: WireFields.serverTime(of: answer.response),
+            companion: WireFields.decisions(of: answer.response))
     }
 
     private func readOutcome(
@@ -108,11 +101,7 @@ public final class HTTPBackend: KeyValueBackend {
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
-            throw BackendError(
-                .tooLarge, operation: .write, key: key,
-                message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
-        }
+        if let error = refusal(of: value, key) { throw error }
         return try await change(.put, value, key, precondition, for: .write)
     }
 
@@ -151,7 +140,9 @@ public final class HTTPBackend: KeyValueBackend {
         case (200..<300, _): throw foreign(answer, operation, key)
         default: throw failure(answer, operation, key)
         }
-        return Answer(outcome, serverTime: WireFields.serverTime(of: answer.response))
+        return Answer(
+            outcome, serverTime: WireFields.serverTime(of: answer.response),
+            companion: WireFields.decisions(of: answer.response))
     }
 
     /// Lists keys: one `GET`.
@@ -185,81 +176,5 @@ public final class HTTPBackend: KeyValueBackend {
         } catch {
             throw error.during(.changes)
         }
-    }
-}
-
-extension HTTPBackend {
-    private func version(of answer: TransportAnswer) -> EntryVersion? {
-        guard let field = answer.response.headerFields[.eTag], case .tags(let tags) = TagCondition(field),
-            tags.count == 1
-        else { return nil }
-        return tags[0].version
-    }
-
-    /// Sends a request, and once more with a new credential where the first was refused.
-    private func exchange(
-        _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields, body: [UInt8] = [],
-        for operation: BackendError.Operation, key: EntryKey? = nil
-    ) async throws(BackendError) -> TransportAnswer {
-        try BackendError.throwIfCancelled(operation, key: key)
-        var refused: String?
-        while true {
-            let token: String?
-            do throws(BackendError) {
-                token = try await self.token(refused)
-            } catch {
-                throw error.during(operation, key: key)
-            }
-            var request = HTTPRequest(
-                method: method, scheme: base.scheme, authority: base.authority, path: base.path + path,
-                headerFields: fields)
-            if let token { request.headerFields[.authorization] = "Bearer \(token)" }
-            let answer = try await send(request, body, for: operation, key: key)
-            // Whoever is refused has done nothing.
-            guard answer.response.status == .unauthorized, let token, refused == nil else { return answer }
-            refused = token
-        }
-    }
-
-    private func send(
-        _ request: HTTPRequest, _ body: [UInt8], for operation: BackendError.Operation, key: EntryKey?
-    ) async throws(BackendError) -> TransportAnswer {
-        do throws(TransportError) {
-            return try await transport.send(
-                request, body: body, timeout: timeout,
-                maximumByteCount: max(capabilities.maximumValueByteCount ?? 0, 1 << 20))
-        } catch {
-            let isOpen = error.mayHaveArrived && (operation == .write || operation == .delete)
-            let kind: BackendError.Kind =
-                switch error.kind {
-                case .cancelled: .cancelled
-                case .untrusted: .permissionDenied
-                case .malformed: .notAStore
-                case .tooLarge: .tooLarge
-                case .unreachable, .interrupted, .timedOut, .other: .unavailable
-                }
-            throw BackendError(
-                kind, operation: operation, key: key, disposition: isOpen ? .outcomeUnknown : nil,
-                message: "\(label): \(error.message)", cause: error)
-        }
-    }
-
-    /// The error that an answer tells of.
-    private func failure(
-        _ answer: TransportAnswer, _ operation: BackendError.Operation, _ key: EntryKey?
-    ) -> BackendError {
-        let problem = Problem(json: answer.body) ?? Problem(answer.response.status, "")
-        return problem.error(during: operation, key: key)
-    }
-
-    /// The error of an answer that is not the protocol's.
-    private func foreign(
-        _ answer: TransportAnswer, _ operation: BackendError.Operation, _ key: EntryKey?
-    ) -> BackendError {
-        BackendError(
-            .notAStore, operation: operation, key: key,
-            disposition: operation == .write || operation == .delete ? .outcomeUnknown : .permanent,
-            message:
-                "\(label): the answer (\(answer.response.status.code)) is none of a store; is this the right server?")
     }
 }

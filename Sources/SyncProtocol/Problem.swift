@@ -95,7 +95,10 @@ public struct Problem: Hashable, Sendable, Codable {
     /// - Parameters:
     ///   - operation: what was asked for.
     ///   - asked: the key that was asked for.
-    public func error(during operation: BackendError.Operation, key asked: EntryKey? = nil) -> BackendError {
+    ///   - retryAfter: how long the server asked to be left alone.
+    public func error(
+        during operation: BackendError.Operation, key asked: EntryKey? = nil, retryAfter: Duration? = nil
+    ) -> BackendError {
         let known = kind.flatMap { BackendError.Kind(name: $0) }
         let kind = known ?? Self.kind(ofStatus: status)
         let told = disposition.flatMap { BackendError.Disposition(rawValue: $0) }
@@ -103,7 +106,7 @@ public struct Problem: Hashable, Sendable, Codable {
         let isOpen = told == nil && status >= 500 && (operation == .write || operation == .delete)
         return BackendError(
             kind, operation: operation, key: asked, disposition: told ?? (isOpen ? .outcomeUnknown : nil),
-            message: detail.isEmpty ? "the server answered \(status) \(title)" : detail)
+            message: detail.isEmpty ? "the server answered \(status) \(title)" : detail, retryAfter: retryAfter)
     }
 
     /// What a status means whose body says nothing: of a proxy on the way, most often.

@@ -6,7 +6,7 @@
 ///   and only the caller can tell its own entry from another's.
 /// - In a batch only the items that failed are sent again.
 ///
-/// Pauses follow the ``RetryPolicy``. When the task is cancelled during a pause, the answer is
+/// Pauses follow the ``RetryPolicy``, and are longer by what a store asked for (``BackendError/retryAfter``). When the task is cancelled during a pause, the answer is
 /// ``BackendError/Kind/cancelled`` with the error that was being overcome as its cause.
 ///
 /// ```swift
@@ -132,8 +132,12 @@ extension RetryBackend {
                 hasAnswers = true
                 for (index, result) in zip(pending, answer.outcome) { results[index] = result }
                 pending = pending.filter { results[$0]?.failure?.allowsRepeating(operation) == true }
-                guard let first = pending.first.flatMap({ results[$0]?.failure }) else { break }
-                failure = first
+                // Of several the one that asks for the longest pause.
+                let failures = pending.compactMap { results[$0]?.failure }
+                guard let last = failures.max(by: { ($0.retryAfter ?? .zero) < ($1.retryAfter ?? .zero) }) else {
+                    break
+                }
+                failure = last
             } catch {
                 failure = error
                 // It concerns each item, and is what was heard of it last.
@@ -184,9 +188,12 @@ private struct Pauses {
     ) async throws(BackendError) {
         failedAttempts += 1
         var generator = host.generator
-        guard let delay = policy.delay(afterFailedAttempts: failedAttempts, waited: waited, using: &generator) else {
-            throw failure
-        }
+        // What the store asks for comes on top, so that those whom it sent away do not all come back together.
+        let asked = max(failure.retryAfter ?? .zero, .zero)
+        guard
+            let delay = policy.delay(afterFailedAttempts: failedAttempts, waited: waited + asked, using: &generator)
+                .map({ $0 + asked })
+        else { throw failure }
         waited += delay
         do {
             try await host.sleep(for: delay)

@@ -11,7 +11,7 @@ public struct RetryPolicy: Hashable, Sendable {
     public var maximumAttempts: Int
     /// The upper bound of the first pause.
     public var firstDelay: Duration
-    /// No single pause is longer.
+    /// No single pause is longer, unless a store asks for it (``BackendError/retryAfter``).
     public var maximumDelay: Duration
     /// All pauses of one call together are no longer; a pause that would be is not begun.
     public var maximumTotalDelay: Duration

@@ -15,11 +15,13 @@ public struct BackendError: Error, Sendable, CustomStringConvertible {
     public let message: String
     /// The error underneath, where there was one.
     public let cause: (any Error)?
+    /// How long the store asked to be left alone before the next attempt; `nil` where it did not say.
+    public let retryAfter: Duration?
 
     /// An error of `kind`; without a `disposition`, the one that is usual for the kind.
     public init(
         _ kind: Kind, operation: Operation? = nil, key: EntryKey? = nil, disposition: Disposition? = nil,
-        message: String, cause: (any Error)? = nil
+        message: String, cause: (any Error)? = nil, retryAfter: Duration? = nil
     ) {
         self.kind = kind
         self.operation = operation
@@ -27,13 +29,14 @@ public struct BackendError: Error, Sendable, CustomStringConvertible {
         self.disposition = disposition ?? kind.usualDisposition
         self.message = message
         self.cause = cause
+        self.retryAfter = retryAfter
     }
 
     /// The same error with the operation and key filled in where they were missing.
     public func during(_ operation: Operation, key: EntryKey? = nil) -> BackendError {
         BackendError(
             kind, operation: self.operation ?? operation, key: self.key ?? key, disposition: disposition,
-            message: message, cause: cause)
+            message: message, cause: cause, retryAfter: retryAfter)
     }
 
     /// The message with operation, key, disposition and cause, on one line.

@@ -29,15 +29,15 @@ public enum WriteOutcome: Hashable, Sendable {
     case conflict(Entry?)
 }
 
-/// An answer, and the store's clock where the store has one that can be believed.
+/// An answer, and what else the store told with it: its clock, where it has one that can be believed.
 public struct Answer<Outcome: Sendable>: Sendable {
     /// What was asked for.
     public var outcome: Outcome
     /// The store's own time when it answered, in milliseconds since 1970 UTC; `nil` where the store has no clock of
     /// its own (a file, a cache) or cannot vouch for it.
     public var serverTime: Int64?
-    /// The version of another entry that belongs to the one that was asked about, and that only the server writes: what
-    /// it decided about a ledger. `nil` where there is none, or the store does not say.
+    /// The version of an entry that belongs to the one asked about and that somebody else writes, where the store tells
+    /// of it: what a server has decided about a ledger. `nil` says nothing.
     public var companion: EntryVersion?
 
     /// An answer of `outcome`.

@@ -42,7 +42,7 @@ struct ImportTable {
             module: "EntitlementSyncStoreKit", folder: "Sources/EntitlementSyncStoreKit",
             imports: ["EntitlementSync"], packages: ["StoreKit"]),
         Row(
-            module: "SyncProtocol", folder: "Sources/SyncProtocol", imports: ["SyncCore"],
+            module: "SyncProtocol", folder: "Sources/SyncProtocol", imports: ["SyncCore"], leaves: ["ProtoCoding"],
             packages: ["HTTPTypes"]),
         Row(
             module: "SyncService", folder: "Sources/SyncService",

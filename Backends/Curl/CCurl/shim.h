@@ -1,0 +1,98 @@
+// libcurl for Swift: its functions with a variable number of arguments, one for each type of argument, and the start
+// of a thread.
+#ifndef ENTITLEMENTSYNC_CCURL_H
+#define ENTITLEMENTSYNC_CCURL_H
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+
+// CURLOPT_PREREQFUNCTION, without which nobody could tell whether a request was sent.
+#if LIBCURL_VERSION_NUM < 0x075000
+#error "CurlTransport needs libcurl 7.80 or later"
+#endif
+
+typedef size_t (*ccurl_write_function)(char *bytes, size_t size, size_t count, void *context);
+typedef int (*ccurl_prereq_function)(
+    void *context, char *remote_address, char *local_address, int remote_port, int local_port);
+
+// Once, before anything else.
+static inline CURLcode ccurl_global_init(void) {
+    return curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static inline CURLcode ccurl_set_long(CURL *handle, CURLoption option, long value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode ccurl_set_offset(CURL *handle, CURLoption option, curl_off_t value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode ccurl_set_text(CURL *handle, CURLoption option, const char *value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode ccurl_set_pointer(CURL *handle, CURLoption option, const void *value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode ccurl_set_list(CURL *handle, CURLoption option, struct curl_slist *value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode ccurl_set_write_function(CURL *handle, CURLoption option, ccurl_write_function value) {
+    return curl_easy_setopt(handle, option, value);
+}
+
+static inline CURLcode ccurl_set_prereq_function(CURL *handle, ccurl_prereq_function value) {
+    return curl_easy_setopt(handle, CURLOPT_PREREQFUNCTION, value);
+}
+
+// Trusts the certificates in PEM of `count` bytes, and no others.
+static inline CURLcode ccurl_set_certificates(CURL *handle, void *bytes, size_t count) {
+    struct curl_blob blob = {bytes, count, CURL_BLOB_COPY};
+    return curl_easy_setopt(handle, CURLOPT_CAINFO_BLOB, &blob);
+}
+
+// Speaks HTTP and nothing else.
+static inline CURLcode ccurl_set_protocols(CURL *handle) {
+#if LIBCURL_VERSION_NUM >= 0x075500
+    return curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+    return curl_easy_setopt(handle, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+}
+
+static inline CURLMcode ccurl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
+    return curl_multi_setopt(multi, option, value);
+}
+
+// What the next finished transfer came to; NULL for none.
+static inline CURL *ccurl_next_finished(CURLM *multi, CURLcode *result) {
+    int left = 0;
+    CURLMsg *message;
+    while ((message = curl_multi_info_read(multi, &left)) != NULL) {
+        if (message->msg == CURLMSG_DONE) {
+            *result = message->data.result;
+            return message->easy_handle;
+        }
+    }
+    return NULL;
+}
+
+// Starts a thread that nobody waits for and that no signal interrupts: a broken connection may raise SIGPIPE, and
+// handlers of the program have no business here. Returns an error number, 0 for none.
+static inline int ccurl_start_thread(void *(*body)(void *), void *context) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    int code = pthread_create(&thread, NULL, body, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code == 0) pthread_detach(thread);
+    return code;
+}
+
+#endif

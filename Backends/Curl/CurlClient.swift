@@ -1,0 +1,118 @@
+public import HTTPTypes
+public import SyncProtocol
+
+/// Carries requests by libcurl: on all systems that have it, version 7.80 or later.
+///
+/// All exchanges of a client run on one thread of its own, which starts with it and ends when nobody holds the client
+/// or one of its streams any more. Connections are kept and used again, HTTP/2 where TLS offers it.
+///
+/// - **Repeats nothing that could be done twice.** When a connection that was kept turns out to be dead, libcurl sends
+///   again by itself; here only `GET` and `HEAD` may be. Anything else fails with
+///   `TransportError.Kind.interrupted`, as the request may have arrived.
+/// - **Knows what may have arrived**: all that was handed to a connection, whatever came after. Who was not reached, or
+///   could not prove who he is, has got nothing.
+/// - Follows no redirect, keeps no cookies, reads no `.netrc`, speaks HTTP and nothing else, and asks for bodies without
+///   compression unless the request says otherwise.
+/// - Goes through the proxy that the environment names (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`), but never
+///   to this machine itself. ``Configuration/proxy`` says otherwise.
+///
+/// ```swift
+/// let transport = try CurlClient()
+/// let backend = try HTTPBackend(server: "https://sync.example.com", transport: transport)
+/// ```
+public final class CurlClient: HTTPStreamingTransport {
+    private let session: CurlSession
+    private let connectTimeout: Duration
+
+    /// A client with connections of its own.
+    ///
+    /// - Throws: `TransportError.Kind.other` where libcurl is older than 7.80, refuses an option, or the system gives no
+    ///   thread.
+    public init(_ configuration: Configuration = Configuration()) throws(TransportError) {
+        session = try CurlSession(configuration)
+        connectTimeout = configuration.connectTimeout
+    }
+
+    /// Sends `request` and reads all of the answer. Cancelling the task closes the connection, or under HTTP/2 the stream.
+    ///
+    /// - Parameters:
+    ///   - request: method, address and header. The fields that belong to the transfer itself (`Host`, `Connection`,
+    ///     `Content-Length`, `Transfer-Encoding`, `Expect`) are the transport's own.
+    ///   - body: what is sent after the header, empty for nothing.
+    ///   - timeout: how long all of it may take, more than zero.
+    ///   - maximumByteCount: a longer answer is `TransportError.Kind.tooLarge`.
+    public func send(
+        _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
+    ) async throws(TransportError) -> TransportAnswer {
+        let message = try CurlMessage(request, body: body)
+        return try await session.exchange { continuation in
+            CurlJob(
+                message: message, timeout: timeout, connectTimeout: min(timeout, connectTimeout),
+                receiver: .whole(continuation, maximumByteCount: maximumByteCount))
+        }
+    }
+
+    /// Sends `request` and answers as soon as the header is there. Cancelling the task closes the connection.
+    ///
+    /// - Parameters:
+    ///   - request: method, address and header.
+    ///   - idleTimeout: how long nothing may come, more than zero; not counted while nobody asks for a piece and enough
+    ///     of them wait.
+    public func stream(
+        _ request: HTTPRequest, idleTimeout: Duration
+    ) async throws(TransportError) -> TransportStream {
+        let message = try CurlMessage(request, body: [])
+        let buffer = CurlStreamBuffer()
+        let id = session.queue.makeID()
+        // Held from here on: whoever gives up before the header is there ends the exchange too.
+        let source = CurlStreamSource(session: session, id: id, buffer: buffer)
+        let response: HTTPResponse = try await session.exchange(id: id) { continuation in
+            CurlJob(
+                message: message, timeout: nil, connectTimeout: min(idleTimeout, connectTimeout),
+                receiver: .stream(continuation, buffer, idleTimeout: idleTimeout))
+        }
+        return TransportStream(response, source: source)
+    }
+}
+
+extension CurlClient {
+    /// How a client reaches servers.
+    public struct Configuration: Hashable, Sendable {
+        /// Whose certificates are believed.
+        public enum Trust: Hashable, Sendable {
+            /// Those that libcurl was built to believe: the system's.
+            case system
+            /// Those in this file in PEM, and no others.
+            case file(String)
+            /// These, in PEM, and no others.
+            case pem([UInt8])
+        }
+
+        /// Through what requests go.
+        public enum Proxy: Hashable, Sendable {
+            /// What the environment names, and nothing for requests to this machine.
+            case environment
+            /// Nothing.
+            case none
+            /// This one (`http://HOST:PORT`, `socks5h://HOST:PORT`), for all requests.
+            case server(String)
+        }
+
+        /// Whose certificates are believed.
+        public var trust = Trust.system
+        /// Through what requests go.
+        public var proxy = Proxy.environment
+        /// Named in each request that names none itself; `nil` for none.
+        public var userAgent: String?
+        /// How long finding a server and agreeing on TLS may take, more than zero; never longer than the request may.
+        public var connectTimeout = Duration.seconds(10)
+        /// How many connections to one server there are at a time, 1 or more; requests beyond wait for one. A stream
+        /// has one to itself unless the server speaks HTTP/2.
+        public var maximumConnectionsPerHost = 64
+        /// A longer header of an answer is `TransportError.Kind.tooLarge`, in bytes.
+        public var maximumHeaderByteCount = 64 << 10
+
+        /// The usual configuration.
+        public init() {}
+    }
+}

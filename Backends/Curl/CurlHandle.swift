@@ -1,0 +1,264 @@
+import CCurl
+import HTTPTypes
+import SyncProtocol
+
+/// A handle of libcurl, used for one exchange after the other, and what has come of the current one.
+final class CurlHandle {
+    let easy: UnsafeMutableRawPointer
+    private(set) var receiver: CurlJob.Receiver?
+    private(set) var hasToldHead = false
+    /// When a stream has been silent for too long; `nil` while it is not to be watched.
+    private(set) var deadline: ContinuousClock.Instant?
+
+    private let configuration: CurlClient.Configuration
+    /// Where libcurl writes one line about an error.
+    private let text: UnsafeMutablePointer<CChar>
+    private var list: UnsafeMutablePointer<curl_slist>?
+    /// libcurl reads it while it sends; an array's storage could not be lent for so long.
+    private var sentBody: UnsafeMutableRawBufferPointer?
+    private var head: ResponseHead
+    private var body: [UInt8] = []
+    private var maximumByteCount = Int.max
+    private var mayRepeat = false
+    private var sentCount = 0
+    private var failure: TransportError?
+
+    init(_ configuration: CurlClient.Configuration) throws(TransportError) {
+        guard let easy = curl_easy_init() else { throw .curl("libcurl gives no handle") }
+        self.easy = easy
+        self.configuration = configuration
+        text = .allocate(capacity: Int(CURL_ERROR_SIZE))
+        text.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
+        head = ResponseHead(maximumByteCount: configuration.maximumHeaderByteCount)
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        try Self.check(ccurl_set_pointer(easy, CURLOPT_ERRORBUFFER, text), "ERRORBUFFER")
+        try Self.check(ccurl_set_pointer(easy, CURLOPT_WRITEDATA, context), "WRITEDATA")
+        try Self.check(ccurl_set_pointer(easy, CURLOPT_HEADERDATA, context), "HEADERDATA")
+        try Self.check(ccurl_set_pointer(easy, CURLOPT_PREREQDATA, context), "PREREQDATA")
+        try Self.check(ccurl_set_write_function(easy, CURLOPT_WRITEFUNCTION, receiveBody), "WRITEFUNCTION")
+        try Self.check(ccurl_set_write_function(easy, CURLOPT_HEADERFUNCTION, receiveLine), "HEADERFUNCTION")
+        try Self.check(ccurl_set_prereq_function(easy, allowSending), "PREREQFUNCTION: it is older than 7.80")
+        try Self.setUp(easy, configuration)
+    }
+
+    deinit {
+        curl_easy_cleanup(easy)
+        recycle()
+        text.deallocate()
+    }
+
+    /// Whether the request may have reached the server: it was handed to a connection.
+    var isSent: Bool { sentCount > 0 }
+    /// Whether it may be silent for so long only.
+    var isWatched: Bool { idleTimeout != nil }
+
+    private var idleTimeout: Duration? {
+        if case .stream(_, _, let idleTimeout) = receiver { idleTimeout } else { nil }
+    }
+
+    private static func setUp(
+        _ easy: UnsafeMutableRawPointer, _ configuration: CurlClient.Configuration
+    ) throws(TransportError) {
+        let numbers: [(CURLoption, Int)] = [
+            (CURLOPT_NOSIGNAL, 1), (CURLOPT_PATH_AS_IS, 1), (CURLOPT_SUPPRESS_CONNECT_HEADERS, 1),
+            (CURLOPT_DISALLOW_USERNAME_IN_URL, 1), (CURLOPT_TCP_KEEPALIVE, 1), (CURLOPT_FOLLOWLOCATION, 0),
+            (CURLOPT_NETRC, 0), (CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_2TLS)),
+            (CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_2)),
+        ]
+        for (option, value) in numbers { try check(ccurl_set_long(easy, option, value), "\(option.rawValue)") }
+        try check(ccurl_set_protocols(easy), "PROTOCOLS")
+        if let agent = configuration.userAgent { try check(ccurl_set_text(easy, CURLOPT_USERAGENT, agent), "USERAGENT") }
+        switch configuration.trust {
+        case .system: break
+        case .file(let path): try check(ccurl_set_text(easy, CURLOPT_CAINFO, path), "CAINFO")
+        case .pem(var bytes):
+            let code = bytes.withUnsafeMutableBytes { ccurl_set_certificates(easy, $0.baseAddress, $0.count) }
+            try check(code, "CAINFO_BLOB")
+        }
+        switch configuration.proxy {
+        case .environment: break
+        case .none: try check(ccurl_set_text(easy, CURLOPT_PROXY, ""), "PROXY")
+        case .server(let address):
+            try check(ccurl_set_text(easy, CURLOPT_PROXY, address), "PROXY")
+            try check(ccurl_set_text(easy, CURLOPT_NOPROXY, ""), "NOPROXY")
+        }
+    }
+
+    private static func check(_ code: CURLcode, _ option: String) throws(TransportError) {
+        guard code != CURLE_OK else { return }
+        throw .curl("libcurl refuses option \(option): \(String(cString: curl_easy_strerror(code)))")
+    }
+
+    /// Prepares the exchange that `job` asks for.
+    func begin(_ job: CurlJob, now: ContinuousClock.Instant) throws(TransportError) {
+        recycle()
+        receiver = job.receiver
+        do throws(TransportError) {
+            try set(job)
+        } catch {
+            recycle()
+            throw error
+        }
+        mayRepeat = ["GET", "HEAD"].contains(job.message.method)
+        if case .whole(_, let maximum) = job.receiver { maximumByteCount = maximum }
+        deadline = idleTimeout.map { now + $0 }
+    }
+
+    private func set(_ job: CurlJob) throws(TransportError) {
+        let message = job.message
+        // Takes back what the exchange before was: a body, or none of the answer.
+        try Self.check(ccurl_set_long(easy, CURLOPT_HTTPGET, 1), "HTTPGET")
+        try Self.check(ccurl_set_text(easy, CURLOPT_URL, message.url), "URL")
+        if message.method == "HEAD" {
+            try Self.check(ccurl_set_long(easy, CURLOPT_NOBODY, 1), "NOBODY")
+        } else if !message.body.isEmpty || ["POST", "PUT", "PATCH"].contains(message.method) {
+            let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(message.body.count, 1), alignment: 1)
+            copy.copyBytes(from: message.body)
+            sentBody = copy
+            let count = curl_off_t(message.body.count)
+            try Self.check(ccurl_set_offset(easy, CURLOPT_POSTFIELDSIZE_LARGE, count), "POSTFIELDSIZE")
+            try Self.check(ccurl_set_pointer(easy, CURLOPT_POSTFIELDS, copy.baseAddress), "POSTFIELDS")
+        }
+        let isUsual = message.method == "GET" || message.method == "HEAD"
+        try Self.check(ccurl_set_text(easy, CURLOPT_CUSTOMREQUEST, isUsual ? nil : message.method), "CUSTOMREQUEST")
+        for line in message.lines {
+            guard let longer = curl_slist_append(list, line) else { throw .curl("no memory is left") }
+            list = longer
+        }
+        try Self.check(ccurl_set_list(easy, CURLOPT_HTTPHEADER, list), "HTTPHEADER")
+        let timeout = job.timeout.map(Self.milliseconds) ?? 0
+        try Self.check(ccurl_set_long(easy, CURLOPT_TIMEOUT_MS, timeout), "TIMEOUT_MS")
+        let connect = Self.milliseconds(job.connectTimeout)
+        try Self.check(ccurl_set_long(easy, CURLOPT_CONNECTTIMEOUT_MS, connect), "CONNECTTIMEOUT_MS")
+        // With TLS a second request waits for the first connection: it may turn out to carry both.
+        try Self.check(ccurl_set_long(easy, CURLOPT_PIPEWAIT, message.isSecure ? 1 : 0), "PIPEWAIT")
+        if configuration.proxy == .environment {
+            try Self.check(ccurl_set_text(easy, CURLOPT_NOPROXY, message.isLocal ? "*" : nil), "NOPROXY")
+        }
+    }
+
+    /// At least 1: zero is for ever.
+    private static func milliseconds(_ duration: Duration) -> Int {
+        let (seconds, rest) = duration.components
+        guard seconds < 1_000_000 else { return 1_000_000_000 }
+        return max(Int(seconds) * 1_000 + Int((rest + 999_999_999_999_999) / 1_000_000_000_000_000), 1)
+    }
+
+    /// Forgets the exchange.
+    func recycle() {
+        receiver = nil
+        curl_slist_free_all(list)
+        list = nil
+        sentBody?.deallocate()
+        sentBody = nil
+        head = ResponseHead(maximumByteCount: configuration.maximumHeaderByteCount)
+        body = []
+        (maximumByteCount, sentCount, mayRepeat) = (.max, 0, false)
+        (hasToldHead, failure, deadline) = (false, nil, nil)
+        text.pointee = 0
+    }
+}
+
+extension CurlHandle {
+    /// What the exchange has come to, when libcurl has ended it with `code`.
+    func outcome(of code: CURLcode) -> Result<TransportAnswer, TransportError> {
+        if let failure { return .failure(failure) }
+        guard code == CURLE_OK else {
+            let line = String(cString: text)
+            let message = line.isEmpty ? String(cString: curl_easy_strerror(code)) : line
+            let line1 = message.split(whereSeparator: \.isNewline).joined(separator: " ")
+            return .failure(TransportError(TransportError.Kind(code), mayHaveArrived: isSent, message: line1))
+        }
+        guard let response = head.response, head.isComplete else {
+            return .failure(TransportError(.malformed, mayHaveArrived: isSent, message: "the answer has no header"))
+        }
+        return .success(TransportAnswer(response, body: body))
+    }
+
+    /// Lets libcurl go on with a stream that was full.
+    func resume() {
+        extendDeadline()
+        curl_easy_pause(easy, CURLPAUSE_CONT)
+    }
+
+    private func extendDeadline() {
+        if let idleTimeout { deadline = ContinuousClock().now + idleTimeout }
+    }
+
+    private func fail(_ kind: TransportError.Kind, _ message: String) {
+        if failure == nil { failure = TransportError(kind, mayHaveArrived: isSent, message: message) }
+    }
+
+    /// Whether the request may be handed to a connection.
+    fileprivate func maySend() -> Bool {
+        guard sentCount == 0 || mayRepeat else {
+            fail(.interrupted, "the connection ended before an answer came")
+            return false
+        }
+        sentCount += 1
+        return true
+    }
+
+    fileprivate func receive(line: UnsafeRawBufferPointer) -> Bool {
+        extendDeadline()
+        if let error = head.add(line) {
+            fail(error.kind, error.message)
+            return false
+        }
+        guard head.isComplete, !hasToldHead, let response = head.response else { return true }
+        switch receiver {
+        case .stream(let continuation, _, _):
+            hasToldHead = true
+            continuation.resume(returning: .success(response))
+        case .whole:
+            hasToldHead = true
+            if let length = head.contentLength { body.reserveCapacity(min(length, maximumByteCount, 1 << 20)) }
+        case nil: return false
+        }
+        return true
+    }
+
+    fileprivate func receive(body bytes: UnsafeRawBufferPointer) -> Int {
+        extendDeadline()
+        guard case .stream(_, let buffer, _) = receiver else {
+            guard bytes.count <= maximumByteCount - body.count else {
+                fail(.tooLarge, "the answer has more than \(maximumByteCount) bytes")
+                return -1
+            }
+            body.append(contentsOf: bytes)
+            return bytes.count
+        }
+        if buffer.offer(bytes) { return bytes.count }
+        // Whoever does not read cannot notice that nothing comes.
+        deadline = nil
+        return Int(CURL_WRITEFUNC_PAUSE)
+    }
+}
+
+private func handle(_ context: UnsafeMutableRawPointer?) -> CurlHandle? {
+    context.map { Unmanaged<CurlHandle>.fromOpaque($0).takeUnretainedValue() }
+}
+
+/// Any number but that of the bytes ends the exchange.
+private let refusal = Int.max
+
+private func receiveBody(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+    let taken = handle(context)?.receive(body: UnsafeRawBufferPointer(start: bytes, count: size * count)) ?? -1
+    return taken < 0 ? refusal : taken
+}
+
+private func receiveLine(
+    _ bytes: UnsafeMutablePointer<CChar>?, _ size: Int, _ count: Int, _ context: UnsafeMutableRawPointer?
+) -> Int {
+    let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
+    return handle(context)?.receive(line: line) == true ? line.count : refusal
+}
+
+private func allowSending(
+    _ context: UnsafeMutableRawPointer?, _ remote: UnsafeMutablePointer<CChar>?, _ local: UnsafeMutablePointer<CChar>?,
+    _ remotePort: Int32, _ localPort: Int32
+) -> Int32 {
+    handle(context)?.maySend() == true ? Int32(CURL_PREREQFUNC_OK) : Int32(CURL_PREREQFUNC_ABORT)
+}

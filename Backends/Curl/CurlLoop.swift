@@ -1,0 +1,143 @@
+import CCurl
+import SyncProtocol
+
+/// The life of a client's thread: begins exchanges, lets libcurl work, ends them. Only that thread touches it.
+final class CurlLoop {
+    private let multi: UnsafeMutableRawPointer
+    private let queue: CurlQueue
+    private let configuration: CurlClient.Configuration
+    private let clock = ContinuousClock()
+    private var active: [UInt64: CurlHandle] = [:]
+    private var ids: [UnsafeMutableRawPointer: UInt64] = [:]
+    /// Handles to be used again; setting one up costs more than a short exchange.
+    private var idle: [CurlHandle] = []
+    /// How many of the active ones may be silent for so long only.
+    private var watchedCount = 0
+
+    init(multi: UnsafeMutableRawPointer, queue: CurlQueue, configuration: CurlClient.Configuration) {
+        (self.multi, self.queue, self.configuration) = (multi, queue, configuration)
+    }
+
+    /// Sets up what the first exchange needs.
+    func prepare() throws(TransportError) {
+        let connections = configuration.maximumConnectionsPerHost
+        precondition(connections >= 1, "a server is reached by one connection or more")
+        for (option, value) in [
+            (CURLMOPT_MAX_HOST_CONNECTIONS, connections), (CURLMOPT_MAXCONNECTS, connections),
+        ] {
+            guard ccurl_multi_set_long(multi, option, value) == CURLM_OK else {
+                throw .curl("libcurl does not know option \(option.rawValue)")
+            }
+        }
+        idle.append(try CurlHandle(configuration))
+    }
+
+    func run() {
+        while let commands = queue.take() {
+            for command in commands { perform(command) }
+            var count: Int32 = 0
+            curl_multi_perform(multi, &count)
+            endFinished()
+            if watchedCount > 0 { endSilent() }
+            if queue.rest() { curl_multi_poll(multi, nil, 0, pause(), nil) }
+        }
+        for id in active.keys.sorted() { end(id, .failure(.cancelled(mayHaveArrived: true))) }
+        close()
+    }
+
+    /// Gives everything back.
+    func close() {
+        idle = []
+        curl_multi_cleanup(multi)
+    }
+
+    private func perform(_ command: CurlQueue.Command) {
+        switch command {
+        case .start(let id, let job): start(id, job)
+        case .cancel(let id):
+            guard let handle = active[id] else { return }
+            end(id, .failure(.cancelled(mayHaveArrived: handle.isSent)))
+        case .resume(let id): active[id]?.resume()
+        }
+    }
+
+    private func start(_ id: UInt64, _ job: CurlJob) {
+        do throws(TransportError) {
+            let handle = if let known = idle.popLast() { known } else { try CurlHandle(configuration) }
+            try handle.begin(job, now: clock.now)
+            guard curl_multi_add_handle(multi, handle.easy) == CURLM_OK else {
+                handle.recycle()
+                throw .curl("libcurl takes no more exchanges")
+            }
+            active[id] = handle
+            ids[handle.easy] = id
+            if handle.isWatched { watchedCount += 1 }
+        } catch {
+            job.receiver.fail(error)
+        }
+    }
+
+    private func endFinished() {
+        var code = CURLE_OK
+        while let easy = ccurl_next_finished(multi, &code) {
+            guard let id = ids[easy], let handle = active[id] else { continue }
+            end(id, handle.outcome(of: code))
+        }
+    }
+
+    private func endSilent() {
+        let now = clock.now
+        for id in active.keys.sorted() {
+            guard let handle = active[id], let deadline = handle.deadline, deadline <= now else { continue }
+            end(
+                id,
+                .failure(
+                    TransportError(.timedOut, mayHaveArrived: handle.isSent, message: "nothing came for too long")))
+        }
+    }
+
+    private func end(_ id: UInt64, _ outcome: Result<TransportAnswer, TransportError>) {
+        guard let handle = active.removeValue(forKey: id) else { return }
+        ids[handle.easy] = nil
+        if handle.isWatched { watchedCount -= 1 }
+        // In the middle of an exchange this closes the connection, or the stream of HTTP/2.
+        curl_multi_remove_handle(multi, handle.easy)
+        let receiver = handle.receiver
+        let hasHead = handle.hasToldHead
+        handle.recycle()
+        if idle.count < configuration.maximumConnectionsPerHost { idle.append(handle) }
+        receiver?.end(outcome, hasHead: hasHead)
+    }
+
+    /// How long nothing has to be done unless something happens, in milliseconds; libcurl knows of its own timers.
+    private func pause() -> Int32 {
+        guard watchedCount > 0 else { return .max }
+        let now = clock.now
+        let next = active.values.compactMap(\.deadline).min()
+        return next.map { Int32(clamping: $0 > now ? (now.duration(to: $0) / .milliseconds(1)).rounded(.up).whole : 0) }
+            ?? .max
+    }
+}
+
+extension Double {
+    /// As an integer; the nearest there is.
+    fileprivate var whole: Int64 { Int64(exactly: self) ?? .max }
+}
+
+extension CurlJob.Receiver {
+    /// Tells that nothing was begun.
+    func fail(_ error: TransportError) { end(.failure(error), hasHead: false) }
+
+    /// Tells how it ended.
+    ///
+    /// - Parameter hasHead: whether the header of a stream was told before.
+    func end(_ outcome: Result<TransportAnswer, TransportError>, hasHead: Bool) {
+        switch self {
+        case .whole(let continuation, _): continuation.resume(returning: outcome)
+        case .stream(let continuation, let buffer, _):
+            let failure: TransportError? = if case .failure(let error) = outcome { error } else { nil }
+            buffer.finish(failure)
+            if !hasHead { continuation.resume(returning: outcome.map(\.response)) }
+        }
+    }
+}

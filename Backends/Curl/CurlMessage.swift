@@ -1,0 +1,72 @@
+import HTTPTypes
+import SyncProtocol
+
+/// A request as libcurl wants it.
+struct CurlMessage: Sendable {
+    var url: String
+    var method: String
+    /// The lines of the header, with those that libcurl would add by itself taken out.
+    var lines: [String]
+    var body: [UInt8]
+    var isSecure: Bool
+    /// Whether it is for this machine.
+    var isLocal: Bool
+
+    /// - Throws: `TransportError.Kind.malformed` for a request that has no address of HTTP, or one with what does not
+    ///   belong into a request line.
+    init(_ request: HTTPRequest, body: [UInt8]) throws(TransportError) {
+        guard let scheme = request.scheme, ["http", "https"].contains(scheme), let authority = request.authority,
+            let path = request.path, path.hasPrefix("/"), Self.isPlain(authority, without: "/?#@\\"),
+            Self.isPlain(path, without: "#"), !authority.isEmpty
+        else {
+            throw TransportError(
+                .malformed, mayHaveArrived: false, message: "the request has no address of the form https://HOST/PATH")
+        }
+        url = scheme + "://" + authority + path
+        method = request.method.rawValue
+        isSecure = scheme == "https"
+        isLocal = Self.isLoopback(authority)
+        self.body = body
+        lines = []
+        lines.reserveCapacity(request.headerFields.count + 4)
+        for field in request.headerFields where !Self.ownFields.contains(field.name.canonicalName) {
+            // Without a value libcurl takes the field out, unless it ends so.
+            lines.append(field.value.isEmpty ? field.name.rawName + ";" : "\(field.name.rawName): \(field.value)")
+        }
+        lines.append("Expect:")
+        if request.headerFields[.accept] == nil { lines.append("Accept:") }
+        if request.headerFields[.contentType] == nil { lines.append("Content-Type:") }
+        // No field would mean any coding (RFC 9110, section 12.5.3).
+        if request.headerFields[.acceptEncoding] == nil { lines.append("Accept-Encoding: identity") }
+    }
+
+    /// What libcurl says of the transfer by itself.
+    private static let ownFields: Set = ["host", "connection", "content-length", "transfer-encoding", "expect"]
+
+    private static func isPlain(_ text: String, without excluded: String) -> Bool {
+        text.utf8.allSatisfy { byte in byte > 0x20 && byte < 0x7F && !excluded.utf8.contains(byte) }
+    }
+
+    private static func isLoopback(_ authority: String) -> Bool {
+        if authority.hasPrefix("[::1]") { return true }
+        let host = authority.prefix { $0 != ":" }.lowercased()
+        return host == "localhost" || host.hasPrefix("127.") && host.utf8.allSatisfy { $0 == 0x2E || $0 < 0x3A }
+    }
+}
+
+/// An exchange to be begun.
+struct CurlJob: Sendable {
+    typealias Continuation<Value: Sendable> = CheckedContinuation<Result<Value, TransportError>, Never>
+
+    /// Who gets the answer.
+    enum Receiver: Sendable {
+        case whole(Continuation<TransportAnswer>, maximumByteCount: Int)
+        case stream(Continuation<HTTPResponse>, CurlStreamBuffer, idleTimeout: Duration)
+    }
+
+    var message: CurlMessage
+    /// How long all of it may take; `nil` for as long as something comes.
+    var timeout: Duration?
+    var connectTimeout: Duration
+    var receiver: Receiver
+}

@@ -1,0 +1,37 @@
+import CCurl
+import SyncProtocol
+
+extension TransportError {
+    /// libcurl could not be used at all.
+    static func curl(_ message: String) -> TransportError {
+        TransportError(.other, mayHaveArrived: false, message: message)
+    }
+
+    static func cancelled(mayHaveArrived: Bool) -> TransportError {
+        TransportError(.cancelled, mayHaveArrived: mayHaveArrived, message: "the task was cancelled")
+    }
+}
+
+extension TransportError.Kind {
+    /// What a result of libcurl means ("libcurl error codes", its documentation).
+    init(_ code: CURLcode) {
+        self =
+            switch code {
+            case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_CONNECT, CURLE_PROXY: .unreachable
+            // The two could not agree, or one of them hung up; nobody has failed to prove anything.
+            case CURLE_SSL_CONNECT_ERROR: .unreachable
+            case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_CERTPROBLEM,
+                CURLE_SSL_CRL_BADFILE, CURLE_SSL_INVALIDCERTSTATUS, CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+                .untrusted
+            case CURLE_OPERATION_TIMEDOUT: .timedOut
+            case CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_PARTIAL_FILE, CURLE_HTTP2,
+                CURLE_HTTP2_STREAM, CURLE_SEND_FAIL_REWIND:
+                .interrupted
+            // The first is that of an answer which has no header at all.
+            case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY, CURLE_URL_MALFORMAT, CURLE_BAD_CONTENT_ENCODING:
+                .malformed
+            case CURLE_FILESIZE_EXCEEDED: .tooLarge
+            default: .other
+            }
+    }
+}

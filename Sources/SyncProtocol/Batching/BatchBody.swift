@@ -1,0 +1,257 @@
+import ProtoCoding
+public import SyncCore
+
+/// The bodies of `POST /v1/batch`, request and answer: the messages of `Docs/wire.proto` in the proto3 encoding.
+///
+/// Written in one way only; read as any proto3 parser reads them, but for this: a message that is given twice counts as
+/// given last, and what cannot be done as it stands (no condition, a version without bytes) is refused.
+public enum BatchBody {
+    /// Where batches go.
+    public static let path = "/v1/batch"
+    /// The media type of request and answer.
+    public static let mediaType = "application/vnd.entitlementsync.batch"
+    /// A batch has at most so many operations.
+    public static let maximumOperationCount = 256
+
+    /// The request that asks for `operations`: at most ``maximumOperationCount``.
+    public static func bytes(of operations: [BatchOperation]) -> [UInt8] {
+        precondition(operations.count <= maximumOperationCount, "a batch has at most 256 operations")
+        var writer = ProtoWriter()
+        for operation in operations {
+            writer.message(field: 1, isRepeated: true) { writer in
+                switch operation {
+                case .read(let request): writer.message(field: 1) { write(request, to: &$0) }
+                case .write(let request): writer.message(field: 2) { write(request, to: &$0) }
+                }
+            }
+        }
+        return writer.bytes
+    }
+
+    /// The operations that a request asks for.
+    ///
+    /// - Throws: `BackendError.Kind.tooLarge` for more than ``maximumOperationCount``, `invalidKey` for what is no key,
+    ///   and `damaged` for what is no such message.
+    public static func operations(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchOperation] {
+        var operations: [BatchOperation] = []
+        try forEachMessage(of: bytes) { (message) throws(BackendError) in
+            guard let operation = try operation(message) else {
+                throw damaged("an operation of a batch is a read or a write")
+            }
+            operations.append(operation)
+        }
+        return operations
+    }
+
+    /// The answer with `results`, in the order of their operations.
+    public static func bytes(ofAnswer results: [BatchResult]) -> [UInt8] {
+        var writer = ProtoWriter()
+        for result in results {
+            writer.message(field: 1, isRepeated: true) { write(result, to: &$0) }
+        }
+        return writer.bytes
+    }
+
+    /// The results that an answer tells of.
+    ///
+    /// - Throws: `BackendError.Kind.damaged` for what is no such message, `tooLarge` for more than
+    ///   ``maximumOperationCount``.
+    public static func results(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchResult] {
+        var results: [BatchResult] = []
+        try forEachMessage(of: bytes) { (message) throws(BackendError) in
+            guard let result = try result(message) else {
+                throw damaged("an answer tells of an operation what this version does not know")
+            }
+            results.append(result)
+        }
+        return results
+    }
+}
+
+extension BatchBody {
+    private static func write(_ request: ReadRequest, to writer: inout ProtoWriter) {
+        writer.text(request.key.text, field: 1)
+        if let version = request.knownVersion { writer.data(version.bytes, field: 2) }
+    }
+
+    private static func write(_ request: WriteRequest, to writer: inout ProtoWriter) {
+        writer.text(request.key.text, field: 1)
+        if let value = request.value { writer.data(value, field: 2, isOptional: true) }
+        switch request.precondition {
+        case .any: writer.number(1, field: 3)
+        case .absent: writer.number(1, field: 4)
+        case .matches(let version): writer.data(version.bytes, field: 5)
+        }
+    }
+
+    private static func write(_ result: BatchResult, to writer: inout ProtoWriter) {
+        switch result {
+        case .read(.found(let entry)): writer.message(field: 1) { write(entry, to: &$0) }
+        case .read(.absent): writer.message(field: 2) { _ in }
+        case .read(.unchanged): writer.message(field: 3) { _ in }
+        case .write(.written(let version)): writer.data(version.bytes, field: 4)
+        case .write(.deleted): writer.message(field: 5) { _ in }
+        case .write(.conflict(let entry)):
+            writer.message(field: 6) { writer in
+                if let entry { writer.message(field: 1) { write(entry, to: &$0) } }
+            }
+        case .problem(let problem): writer.data(problem.json, field: 7, isOptional: true)
+        }
+    }
+
+    private static func write(_ entry: Entry, to writer: inout ProtoWriter) {
+        writer.data(entry.version.bytes, field: 1)
+        writer.data(entry.value, field: 2)
+    }
+}
+
+extension BatchBody {
+    private typealias Bytes = ArraySlice<UInt8>
+
+    /// Calls `body` with each message of the repeated field 1, which both bodies have and nothing else.
+    private static func forEachMessage(
+        of bytes: some Collection<UInt8>, _ body: (Bytes) throws(BackendError) -> Void
+    ) throws(BackendError) {
+        var count = 0
+        try forEachField(of: Bytes(bytes)) { (field, value) throws(BackendError) in
+            guard field == 1 else { return }
+            count += 1
+            guard count <= maximumOperationCount else {
+                throw BackendError(.tooLarge, message: "a batch has at most \(maximumOperationCount) operations")
+            }
+            try body(try data(value))
+        }
+    }
+
+    private static func operation(_ bytes: Bytes) throws(BackendError) -> BatchOperation? {
+        var operation: BatchOperation?
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
+            switch field {
+            case 1: operation = .read(try readRequest(try data(value)))
+            case 2: operation = .write(try writeRequest(try data(value)))
+            default: break
+            }
+        }
+        return operation
+    }
+
+    private static func readRequest(_ bytes: Bytes) throws(BackendError) -> ReadRequest {
+        var key = ""
+        var known: EntryVersion?
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
+            switch field {
+            case 1: key = try text(value)
+            case 2:
+                let bytes = try data(value)
+                // Empty is the default: nothing is known.
+                known = bytes.isEmpty ? nil : try version(bytes)
+            default: break
+            }
+        }
+        return ReadRequest(try EntryKey(key), unless: known)
+    }
+
+    private static func writeRequest(_ bytes: Bytes) throws(BackendError) -> WriteRequest {
+        var key = ""
+        var content: [UInt8]?
+        var condition: Precondition?
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
+            switch field {
+            case 1: key = try text(value)
+            case 2: content = Array(try data(value))
+            case 3, 4:
+                guard try number(value) == 1 else { throw damaged("a condition that is false is none") }
+                condition = field == 3 ? .any : .absent
+            case 5: condition = .matches(try version(try data(value)))
+            default: break
+            }
+        }
+        guard let condition else {
+            throw damaged("a write says what may be overwritten: any, absent or matches")
+        }
+        return WriteRequest(try EntryKey(key), value: content, if: condition)
+    }
+
+    private static func result(_ bytes: Bytes) throws(BackendError) -> BatchResult? {
+        var result: BatchResult?
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
+            switch field {
+            case 1: result = .read(.found(try entry(try data(value))))
+            case 2: result = .read(.absent)
+            case 3: result = .read(.unchanged)
+            case 4: result = .write(.written(try version(try data(value))))
+            case 5: result = .write(.deleted)
+            case 6: result = .write(.conflict(try conflict(try data(value))))
+            case 7:
+                guard let problem = Problem(json: Array(try data(value))) else { throw damaged("a problem is JSON") }
+                result = .problem(problem)
+            default: break
+            }
+            // Those without content are messages all the same, and end where they say.
+            if [2, 3, 5].contains(field) { try forEachField(of: try data(value)) { _, _ in } }
+        }
+        return result
+    }
+
+    private static func conflict(_ bytes: Bytes) throws(BackendError) -> Entry? {
+        var found: Entry?
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
+            if field == 1 { found = try entry(try data(value)) }
+        }
+        return found
+    }
+
+    private static func entry(_ bytes: Bytes) throws(BackendError) -> Entry {
+        var known: EntryVersion?
+        var content: [UInt8] = []
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
+            switch field {
+            case 1: known = try version(try data(value))
+            case 2: content = Array(try data(value))
+            default: break
+            }
+        }
+        guard let known else { throw damaged("an entry has a version") }
+        return Entry(value: content, version: known)
+    }
+}
+
+extension BatchBody {
+    private static func forEachField(
+        of bytes: Bytes, _ body: (Int, ProtoReader.Value) throws(BackendError) -> Void
+    ) throws(BackendError) {
+        var reader = ProtoReader(bytes)
+        while let (field, value) = try proto({ () throws(ProtoError) in try reader.nextField() }) {
+            try body(field, value)
+        }
+    }
+
+    private static func data(_ value: ProtoReader.Value) throws(BackendError) -> Bytes {
+        try proto { () throws(ProtoError) in try value.data() }
+    }
+
+    private static func text(_ value: ProtoReader.Value) throws(BackendError) -> String {
+        try proto { () throws(ProtoError) in try value.text() }
+    }
+
+    private static func number(_ value: ProtoReader.Value) throws(BackendError) -> UInt64 {
+        try proto { () throws(ProtoError) in try value.number() }
+    }
+
+    private static func version(_ bytes: Bytes) throws(BackendError) -> EntryVersion {
+        guard (1...64).contains(bytes.count) else { throw damaged("a version has 1 to 64 bytes") }
+        return EntryVersion(bytes: Array(bytes))
+    }
+
+    private static func proto<Value>(_ read: () throws(ProtoError) -> Value) throws(BackendError) -> Value {
+        do throws(ProtoError) {
+            return try read()
+        } catch {
+            throw damaged(error.reason)
+        }
+    }
+
+    private static func damaged(_ reason: String) -> BackendError {
+        BackendError(.damaged, message: "these bytes are no batch: \(reason)")
+    }
+}
