@@ -52,7 +52,7 @@ public struct KeyValueService: Sendable {
         switch target.place {
         case .keys: return try await list(target.query)
         case .changes: return try await changes(target.query)
-        case .batch: return .refusal(.notImplemented, "batches come with the next version; ask for one key at a time")
+        case .batch: return try await batch(body, request.headerFields)
         case .key(let key):
             if request.method == .get { return try await read(key, request.headerFields) }
             return try await change(key, request, target.query, body)

@@ -1,0 +1,143 @@
+import EntitlementSync
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Testing
+
+@Suite("Streams of events")
+struct EventStreamTests {
+    private let store = MemoryBackend()
+    private let clock = SetClock(1_800_000_000_000)
+    private let service: Service
+    private let alice: Reply
+    private let bob: Reply
+
+    init() async throws {
+        service = try await .open(store, clock: clock)
+        alice = await service.ask(.post, "/v1/accounts", json: ["name": "alice", "password": "correct horse"])
+        bob = await service.ask(.post, "/v1/accounts", json: ["name": "bob", "password": "correct horse"])
+    }
+
+    /// A stream as a client reads it.
+    private final class Reader {
+        private var pieces: AsyncStream<[UInt8]>.Iterator
+        private var parser = ServerSentEvents()
+        private var waiting: [ServerSentEvents.Event] = []
+        let status: Int
+
+        init(_ service: Service, token: String?, path: String = "/v1/changes", last: String? = nil) async throws {
+            var fields: HTTPFields = [.accept: "text/event-stream"]
+            if let token { fields[.authorization] = "Bearer \(token)" }
+            if let last { fields[try #require(HTTPField.Name("Last-Event-ID"))] = last }
+            let head = HTTPRequest(method: .get, scheme: "http", authority: "x", path: path, headerFields: fields)
+            let answer = await service.respond(to: ServiceRequest(head, peer: "192.0.2.1"))
+            status = answer.response.status.code
+            if case .stream(let stream) = answer.body {
+                pieces = stream.makeAsyncIterator()
+            } else {
+                pieces = AsyncStream<[UInt8]> { $0.finish() }.makeAsyncIterator()
+            }
+        }
+
+        /// The next event; `nil` at the end.
+        func next() async throws -> ServerSentEvents.Event? {
+            while waiting.isEmpty {
+                guard let piece = await pieces.next() else { return nil }
+                waiting += try parser.feed(piece)
+            }
+            return waiting.removeFirst()
+        }
+    }
+
+    private func put(_ name: String, as session: Reply) async {
+        let path = "/v1/kv/accounts/\(session["account"] ?? "")/\(session["incarnation"] ?? "")/\(name)"
+        #expect(await service.ask(.put, path + "?if=any", token: session["access_token"], body: [1]).status == 200)
+    }
+
+    /// Runs `body` while the service follows its store.
+    private func running(_ body: () async throws -> Void) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await service.run() }
+            try await body()
+            group.cancelAll()
+        }
+    }
+
+    @Test("tell a watcher of its own keys and of no others", .timeLimit(.minutes(1)))
+    func scope() async throws {
+        try await running {
+            let reader = try await Reader(service, token: alice["access_token"])
+            #expect(reader.status == 200)
+            await put("secret", as: bob)
+            await put("note", as: alice)
+            var keys: [String] = []
+            while keys.isEmpty {
+                let event = try #require(try await reader.next())
+                if event.name == "change" { keys.append(event.data) }
+            }
+            #expect(keys[0].contains("accounts/alice/") && keys[0].contains("/note"), "\(keys)")
+        }
+    }
+
+    @Test("go on where a reader left off, with nothing missing", .timeLimit(.minutes(1)))
+    func resuming() async throws {
+        try await running {
+            let first = try await Reader(service, token: alice["access_token"])
+            await put("a", as: alice)
+            var last = ""
+            while let event = try await first.next() {
+                if event.name == "cursor", !event.lastEventID.isEmpty { last = event.lastEventID }
+                if event.name == "change" {
+                    // The position comes behind the changes.
+                    let position = try #require(try await first.next())
+                    last = position.lastEventID
+                    break
+                }
+            }
+            for name in ["b", "c"] {
+                await put(name, as: alice)
+                await put(name, as: bob)
+            }
+            let second = try await Reader(service, token: alice["access_token"], last: last)
+            var names: [String] = []
+            while names.count < 2, let event = try await second.next() {
+                if event.name == "change" { names.append(event.data) }
+            }
+            #expect(names.count == 2 && names[0].contains("/b\"") && names[1].contains("/c\""), "\(names)")
+        }
+    }
+
+    @Test("a cursor that counts nothing is answered at once, a token that is none as well")
+    func refusals() async throws {
+        let expired = try await Reader(service, token: alice["access_token"], last: "999999-0000000000000001")
+        #expect(expired.status == 410)
+        let malformed = try await Reader(service, token: alice["access_token"], path: "/v1/changes?after=soon")
+        #expect(malformed.status == 400)
+        #expect(try await Reader(service, token: "x").status == 401)
+    }
+
+    @Test(
+        "end at log-out and when the service ends; a watcher learns when the store was put back",
+        .timeLimit(.minutes(1)))
+    func endings() async throws {
+        let backup = store.backup()
+        try await running {
+            let leaving = try await Reader(service, token: alice["access_token"])
+            let staying = try await Reader(service, token: bob["access_token"])
+            _ = try await leaving.next()
+            _ = try await staying.next()
+            #expect(await service.ask(.delete, "/v1/sessions", token: alice["access_token"]).status == 204)
+            while try await leaving.next() != nil {}
+            await put("note", as: bob)
+            while let event = try await staying.next(), event.name != "change" {}
+            store.putBack(backup)
+            var types: [String] = []
+            while let event = try await staying.next() { types.append(event.name) }
+            #expect(types.last == "expired", "\(types)")
+        }
+        let late = try await Reader(service, token: bob["access_token"])
+        while try await late.next() != nil {}
+    }
+}
