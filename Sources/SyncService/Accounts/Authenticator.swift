@@ -49,9 +49,44 @@ final class Authenticator: Sendable {
 
     private struct Cache {
         var callers: [String: AccountCaller] = [:]
+        /// The tokens of each account, by the name as it stands in a key.
+        var tokens: [String: Set<String>] = [:]
         /// Goes up with each revocation: what was looked up before one must not be remembered after it.
         var revocations: UInt64 = 0
         var lastReload: Int64 = .min
+
+        mutating func insert(_ token: String, _ caller: AccountCaller) {
+            callers[token] = caller
+            if let name = caller.account.name { tokens[LedgerKeys.escaped(name), default: []].insert(token) }
+        }
+
+        /// Forgets the tokens of an account, or of one of its sessions.
+        mutating func remove(_ name: String, session: String?) {
+            revocations += 1
+            var left: Set<String> = []
+            for token in tokens[name] ?? [] {
+                if session == nil || callers[token]?.session == session {
+                    callers[token] = nil
+                } else {
+                    left.insert(token)
+                }
+            }
+            tokens[name] = left.isEmpty ? nil : left
+        }
+
+        mutating func makeRoom(now: Int64) {
+            let over = callers.filter { $0.value.expires <= now }.map { ($0.key, $0.value.account.name ?? "") }
+            guard callers.count - over.count < Authenticator.capacity else {
+                (callers, tokens) = ([:], [:])
+                return
+            }
+            for (token, account) in over {
+                callers[token] = nil
+                let name = LedgerKeys.escaped(account)
+                tokens[name]?.remove(token)
+                if tokens[name]?.isEmpty == true { tokens[name] = nil }
+            }
+        }
     }
 
     private let records: RecordStore
@@ -88,24 +123,15 @@ final class Authenticator: Sendable {
         let caller = try await verify(token, now: now)
         cache.withLock { cache in
             guard cache.revocations == before else { return }
-            if cache.callers.count >= Self.capacity {
-                cache.callers = cache.callers.filter { $0.value.expires > now }
-                if cache.callers.count >= Self.capacity { cache.callers.removeAll() }
-            }
-            cache.callers[token] = caller
+            if cache.callers.count >= Self.capacity { cache.makeRoom(now: now) }
+            cache.insert(token, caller)
         }
         return .account(caller)
     }
 
     /// Forgets the tokens of a session, or of all sessions of an account: the next request looks again.
     func forget(account: String, session: String? = nil) {
-        cache.withLock { cache in
-            cache.revocations += 1
-            cache.callers = cache.callers.filter { _, caller in
-                guard caller.account.name.map({ $0.utf8.elementsEqual(account.utf8) }) == true else { return true }
-                return session != nil && caller.session != session
-            }
-        }
+        cache.withLock { $0.remove(LedgerKeys.escaped(account), session: session) }
     }
 
     /// Hears of each key that changed, whoever changed it: an account or a session of another content is looked at anew.
@@ -114,13 +140,7 @@ final class Authenticator: Sendable {
         let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         guard parts.count >= 3, parts[1] == "accounts" || parts[1] == "sessions" else { return }
         let session = parts[1] == "sessions" && parts.count == 4 ? parts[3] : nil
-        cache.withLock { cache in
-            cache.revocations += 1
-            cache.callers = cache.callers.filter { _, caller in
-                guard caller.account.name.map(LedgerKeys.escaped) == parts[2] else { return true }
-                return session != nil && caller.session != session
-            }
-        }
+        cache.withLock { $0.remove(parts[2], session: session) }
     }
 
     private func verify(_ token: String, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {

@@ -72,6 +72,40 @@ struct LedgerRules: KeyValueBackend {
         return try await store.delete(key, if: precondition)
     }
 
+    /// Together where no ledger is among them.
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+        if !requests.contains(where: { $0.key == keys.ledger }) { return try await store.read(requests) }
+        var results: [Result<ReadOutcome, BackendError>] = []
+        for request in requests {
+            do throws(BackendError) {
+                results.append(.success(try await read(request.key, unless: request.knownVersion).outcome))
+            } catch {
+                results.append(.failure(error))
+            }
+        }
+        return Answer(results)
+    }
+
+    /// Together where no ledger is among them.
+    func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
+        if !requests.contains(where: { $0.key == keys.ledger }) { return try await store.write(requests) }
+        var results: [Result<WriteOutcome, BackendError>] = []
+        for request in requests {
+            do throws(BackendError) {
+                let answer =
+                    if let value = request.value {
+                        try await write(value, to: request.key, if: request.precondition)
+                    } else {
+                        try await delete(request.key, if: request.precondition)
+                    }
+                results.append(.success(answer.outcome))
+            } catch {
+                results.append(.failure(error))
+            }
+        }
+        return Answer(results)
+    }
+
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
         try await store.list(prefix: prefix, after: cursor, limit: limit)
     }
