@@ -14,6 +14,7 @@ let package = Package(
         .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
+        .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
@@ -78,6 +79,11 @@ let package = Package(
             name: "HTTPStorage",
             dependencies: ["SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
             path: "Backends/HTTP"),
+        .target(
+            name: "WebDAVStorage",
+            dependencies: [
+                "Checksums", "SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types"),
+            ], path: "Backends/WebDAV"),
         .target(
             name: "SyncService",
             dependencies: [
@@ -160,6 +166,12 @@ let package = Package(
                 "Entitlements", "EntitlementSync", "HTTPStorage", "ServiceTestSupport", "SyncCore", "SyncCoreTesting",
                 "SyncProtocol", "SyncService", "TestSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]),
+        .testTarget(
+            name: "WebDAVStorageTests",
+            dependencies: [
+                "CurlTransport", "Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting", "SyncProtocol",
+                "TestSupport", "WebDAVStorage", .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
         .testTarget(

@@ -49,18 +49,7 @@ extension HTTPBackend {
                 request, body: body, timeout: timeout,
                 maximumByteCount: maximumByteCount ?? max(capabilities.maximumValueByteCount ?? 0, 1 << 20))
         } catch {
-            let isOpen = error.mayHaveArrived && (operation == .write || operation == .delete)
-            let kind: BackendError.Kind =
-                switch error.kind {
-                case .cancelled: .cancelled
-                case .untrusted: .permissionDenied
-                case .malformed: .notAStore
-                case .tooLarge: .tooLarge
-                case .unreachable, .interrupted, .timedOut, .other: .unavailable
-                }
-            throw BackendError(
-                kind, operation: operation, key: key, disposition: isOpen ? .outcomeUnknown : nil,
-                message: "\(label): \(error.message)", cause: error)
+            throw BackendError(error, operation: operation, key: key, label: label)
         }
     }
 

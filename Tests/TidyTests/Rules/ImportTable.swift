@@ -66,6 +66,9 @@ struct ImportTable {
             module: "HTTPStorage", folder: "Backends/HTTP",
             imports: ["SyncCore", "SyncProtocol", "CurlTransport"]),
         Row(module: "CurlTransport", folder: "Backends/Curl", imports: ["SyncCore", "SyncProtocol"]),
+        Row(
+            module: "WebDAVStorage", folder: "Backends/WebDAV", imports: ["SyncCore", "SyncProtocol"],
+            leaves: ["Checksums"], packages: ["FoundationXML"]),
         Row(module: "SealedStorage", folder: "Backends/Sealed", imports: ["SyncCore"], packages: ["Crypto"]),
         Row(
             module: "ObservedStorage", folder: "Backends/Observed", imports: ["SyncCore"],

@@ -1,0 +1,21 @@
+package import SyncCore
+
+extension BackendError {
+    /// The error of a store whose request brought no whole answer.
+    ///
+    /// - Parameter label: the store's.
+    package init(_ error: TransportError, operation: Operation, key: EntryKey?, label: String) {
+        let isOpen = error.mayHaveArrived && (operation == .write || operation == .delete)
+        let kind: BackendError.Kind =
+            switch error.kind {
+            case .cancelled: .cancelled
+            case .untrusted: .permissionDenied
+            case .malformed: .notAStore
+            case .tooLarge: .tooLarge
+            case .unreachable, .interrupted, .timedOut, .other: .unavailable
+            }
+        self.init(
+            kind, operation: operation, key: key, disposition: isOpen ? .outcomeUnknown : nil,
+            message: "\(label): \(error.message)", cause: error)
+    }
+}
