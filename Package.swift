@@ -172,6 +172,14 @@ let package = Package(
             dependencies: [
                 "CurlTransport", "Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting", "SyncProtocol",
                 "TestSupport", "WebDAVStorage", .product(name: "HTTPTypes", package: "swift-http-types"),
+            name: "SyncServerTests",
+            dependencies: [
+                "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService", "TestSupport", "syncd",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "Crypto", package: "swift-crypto"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
         .testTarget(

@@ -12,12 +12,15 @@ struct IncomingBody {
     }
 
     private let request: Request
+    /// A body has one iterator, and only one.
+    private var parts: RequestBody.AsyncIterator
     private let channel: any Channel
     private let limits: ListenerConfiguration
     private let refusal: (HTTPResponse.Status, String)?
 
     init(_ request: Request, _ channel: any Channel, _ limits: ListenerConfiguration) {
         (self.request, self.channel, self.limits) = (request, channel, limits)
+        parts = request.body.makeAsyncIterator()
         let announced = request.headers[.contentLength].flatMap { Int($0) } ?? 0
         if announced > limits.bodyByteCount {
             refusal = (.contentTooLarge, Self.tooLong(limits))
@@ -36,7 +39,7 @@ struct IncomingBody {
     /// All of the body.
     ///
     /// - Throws: the connection's error where it ends before the body does.
-    func receive() async throws -> Received {
+    mutating func receive() async throws -> Received {
         if let refusal { return .refused(refusal.0, refusal.1) }
         let pipeline = channel.pipeline
         let deadline = channel.eventLoop.scheduleTask(in: .seconds(limits.bodySeconds)) {
@@ -45,7 +48,7 @@ struct IncomingBody {
         defer { deadline.cancel() }
         var bytes: [UInt8] = []
         do {
-            for try await part in request.body {
+            while let part = try await parts.next() {
                 guard bytes.count + part.readableBytes <= limits.bodyByteCount else {
                     return .refused(.contentTooLarge, Self.tooLong(limits))
                 }
@@ -59,11 +62,11 @@ struct IncomingBody {
 
     /// After a refusal: takes what the client has sent already, for a second at most, so that it can read the answer
     /// before the connection ends; a connection with unread bytes in it is reset at once.
-    func drain(isHTTP1: Bool) async throws {
+    mutating func drain(isHTTP1: Bool) async throws {
         let pipeline = channel.pipeline
         let deadline = channel.eventLoop.scheduleTask(in: .seconds(1)) { pipeline.fireErrorCaught(BodyTookTooLong()) }
         defer { deadline.cancel() }
-        try await RemainingParts.skip(of: request)
+        while try await parts.next() != nil {}
         if isHTTP1 { throw ConnectionEnds() }
     }
 

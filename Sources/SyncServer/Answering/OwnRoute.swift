@@ -5,10 +5,14 @@ import SyncProtocol
 import SyncService
 
 /// The paths of the server itself, beside those of the service.
-enum OwnRoute: String, CaseIterable {
+package enum OwnRoute: String, CaseIterable {
+    /// Whether the process is up.
     case health = "/healthz"
+    /// Whether the store answers.
     case readiness = "/readyz"
+    /// Counters and times.
     case metrics = "/metrics"
+    /// The OpenAPI document.
     case description = "/openapi.yaml"
 }
 
@@ -29,7 +33,7 @@ extension Responder {
 
     private func readiness() async -> ServiceAnswer {
         do throws(BackendError) {
-            try await service.checkReadiness()
+            try await checkReadiness()
             return text("ready\n", "text/plain; charset=utf-8", .readiness)
         } catch {
             logger.error("the store does not answer: \(error)")
@@ -72,6 +76,7 @@ extension Responder {
 }
 
 /// The description of everything that the server answers, as OpenAPI 3.1.
-enum OpenAPIDocument {
-    static var yaml: [UInt8] { PackageResources.openapi_yaml }
+package enum OpenAPIDocument {
+    /// The document's text.
+    package static var yaml: [UInt8] { PackageResources.openapi_yaml }
 }

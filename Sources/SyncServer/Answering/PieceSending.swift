@@ -9,37 +9,35 @@ enum PieceSending {
     ///
     /// - Returns: how many bytes were sent.
     static func run(
-        _ pieces: AsyncStream<[UInt8]>, _ head: HTTPResponse, _ request: Request, _ writer: consuming ResponseWriter
+        _ pieces: AsyncStream<[UInt8]>, _ head: HTTPResponse, over channel: any Channel,
+        _ writer: consuming ResponseWriter
     ) async throws -> Int {
         // Used by one task at a time: by the one that sends, and by this one when that has ended.
         nonisolated(unsafe) var body = try await writer.writeHead(head)
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
-        let sent = try await request.body.consumeWithInboundCloseHandler { _ in
-            try await withGracefulShutdownHandler {
-                try await withThrowingTaskGroup(of: Int?.self) { group in
-                    group.addTask {
-                        var count = 0
-                        for await piece in pieces {
-                            try await body.write(ByteBuffer(bytes: piece))
-                            count += piece.count
-                        }
-                        return count
-                    }
-                    group.addTask {
-                        for await _ in ending {}
-                        return nil
-                    }
+        try await WholeRequests.whenClientLeaves(channel) { end.finish() }
+        let sent = try await withGracefulShutdownHandler {
+            try await withThrowingTaskGroup(of: Int?.self) { group in
+                group.addTask {
                     var count = 0
-                    while let result = try await group.next() {
-                        count += result ?? 0
-                        group.cancelAll()
+                    for await piece in pieces {
+                        try await body.write(ByteBuffer(bytes: piece))
+                        count += piece.count
                     }
                     return count
                 }
-            } onGracefulShutdown: {
-                end.finish()
+                group.addTask {
+                    for await _ in ending {}
+                    return nil
+                }
+                var count = 0
+                while let result = try await group.next() {
+                    count += result ?? 0
+                    group.cancelAll()
+                }
+                return count
             }
-        } onInboundClosed: {
+        } onGracefulShutdown: {
             end.finish()
         }
         try await body.finish(nil)

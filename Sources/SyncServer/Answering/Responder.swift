@@ -8,7 +8,8 @@ public import SyncService
 
 /// Answers requests: the server's own paths, the files of a web page, and everything else by the service.
 public struct Responder: Sendable {
-    let service: SyncService.Service
+    let respond: @Sendable (ServiceRequest) async -> ServiceAnswer
+    let checkReadiness: @Sendable () async throws(BackendError) -> Void
     let operatorToken: String?
     let web: WebFolder?
     let metrics: ServerMetrics
@@ -29,12 +30,26 @@ public struct Responder: Sendable {
         _ service: SyncService.Service, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
         limits: ListenerConfiguration, host: HostServices = .system, logger: Logger
     ) {
-        (self.service, self.operatorToken, self.web, self.metrics) = (service, operatorToken, web, metrics)
-        (self.limits, self.host, self.logger) = (limits, host, logger)
+        self.init(
+            respond: { await service.respond(to: $0) },
+            checkReadiness: { () async throws(BackendError) in try await service.checkReadiness() },
+            operatorToken: operatorToken, web: web, metrics: metrics, limits: limits, host: host, logger: logger)
+    }
+
+    /// The same around anything that answers.
+    package init(
+        respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
+        checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void, operatorToken: String? = nil,
+        web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration, host: HostServices = .system,
+        logger: Logger
+    ) {
+        (self.respond, self.checkReadiness, self.operatorToken) = (respond, checkReadiness, operatorToken)
+        (self.web, self.metrics, self.limits, self.host) = (web, metrics, limits, host)
+        self.logger = logger
     }
 
     /// The answer to a request that has come as a whole.
-    func answer(to request: ServiceRequest) async -> ServiceAnswer {
+    package func answer(to request: ServiceRequest) async -> ServiceAnswer {
         let target = request.head.path ?? ""
         let path = target.prefix { $0 != "?" }
         var asked = request
@@ -42,7 +57,7 @@ public struct Responder: Sendable {
         if request.head.method == .head { asked.head.method = .get }
         if let own = OwnRoute(rawValue: String(path)) { return await answer(to: asked, own) }
         if let web, path != "/v1", !path.hasPrefix("/v1/") { return await answer(to: asked, web, String(path)) }
-        return await service.respond(to: asked)
+        return await respond(asked)
     }
 
     /// Receives the request, sends the answer, and tells metrics and log of it.
@@ -52,7 +67,7 @@ public struct Responder: Sendable {
         let start = ContinuousClock.now
         metrics.begin()
         defer { metrics.end() }
-        let incoming = IncomingBody(request, channel, limits)
+        var incoming = IncomingBody(request, channel, limits)
         if incoming.isContinueExpected { try await writer.writeInformationalHead(HTTPResponse(status: .continue)) }
         let body = try await incoming.receive()
         var answer: ServiceAnswer
@@ -74,7 +89,7 @@ public struct Responder: Sendable {
             try await writer.write(response: answer.response, body: ResponseBody(byteBuffer: sent))
             if case .refused = body { try await incoming.drain(isHTTP1: isHTTP1) }
         case .stream(let pieces):
-            try await send(pieces, answer.response, request, writer, isHTTP1: isHTTP1, report)
+            try await send(pieces, answer.response, over: channel, writer, report)
         }
     }
 
@@ -127,8 +142,8 @@ extension Responder {
 
     /// Sends one piece after the other until there are no more, the client goes away or the server ends.
     private func send(
-        _ pieces: AsyncStream<[UInt8]>, _ head: HTTPResponse, _ request: Request,
-        _ writer: consuming ResponseWriter, isHTTP1: Bool, _ report: Report
+        _ pieces: AsyncStream<[UInt8]>, _ head: HTTPResponse, over channel: any Channel,
+        _ writer: consuming ResponseWriter, _ report: Report
     ) async throws {
         count(report, ContinuousClock.now - report.start, 0)
         metrics.beginStream()
@@ -137,14 +152,15 @@ extension Responder {
             metrics.endStream()
             log(report, ContinuousClock.now - report.start, sent)
         }
+        let isHTTP1 = Peer.isHTTP1(channel)
         var head = head
         // A connection that has carried a stream carries nothing else: a piece of the next request may be lost.
         if isHTTP1 { head.headerFields[.connection] = "close" }
-        if request.method == .head {
+        if report.method == .head {
             try await writer.writeResponse(head)
             throw ConnectionEnds()
         }
-        sent = try await PieceSending.run(pieces, head, request, writer)
+        sent = try await PieceSending.run(pieces, head, over: channel, writer)
         if isHTTP1 { throw ConnectionEnds() }
     }
 }

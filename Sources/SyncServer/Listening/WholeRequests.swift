@@ -8,6 +8,18 @@ final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundOut = HTTPRequestPart
 
     private var isWithinRequest = false
+    private var hasLeft = false
+    private var onLeaving: (@Sendable () -> Void)?
+
+    /// Calls `body` once when the client sends nothing more, which may be so already.
+    ///
+    /// Hummingbird's own handler for this stops the process when the body has been read before.
+    static func whenClientLeaves(_ channel: any Channel, _ body: @escaping @Sendable () -> Void) async throws {
+        try await channel.eventLoop.submit {
+            let handler = try channel.pipeline.syncOperations.handler(type: WholeRequests.self)
+            if handler.hasLeft { body() } else { handler.onLeaving = body }
+        }.get()
+    }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
@@ -19,16 +31,24 @@ final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case ChannelEvent.inputClosed = event { failIfWithinRequest(context) }
+        if case ChannelEvent.inputClosed = event { leave(context) }
         context.fireUserInboundEventTriggered(event)
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        failIfWithinRequest(context)
+        leave(context)
         context.fireChannelInactive()
     }
 
-    private func failIfWithinRequest(_ context: ChannelHandlerContext) {
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        leave(context)
+        context.fireErrorCaught(error)
+    }
+
+    private func leave(_ context: ChannelHandlerContext) {
+        hasLeft = true
+        onLeaving?()
+        onLeaving = nil
         guard isWithinRequest else { return }
         isWithinRequest = false
         context.fireErrorCaught(RequestIsCut())

@@ -1,4 +1,5 @@
 import HTTPTypes
+import SyncCore
 import SyncProtocol
 import SyncService
 
@@ -20,6 +21,7 @@ extension Responder {
             return refusal(.notFound, "there is nothing at this path", route: Self.route)
         }
         var response = HTTPResponse(status: .ok)
+        WireFields.note(serverTime: host.now(), in: &response.headerFields)
         response.headerFields[.eTag] = file.tag
         // Asked for again each time, which costs little by the tag: a page and its scripts must fit each other.
         response.headerFields[.cacheControl] = "no-cache"

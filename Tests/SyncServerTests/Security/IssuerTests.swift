@@ -1,0 +1,216 @@
+import Crypto
+import Foundation
+import HTTPTypes
+import JWTKit
+import SyncProtocol
+import SyncServer
+import SyncService
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Tokens of an external issuer")
+struct IssuerTests {
+    /// Answers with the key set that a test gives it, and counts.
+    private final class Transport: HTTPTransport {
+        private let state = Mutex<(document: [UInt8]?, count: Int)>((nil, 0))
+        var count: Int { state.withLock { $0.count } }
+
+        func serve(_ document: String?) { state.withLock { $0.document = document.map { Array($0.utf8) } } }
+
+        func send(
+            _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
+        ) async throws(TransportError) -> TransportAnswer {
+            let document = state.withLock { state in
+                state.count += 1
+                return state.document
+            }
+            await Task.yield()
+            guard let document else { throw TransportError(.unreachable, mayHaveArrived: false, message: "nobody") }
+            return TransportAnswer(HTTPResponse(status: .ok), body: document)
+        }
+    }
+
+    private static let issuer = "https://login.example.com/"
+    private let transport = Transport()
+    private let cryptography: ServerCryptography
+    private let now: Int64 = 1_800_000_000_000
+    private let elliptic = P256.Signing.PrivateKey()
+    private let edwards = Curve25519.Signing.PrivateKey()
+
+    init() {
+        cryptography = ServerCryptography(
+            server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
+            issuers: [
+                ExternalIssuer(
+                    name: Self.issuer, audience: "owls", keys: .url("https://login.example.com/keys", transport))
+            ])
+    }
+
+    /// The keys `e1` (P-256) and `d1` (Ed25519), among others that nobody here can use.
+    private var document: String {
+        let point = Array(elliptic.publicKey.rawRepresentation)
+        let (x, y) = (Forged.base64(Array(point.prefix(32))), Forged.base64(Array(point.suffix(32))))
+        let d = Forged.base64(Array(edwards.publicKey.rawRepresentation))
+        return """
+            {"keys":[{"kty":"oct","kid":"o1","k":"c2VjcmV0"},{"kty":"OKP","crv":"X25519","kid":"x1","x":"\(d)"},
+            {"kty":"EC","crv":"P-256","kid":"enc","use":"enc","x":"\(x)","y":"\(y)"},
+            {"kty":"EC","crv":"P-256","kid":"e1","alg":"ES256","use":"sig","x":"\(x)","y":"\(y)"},
+            {"kty":"OKP","crv":"Ed25519","kid":"d1","x":"\(d)"},{"kty":"EC","crv":"P-256","x":"\(x)","y":"\(y)"},
+            {"kty":"RSA","kid":"short","n":"\(Forged.base64([UInt8](repeating: 0xC1, count: 128)))","e":"AQAB"}]}
+            """
+    }
+
+    private func payload(_ changes: [String: Any?] = [:]) -> [String: Any] {
+        var payload: [String: Any] = [
+            "iss": Self.issuer, "aud": "owls", "sub": "user-7", "exp": now / 1_000 + 3_600, "iat": now / 1_000,
+        ]
+        for (name, value) in changes { payload[name] = value }
+        return payload
+    }
+
+    private func token(_ kid: String? = "e1", _ algorithm: String = "ES256", _ payload: [String: Any]) throws -> String {
+        var header: [String: Any] = ["alg": algorithm]
+        header["kid"] = kid
+        let input = Forged.input(header, payload)
+        let bytes = Data(input.utf8)
+        let signature =
+            algorithm == "EdDSA"
+            ? Array(try edwards.signature(for: bytes)) : Array(try elliptic.signature(for: bytes).rawRepresentation)
+        return "\(input).\(Forged.base64(signature))"
+    }
+
+    private func refusal(of token: String) async -> TokenRefusal? {
+        await #expect(throws: TokenRefusal.self) { try await cryptography.verify(token, keys: [], now: now) }
+    }
+
+    @Test("a token of the issuer for this audience is believed, by each kind of key, and the keys are asked for once")
+    func good() async throws {
+        transport.serve(document)
+        let expected = VerifiedToken.external(
+            issuer: Self.issuer, subject: "user-7", expiresAt: now / 1_000 + 3_600)
+        for (kid, algorithm) in [("e1", "ES256"), ("d1", "EdDSA")] {
+            let text = try token(kid, algorithm, payload())
+            #expect(try await cryptography.verify(text, keys: [], now: now) == expected)
+        }
+        for changes: [String: Any?] in [
+            ["aud": ["others", "owls"]], ["iat": nil], ["exp": Double(now) / 1_000 + 3_600.5],
+            ["nbf": now / 1_000 + 60],
+        ] {
+            #expect(try await cryptography.verify(try token(payload(changes)), keys: [], now: now) == expected)
+        }
+        #expect(transport.count == 1)
+    }
+
+    private func token(_ payload: [String: Any]) throws -> String { try token("e1", "ES256", payload) }
+
+    @Test("a key of 2048 bits for RS256 is believed, with no other algorithm")
+    func rsa() async throws {
+        let key = try Insecure.RSA.PrivateKey(pem: Self.rsaKey())
+        let (modulus, exponent) = try key.publicKey.getKeyPrimitives()
+        let (n, e) = (Forged.base64(Array(modulus)), Forged.base64(Array(exponent)))
+        transport.serve(#"{"keys":[{"kty":"RSA","kid":"r1","n":"\#(n)","e":"\#(e)"}]}"#)
+        let keys = JWTKeyCollection()
+        for (name, digest) in [("RS256", DigestAlgorithm.sha256), ("RS512", .sha512)] {
+            await keys.add(rsa: key, digestAlgorithm: digest, kid: JWKIdentifier(string: name))
+        }
+        let claims = Claims(iss: Self.issuer, aud: "owls", sub: "user-7", exp: now / 1_000 + 3_600)
+        let good = try await Self.token(keys, claims, "RS256")
+        #expect(
+            try await cryptography.verify(good, keys: [], now: now)
+                == .external(issuer: Self.issuer, subject: "user-7", expiresAt: claims.exp))
+        _ = await refusal(of: try await Self.token(keys, claims, "RS512"))
+    }
+
+    private struct Claims {
+        var iss: String
+        var aud: String
+        var sub: String
+        var exp: Int64
+    }
+
+    /// A token whose header names the key `r1`.
+    private static func token(_ keys: JWTKeyCollection, _ claims: Claims, _ name: String) async throws -> String {
+        let object: [String: Any] = ["iss": claims.iss, "aud": claims.aud, "sub": claims.sub, "exp": claims.exp]
+        let input = Forged.input(["alg": name, "kid": "r1"], object)
+        let signer = try await keys.getKey(for: JWKIdentifier(string: name))
+        return "\(input).\(Forged.base64(try signer.sign(Data(input.utf8))))"
+    }
+
+    private static func rsaKey() throws -> String {
+        try Tool.run("openssl", ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]).output
+    }
+
+    @Test("a token that says anything else is refused")
+    func wrong() async throws {
+        transport.serve(document)
+        for changes: [String: Any?] in [
+            ["iss": "https://login.example.com"], ["iss": nil], ["aud": "others"], ["aud": nil], ["aud": []],
+            ["aud": ["OWLS"]], ["sub": nil], ["sub": ""], ["sub": 7], ["exp": nil], ["exp": now / 1_000],
+            ["exp": "tomorrow"], ["exp": 1e300], ["iat": now / 1_000 + 61], ["nbf": now / 1_000 + 61],
+        ] {
+            _ = await refusal(of: try token(payload(changes)))
+        }
+    }
+
+    @Test("a token by another algorithm than its key's, by a key of no use here, or without one, is refused")
+    func algorithms() async throws {
+        transport.serve(document)
+        for (kid, algorithm) in [
+            ("e1", "EdDSA"), ("d1", "ES256"), ("e1", "none"), ("e1", "HS256"), ("e1", "ES384"), ("o1", "HS256"),
+            ("enc", "ES256"), ("x1", "EdDSA"), ("short", "RS256"), (nil, "ES256"), ("", "ES256"),
+        ] as [(String?, String)] {
+            _ = await refusal(of: try token(kid, algorithm, payload()))
+        }
+        // The MAC of a published key.
+        for secret in [Array(elliptic.publicKey.rawRepresentation), Array(edwards.publicKey.rawRepresentation)] {
+            for kid in ["e1", "d1", "o1"] {
+                let input = Forged.input(["alg": "HS256", "kid": kid], payload())
+                let code = HMAC<SHA256>.authenticationCode(for: Data(input.utf8), using: SymmetricKey(data: secret))
+                _ = await refusal(of: "\(input).\(Forged.base64(Array(code)))")
+            }
+        }
+        // By its own server's name, an issuer's key is not looked at.
+        _ = await refusal(of: try token(payload(["iss": "https://sync.example.com", "aud": "https://sync.example.com"])))
+    }
+
+    @Test("unknown names of keys do not ask the issuer again and again; many that wait ask once")
+    func reloading() async throws {
+        transport.serve(document)
+        let good = try token(payload())
+        await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<20 {
+                group.addTask { (try? await cryptography.verify(good, keys: [], now: now)) != nil }
+            }
+            for await isGood in group { #expect(isGood) }
+        }
+        for number in 0..<50 { _ = await refusal(of: try token("unknown\(number)", "ES256", payload())) }
+        #expect(transport.count == 1)
+    }
+
+    @Test("an issuer that is away, or answers nonsense, lets nobody in; a file does as well as an address")
+    func sources() async throws {
+        let good = try token(payload())
+        _ = await refusal(of: good)
+        for text in ["", "{}", "[]", "{\"keys\":[]}", "<html>", "{\"keys\":{}}"] {
+            let other = Transport()
+            other.serve(text)
+            let cryptography = issuing(from: .url("https://login.example.com/keys", other))
+            await #expect(throws: TokenRefusal.self) { try await cryptography.verify(good, keys: [], now: now) }
+        }
+        let folder = try TemporaryFolder()
+        try Data(document.utf8).write(to: URL(filePath: folder.path(of: "keys.json")))
+        let file = issuing(from: .file(folder.path(of: "keys.json")))
+        #expect(
+            try await file.verify(good, keys: [], now: now)
+                == .external(issuer: Self.issuer, subject: "user-7", expiresAt: now / 1_000 + 3_600))
+        let missing = issuing(from: .file(folder.path(of: "nothing.json")))
+        await #expect(throws: TokenRefusal.self) { try await missing.verify(good, keys: [], now: now) }
+    }
+
+    private func issuing(from source: ExternalIssuer.KeySource) -> ServerCryptography {
+        ServerCryptography(
+            server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
+            issuers: [ExternalIssuer(name: Self.issuer, audience: "owls", keys: source)])
+    }
+}

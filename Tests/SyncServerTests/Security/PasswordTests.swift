@@ -1,0 +1,85 @@
+import SyncServer
+import SyncService
+import Testing
+
+@Suite("Password hashes")
+struct PasswordTests {
+    private let passwords = PasswordHashing(cost: .init(logarithm: 8))
+
+    @Test("a hash fits its password only, and is another one each time")
+    func fits() async throws {
+        let password = Array("correct horse".utf8)
+        let hash = try await passwords.hash(password)
+        #expect(hash.hasPrefix("$scrypt$ln=8,r=8,p=1$"))
+        #expect(try await passwords.verify(password, hash))
+        #expect(try await passwords.hash(password) != hash)
+        for wrong in ["correct hors", "correct horse ", "", "Correct horse"] {
+            #expect(try await !passwords.verify(Array(wrong.utf8), hash), "\(wrong)")
+        }
+    }
+
+    @Test("the third vector of RFC 7914, section 12, is verified: parameters of another time are still understood")
+    func vector() async throws {
+        // Password "pleaseletmein", salt "SodiumChloride", 2^14 rounds, blocks of 8, once, 64 bytes.
+        let hash = "cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofLVQylVYT8Pz2LUlwUkKpr55h6F3A1lHkDfzwF7RVdYhw"
+        let stored = "$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU$\(hash)"
+        #expect(try await passwords.verify(Array("pleaseletmein".utf8), stored))
+        #expect(try await !passwords.verify(Array("pleaseletmeim".utf8), stored))
+    }
+
+    @Test("the usual cost is OWASP's, 128 MiB, and can be paid here")
+    func usualCost() async throws {
+        let hash = try await PasswordHashing(threadCount: 1).hash(Array("correct horse".utf8))
+        #expect(hash.hasPrefix("$scrypt$ln=17,r=8,p=1$"))
+        #expect(try await passwords.verify(Array("correct horse".utf8), hash))
+    }
+
+    @Test("a stored hash that is none is an error, and none asks for more than a server has")
+    func damaged() async throws {
+        let hash = try await passwords.hash(Array("correct horse".utf8))
+        let parts = hash.split(separator: "$", omittingEmptySubsequences: false)
+        for text in [
+            "", "$", "correct horse", "$scrypt", hash + "$", "$bcrypt" + hash.dropFirst("$scrypt".count),
+            hash.replacing("ln=8", with: "ln=31"), hash.replacing("ln=8", with: "ln=-1"),
+            hash.replacing("ln=8", with: "ln=8,ln=8"), hash.replacing("r=8", with: "r=1000"),
+            hash.replacing("p=1", with: "p=0"), hash.replacing("p=1", with: "p=99"), hash.replacing(",p=1", with: ""),
+            String(hash.dropLast(30)), "$scrypt$\(parts[2])$*$\(parts[4])", "$scrypt$\(parts[2])$$\(parts[4])",
+            "$scrypt$\(parts[2])$\(parts[3])=$\(parts[4])",
+        ] {
+            await #expect(throws: CryptographyError.self, "\(text)") {
+                try await passwords.verify(Array("correct horse".utf8), text)
+            }
+        }
+    }
+
+    @Test("more than can wait are refused at once, the others are served")
+    func queue() async throws {
+        let few = PasswordHashing(cost: .init(logarithm: 12), threadCount: 1, queueLength: 3)
+        let results = await withTaskGroup(of: Bool.self) { group in
+            for number in 0..<32 {
+                group.addTask { (try? await few.hash(Array("password \(number)".utf8))) != nil }
+            }
+            return await group.reduce(into: [Bool]()) { $0.append($1) }
+        }
+        let served = results.count { $0 }
+        #expect(served >= 4 && served < 32, "\(served)")
+        // And then there is room again.
+        #expect(try await few.hash([1]).isEmpty == false)
+    }
+
+    @Test("digests and codes are those of the standards")
+    func digests() {
+        let cryptography = ServerCryptography(server: "x", passwords: passwords)
+        func hex(_ bytes: [UInt8]) -> String { bytes.map { String(UInt16($0) + 256, radix: 16).dropFirst() }.joined() }
+        #expect(
+            hex(cryptography.digest(of: Array("abc".utf8)))
+                == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+        // RFC 4231, test case 2.
+        #expect(
+            hex(cryptography.authenticationCode(of: Array("what do ya want for nothing?".utf8), key: Array("Jefe".utf8)))
+                == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+        #expect(cryptography.randomBytes(0).isEmpty)
+        #expect(cryptography.randomBytes(33).count == 33)
+        #expect(cryptography.randomBytes(16) != cryptography.randomBytes(16))
+    }
+}

@@ -1,0 +1,161 @@
+import Crypto
+import Foundation
+import JWTKit
+import SyncServer
+import SyncService
+import Testing
+
+@Suite("Access tokens of the server")
+struct TokenTests {
+    private static let server = "https://sync.example.com"
+    private let cryptography = ServerCryptography(
+        server: server, passwords: PasswordHashing(cost: .init(logarithm: 4)))
+    private let key: SigningKey
+    private let now: Int64 = 1_800_000_000_000
+
+    init() { key = SigningKey(id: "k1", bytes: cryptography.makeSigningKey()) }
+
+    private func claims(server: String = server, issued: Int64 = 0, expires: Int64 = 600) -> AccessClaims {
+        AccessClaims(
+            account: "alice", incarnation: "i1", session: "s1", server: server, issuedAt: now / 1_000 + issued,
+            expiresAt: now / 1_000 + expires)
+    }
+
+    private func refusal(of token: String, keys: [SigningKey]? = nil, now: Int64? = nil) async -> TokenRefusal? {
+        await #expect(throws: TokenRefusal.self) {
+            try await cryptography.verify(token, keys: keys ?? [key], now: now ?? self.now)
+        }
+    }
+
+    @Test("a token says what it was signed for, by whichever key it names")
+    func good() async throws {
+        let other = SigningKey(id: "k2", bytes: cryptography.makeSigningKey())
+        for signer in [key, other] {
+            let token = try await cryptography.sign(claims(), with: signer)
+            #expect(try await cryptography.verify(token, keys: [key, other], now: now) == .own(claims()))
+        }
+        #expect(cryptography.makeSigningKey().count == 32)
+        #expect(cryptography.makeSigningKey() != cryptography.makeSigningKey())
+    }
+
+    @Test("a token counts from its beginning, a minute of clocks apart allowed, until its end, to the second")
+    func dates() async throws {
+        let token = try await cryptography.sign(claims(), with: key)
+        let end = now + 600_000
+        #expect(try await cryptography.verify(token, keys: [key], now: end - 1) == .own(claims()))
+        let expired = await refusal(of: token, now: end)
+        #expect(expired?.isExpired == true)
+        #expect(try await cryptography.verify(token, keys: [key], now: now - 60_000) == .own(claims()))
+        let early = await refusal(of: token, now: now - 61_000)
+        #expect(early?.isExpired == false)
+    }
+
+    @Test("a token of another server, of an unknown key or of another key of that name is refused")
+    func foreign() async throws {
+        let elsewhere = ServerCryptography(
+            server: "https://other.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)))
+        let foreign = try await elsewhere.sign(claims(server: "https://other.example.com"), with: key)
+        _ = await refusal(of: foreign)
+        let mine = try await cryptography.sign(claims(), with: key)
+        _ = await refusal(of: mine, keys: [])
+        _ = await refusal(of: mine, keys: [SigningKey(id: "k2", bytes: key.bytes)])
+        _ = await refusal(of: mine, keys: [SigningKey(id: "k1", bytes: cryptography.makeSigningKey())])
+        _ = await refusal(of: mine, keys: [SigningKey(id: "k1", bytes: [1, 2, 3])])
+    }
+
+    @Test("a token with a changed byte, a missing part or anything added is refused, wherever that is")
+    func changed() async throws {
+        let token = try await cryptography.sign(claims(), with: key)
+        let bytes = Array(token.utf8)
+        for index in bytes.indices {
+            var changed = bytes
+            changed[index] = changed[index] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
+            _ = await refusal(of: String(decoding: changed, as: UTF8.self))
+            _ = await refusal(of: String(decoding: bytes[..<index], as: UTF8.self))
+        }
+        for text in [token + ".", token + "=", "." + token, token + "AA", " " + token, token + "\u{0}", "", ".", ".."] {
+            _ = await refusal(of: text)
+        }
+    }
+
+    @Test("a token of a megabyte is refused without a look at it")
+    func long() async throws {
+        let token = try await cryptography.sign(claims(), with: key)
+        _ = await refusal(of: token + String(repeating: "A", count: 1 << 20))
+        let started = ContinuousClock.now
+        let text = String(repeating: "a.", count: 1 << 19)
+        for _ in 0..<100 { _ = await refusal(of: text) }
+        #expect(ContinuousClock.now - started < .seconds(5))
+    }
+
+    @Test("no other algorithm is taken for a key of the server: none, or a MAC of the public or the private key")
+    func confusion() async throws {
+        let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
+        let payload = Forged.payload(server: Self.server, now: now)
+        let open = Array(secret.publicKey.rawRepresentation)
+        let macs = [open, key.bytes, Array(Forged.base64(open).utf8)]
+        for algorithm in ["HS256", "RS256", "ES256", "EdDSA", "Ed25519", "eddsa", "none"] {
+            for mac in macs {
+                let input = Forged.input(["alg": algorithm, "kid": "k1", "typ": "JWT"], payload)
+                let code = HMAC<SHA256>.authenticationCode(for: Data(input.utf8), using: SymmetricKey(data: mac))
+                _ = await refusal(of: "\(input).\(Forged.base64(Array(code)))")
+            }
+        }
+        for algorithm in ["none", "None", "NONE", "nOnE", "", "EdDSA"] {
+            let input = Forged.input(["alg": algorithm, "kid": "k1"], payload)
+            _ = await refusal(of: input + ".")
+            _ = await refusal(of: input)
+            _ = await refusal(of: input + ".AA")
+        }
+    }
+
+    @Test("a token whose signature is right but whose header or payload is not that of ours is refused")
+    func signedNonsense() async throws {
+        let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
+        func signed(_ header: [String: Any], _ payload: [String: Any]) throws -> String {
+            let input = Forged.input(header, payload)
+            return "\(input).\(Forged.base64(Array(try secret.signature(for: Data(input.utf8)))))"
+        }
+        let header: [String: Any] = ["alg": "EdDSA", "kid": "k1", "typ": "JWT"]
+        let payload = Forged.payload(server: Self.server, now: now)
+        _ = try await cryptography.verify(try signed(header, payload), keys: [key], now: now)
+        for (name, value) in [
+            ("alg", "HS256" as Any?), ("alg", "none"), ("alg", nil), ("kid", nil), ("kid", 1), ("kid", "k9"), ("typ", "at+jwt"),
+            ("crit", ["exp"]),
+        ] {
+            var header = header
+            header[name] = value
+            _ = await refusal(of: try signed(header, payload))
+        }
+        for (name, value) in [
+            ("iss", "https://other.example.com" as Any?), ("iss", nil), ("aud", "https://other.example.com"), ("aud", nil),
+            ("exp", nil), ("exp", "never"), ("exp", now / 1_000), ("sub", nil), ("inc", 1), ("sid", nil), ("iat", nil),
+            ("iat", now / 1_000 + 61),
+        ] {
+            var payload = payload
+            payload[name] = value
+            _ = await refusal(of: try signed(header, payload))
+        }
+    }
+}
+
+/// Tokens of a test's own making.
+enum Forged {
+    static func payload(server: String, now: Int64) -> [String: Any] {
+        [
+            "iss": server, "aud": server, "sub": "alice", "inc": "i1", "sid": "s1", "iat": now / 1_000,
+            "exp": now / 1_000 + 600,
+        ]
+    }
+
+    /// What is signed: header and payload.
+    static func input(_ header: [String: Any], _ payload: [String: Any]) -> String {
+        [header, payload].map { object in
+            base64(Array((try? JSONSerialization.data(withJSONObject: object, options: .sortedKeys)) ?? Data()))
+        }.joined(separator: ".")
+    }
+
+    static func base64(_ bytes: [UInt8]) -> String {
+        Data(bytes).base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    }
+}

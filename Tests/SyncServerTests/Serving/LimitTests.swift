@@ -1,0 +1,174 @@
+import Foundation
+import HTTPTypes
+import Synchronization
+import SyncServer
+import SyncService
+import TestSupport
+import Testing
+
+@Suite("Clients that are slow, too long or gone")
+struct LimitTests {
+    /// Answers with the length of the body, and remembers what came.
+    private final class Recorder: Sendable {
+        private let bodies = Mutex<[[UInt8]]>([])
+        var received: [[UInt8]] { bodies.withLock { $0 } }
+
+        @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
+            bodies.withLock { $0.append(request.body) }
+            let text = "\(request.head.method.rawValue) \(request.head.path ?? "") \(request.body.count)"
+            return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes(Array(text.utf8)), route: "/test")
+        }
+    }
+
+    private let recorder = Recorder()
+    private var limits: ListenerConfiguration {
+        var limits = ListenerConfiguration(port: 0)
+        limits.bodyByteCount = 1_000
+        limits.headerByteCount = 2_000
+        limits.bodySeconds = 1
+        limits.idleSeconds = 1
+        limits.handshakeSeconds = 1
+        limits.silenceSeconds = 3
+        limits.shutdownSeconds = 2
+        return limits
+    }
+
+    @Test("a body that is announced too long is refused before it is sent, one that becomes too long when it does")
+    func tooLong() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let announced = try RawConnection(port: port)
+            announced.send("PUT /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n")
+            let refused = try #require(announced.answer())
+            #expect(refused.status == 413)
+            #expect(refused.fields["content-type"] == "application/problem+json")
+            #expect(refused.fields["connection"] == "close")
+            #expect(refused.fields["entitlementsync-time"] != nil)
+            #expect(announced.receiveAll() == [])
+
+            let chunked = try RawConnection(port: port)
+            chunked.send("PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for _ in 0..<11 { chunked.send("64\r\n" + String(repeating: "x", count: 100) + "\r\n") }
+            #expect(chunked.answer()?.status == 413)
+
+            // As long as allowed, and the connection stays.
+            let fitting = try RawConnection(port: port)
+            for _ in 0..<2 {
+                fitting.send(request("PUT", "/a", body: String(repeating: "x", count: 1_000)))
+                #expect(fitting.answer()?.text == "PUT /a 1000")
+            }
+        }
+        #expect(recorder.received.map(\.count) == [1_000, 1_000])
+    }
+
+    @Test("a client that asks whether to go on is told so, or refused at once")
+    func expectation() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let connection = try RawConnection(port: port)
+            connection.send("PUT /a HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+            #expect(connection.answer()?.status == 100)
+            connection.send("hello")
+            #expect(connection.answer()?.text == "PUT /a 5")
+        }
+    }
+
+    @Test("a body that comes too slowly is refused, whether or not some of it still comes")
+    func slowBody() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let connection = try RawConnection(port: port)
+            connection.send("PUT /a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")
+            for _ in 0..<3 { connection.send("x") }
+            let answer = try #require(connection.answer())
+            #expect(answer.status == 408)
+            #expect(connection.receiveAll() == [])
+        }
+        #expect(recorder.received.isEmpty)
+    }
+
+    @Test("a request that ends before its end is not carried out: cut, half closed, or idle")
+    func cutBody() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            for framing in ["Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
+                for end in 0..<3 {
+                    let connection = try RawConnection(port: port)
+                    connection.send("PUT /a HTTP/1.1\r\nHost: x\r\n" + framing)
+                    switch end {
+                    case 0: connection.cut()
+                    case 1: connection.endSending()
+                    // Nothing more, until the server has enough.
+                    default: break
+                    }
+                    if let answer = connection.answer() { #expect(answer.status >= 400) }
+                }
+            }
+        }
+        #expect(recorder.received.isEmpty)
+    }
+
+    @Test("a header that is too long, or never ends, ends the connection")
+    func header() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let long = try RawConnection(port: port)
+            long.send(request("GET", "/a", fields: ["X-Long: " + String(repeating: "x", count: 3_000)]))
+            #expect(long.answer()?.status == 400)
+
+            let endless = try RawConnection(port: port)
+            endless.send("GET /a HTTP/1.1\r\nHost: x\r\nX-")
+            #expect(endless.receiveAll() != nil)
+
+            let many = try RawConnection(port: port)
+            many.send(request("GET", "/a", fields: (0..<200).map { "X-\($0): y" }))
+            #expect(many.answer()?.status == 400)
+        }
+        #expect(recorder.received.isEmpty)
+    }
+
+    @Test("a compressed body is refused, since nothing here unpacks one")
+    func coding() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let answer = try ask(port, "PUT", "/a", fields: ["Content-Encoding: gzip"], body: "x")
+            #expect(answer?.status == 415)
+            #expect(try ask(port, "PUT", "/a", fields: ["Content-Encoding: identity"], body: "x")?.status == 200)
+        }
+    }
+
+    @Test("a connection that is silent is closed, before a request and after one")
+    func idle() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let silent = try RawConnection(port: port)
+            #expect(silent.receiveAll() == [])
+            let used = try RawConnection(port: port)
+            used.send(request("GET", "/a"))
+            #expect(used.answer()?.status == 200)
+            #expect(used.receiveAll() == [])
+        }
+    }
+
+    @Test("a connection that is never encrypted is closed")
+    func handshake() async throws {
+        let folder = try TemporaryFolder()
+        try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
+        var limits = limits
+        limits.certificate = .init(chainFile: folder.path(of: "certificate.pem"), keyFile: folder.path(of: "key.pem"))
+        limits.silenceSeconds = 60
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let silent = try RawConnection(port: port)
+            #expect(silent.receiveAll() != nil)
+            // One that is encrypted in time stays.
+            let outcome = try Tool.run(
+                "curl",
+                ["-sS", "--cacert", folder.path(of: "certificate.pem"), "--http2", "https://localhost:\(port)/a"])
+            #expect(outcome.output == "GET /a 0")
+        }
+    }
+
+    @Test("requests that are sent ahead are answered in their order")
+    func pipelining() async throws {
+        try await LocalListener.run(limits, respond: recorder.respond) { port in
+            let connection = try RawConnection(port: port)
+            connection.send((0..<20).map { request("PUT", "/\($0)", body: "x\($0)") }.joined())
+            for number in 0..<20 {
+                #expect(connection.answer()?.text == "PUT /\(number) \("x\(number)".utf8.count)")
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+import Dispatch
+import HTTPTypes
+import Synchronization
+import SyncServer
+import SyncService
+import TestSupport
+import Testing
+
+@Suite("Answers that come in pieces")
+struct StreamTests {
+    /// A stream that the test feeds, and how it ended.
+    private final class Source: Sendable {
+        let pieces: AsyncStream<[UInt8]>
+        let feed: AsyncStream<[UInt8]>.Continuation
+        private let end = DispatchSemaphore(value: 0)
+
+        init() {
+            (pieces, feed) = AsyncStream.makeStream()
+            let end = end
+            feed.onTermination = { _ in end.signal() }
+        }
+
+        /// Whether nobody reads it any more, or will not soon. Waits on the calling thread.
+        func isEnded() -> Bool { end.wait(timeout: .now() + 30) == .success }
+
+        @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
+            ServiceAnswer(HTTPResponse(status: .ok), body: .stream(pieces), route: "/test")
+        }
+    }
+
+    private let source = Source()
+    private let metrics = PrometheusMetrics()
+
+    @Test("each piece is there before the next one is made, and the connection ends with the stream")
+    func pieces() async throws {
+        let source = source
+        try await LocalListener.run(ListenerConfiguration(port: 0), respond: source.respond) { port in
+            let connection = try RawConnection(port: port)
+            connection.send(request("GET", "/stream"))
+            var text = ""
+            for number in 0..<50 {
+                let piece = "piece \(number);"
+                source.feed.yield(Array(piece.utf8))
+                while !text.contains(piece) {
+                    let more = try #require(connection.receive())
+                    try #require(!more.isEmpty)
+                    text += String(decoding: more, as: UTF8.self)
+                }
+            }
+            #expect(text.contains("HTTP/1.1 200 OK"))
+            #expect(!text.lowercased().contains("content-length"))
+            source.feed.finish()
+            let rest = try #require(connection.receiveAll())
+            #expect(String(decoding: rest, as: UTF8.self).hasSuffix("0\r\n\r\n"))
+        }
+    }
+
+    @Test("when the client goes away the stream is ended, without a piece to send", .timeLimit(.minutes(1)))
+    func leaving() async throws {
+        let source = source
+        let metrics = metrics
+        try await LocalListener.run(
+            ListenerConfiguration(port: 0), respond: source.respond, metrics: ServerMetrics(metrics)
+        ) { port in
+            let connection = try RawConnection(port: port)
+            connection.send(request("GET", "/stream"))
+            source.feed.yield(Array("first".utf8))
+            try #require(connection.receive()?.isEmpty == false)
+            #expect(metrics.text().contains("http_server_open_streams 1.0"))
+            connection.cut()
+            #expect(source.isEnded())
+        }
+        #expect(metrics.text().contains("http_server_open_streams 0.0"))
+    }
+
+    @Test("a server that ends lets its streams end, and what is under way is answered", .timeLimit(.minutes(1)))
+    func ending() async throws {
+        let source = source
+        let (began, begin) = AsyncStream.makeStream(of: Void.self)
+        let (allowed, allow) = AsyncStream.makeStream(of: Void.self)
+        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
+            if request.head.path == "/stream" { return await source.respond(request) }
+            begin.yield()
+            begin.finish()
+            for await _ in allowed { break }
+            return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes(Array("done".utf8)), route: "/test")
+        }
+        try await LocalListener.run(ListenerConfiguration(port: 0), respond: respond, ending: began) { port in
+            let stream = try RawConnection(port: port)
+            stream.send(request("GET", "/stream"))
+            source.feed.yield(Array("first".utf8))
+            try #require(stream.receive()?.isEmpty == false)
+            let idle = try RawConnection(port: port)
+            let slow = try RawConnection(port: port)
+            slow.send(request("PUT", "/slow", body: "x"))
+            // The stream and the idle connection end while the slow request is under way.
+            #expect(stream.receiveAll() != nil)
+            #expect(idle.receiveAll() == [])
+            #expect(throws: (any Error).self) { try RawConnection(port: port) }
+            allow.yield()
+            #expect(slow.answer()?.text == "done")
+            #expect(slow.receiveAll() == [])
+        }
+    }
+
+    @Test("a reader who does not read is closed after the silence that is allowed", .timeLimit(.minutes(1)))
+    func deafness() async throws {
+        var limits = ListenerConfiguration(port: 0)
+        limits.silenceSeconds = 1
+        limits.shutdownSeconds = 5
+        let source = source
+        let big = [UInt8](repeating: 0x78, count: 1 << 20)
+        for _ in 0..<64 { source.feed.yield(big) }
+        try await LocalListener.run(limits, respond: source.respond) { port in
+            let connection = try RawConnection(port: port)
+            connection.send(request("GET", "/stream"))
+            #expect(source.isEnded())
+            withExtendedLifetime(connection) {}
+        }
+    }
+
+    @Test("over HTTP/2, a stream comes in pieces and ends with its client")
+    func secure() async throws {
+        let folder = try TemporaryFolder()
+        try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
+        let source = source
+        source.feed.yield(Array("first;".utf8))
+        let certificate = ListenerConfiguration.Certificate(
+            chainFile: folder.path(of: "certificate.pem"), keyFile: folder.path(of: "key.pem"))
+        try await LocalListener.run(
+            ListenerConfiguration(port: 0, certificate: certificate), respond: source.respond
+        ) { port in
+            // curl ends by itself, and resets its stream.
+            let outcome = try Tool.run(
+                "curl",
+                [
+                    "-sSN", "--http2", "--max-time", "1", "--cacert", folder.path(of: "certificate.pem"),
+                    "https://localhost:\(port)/stream",
+                ])
+            #expect(outcome.exitCode == 28)
+            #expect(outcome.output == "first;")
+            #expect(source.isEnded())
+        }
+    }
+}

@@ -1,0 +1,46 @@
+import Foundation
+import Logging
+import ServiceLifecycle
+import SyncCore
+import SyncServer
+import SyncService
+
+/// A listener in this process, with limits of a test's own, around anything that answers.
+enum LocalListener {
+    /// Runs `body` with the port while it listens, on a thread of its own so that it may wait; then lets the listener
+    /// end gracefully. It ends before where `ending` says so.
+    static func run<Result: Sendable>(
+        _ configuration: ListenerConfiguration, respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
+        metrics: ServerMetrics = ServerMetrics(PrometheusMetrics()), ending: AsyncStream<Void>? = nil,
+        _ body: @escaping @Sendable (_ port: Int) throws -> Result
+    ) async throws -> Result {
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let responder = Responder(
+            respond: respond, checkReadiness: { () async throws(BackendError) in }, metrics: metrics,
+            limits: configuration, logger: logger)
+        let (ports, told) = AsyncStream.makeStream(of: Int.self)
+        let listener = try Listener(configuration, responder: responder, logger: logger) { told.yield($0) }
+        var groupConfiguration = ServiceGroupConfiguration(services: [listener], logger: logger)
+        groupConfiguration.maximumGracefulShutdownDuration = .seconds(configuration.shutdownSeconds)
+        let group = ServiceGroup(configuration: groupConfiguration)
+        async let ended: Void = group.run()
+        var iterator = ports.makeAsyncIterator()
+        guard let port = await iterator.next() else { throw CancellationError() }
+        async let result = blocking { try body(port) }
+        if let ending {
+            for await _ in ending { await group.triggerGracefulShutdown() }
+        }
+        let outcome: Swift.Result<Result, any Error>
+        do { outcome = .success(try await result) } catch { outcome = .failure(error) }
+        await group.triggerGracefulShutdown()
+        try await ended
+        return try outcome.get()
+    }
+
+    /// Runs `body` on a thread of its own, so that nothing else waits for it.
+    static func blocking<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result {
+        try await withCheckedThrowingContinuation { continuation in
+            Thread.detachNewThread { continuation.resume(with: Swift.Result { try body() }) }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+import Foundation
+
+/// A TCP connection to this machine, over which anything can be sent. Everything waits on the calling thread.
+final class RawConnection {
+    struct Answer: Equatable {
+        var status: Int
+        var fields: [String: String]
+        var body: [UInt8]
+
+        var text: String { String(decoding: body, as: UTF8.self) }
+    }
+
+    let descriptor: Int32
+    private var received: [UInt8] = []
+
+    init(port: Int, timeoutSeconds: Int = 20) throws {
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = UInt16(port).bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var timeout = timeval(tv_sec: timeoutSeconds, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
+        let result = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard result == 0 else { throw POSIXError(.ECONNREFUSED) }
+    }
+
+    deinit { close(descriptor) }
+
+    /// Sends `bytes`; what the other side does not take any more is lost.
+    func send(_ bytes: [UInt8]) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = rest.withUnsafeBytes {
+                Foundation.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    func send(_ text: String) { send(Array(text.utf8)) }
+
+    /// Sends nothing more, and listens on.
+    func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
+
+    /// Ends the connection at once, in both directions.
+    func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
+
+    /// Bytes as they come; empty at the end of the connection, `nil` when nothing comes in time.
+    func receive() -> [UInt8]? {
+        var space = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(descriptor, &space, space.count, 0)
+        if count < 0 { return errno == EAGAIN || errno == EWOULDBLOCK ? nil : [] }
+        return Array(space[..<count])
+    }
+
+    /// Everything until the end of the connection; `nil` when that does not come in time.
+    func receiveAll() -> [UInt8]? {
+        while let more = receive() {
+            if more.isEmpty { return received }
+            received += more
+        }
+        return nil
+    }
+
+    /// The next answer with a Content-Length, or without a body; `nil` when the connection ends before its end.
+    func answer(hasBody: Bool = true) -> Answer? {
+        while true {
+            if let (answer, count) = Self.parse(received, hasBody: hasBody) {
+                received.removeFirst(count)
+                return answer
+            }
+            guard let more = receive(), !more.isEmpty else { return nil }
+            received += more
+        }
+    }
+
+    /// Takes what has come from outside of this object, for whoever waits for many connections at once.
+    func answerSoFar(adding more: [UInt8]) -> Answer? {
+        received += more
+        guard let (answer, count) = Self.parse(received, hasBody: true) else { return nil }
+        received.removeFirst(count)
+        return answer
+    }
+
+    private static func parse(_ bytes: [UInt8], hasBody: Bool) -> (Answer, Int)? {
+        let separator = Array("\r\n\r\n".utf8)
+        guard let end = bytes.indices.first(where: { bytes[$0...].starts(with: separator) }) else { return nil }
+        let lines = String(decoding: bytes[..<end], as: UTF8.self).components(separatedBy: "\r\n")
+        let words = lines[0].split(separator: " ")
+        guard words.count > 1, let status = Int(words[1]) else { return nil }
+        var fields: [String: String] = [:]
+        for line in lines.dropFirst() {
+            guard let colon = line.firstIndex(of: ":") else { continue }
+            fields[line[..<colon].lowercased()] = line[line.index(after: colon)...].trimmingCharacters(in: .whitespaces)
+        }
+        let start = end + 4
+        let count = hasBody && status != 204 && status != 304 ? Int(fields["content-length"] ?? "0") ?? 0 : 0
+        guard bytes.count >= start + count else { return nil }
+        return (Answer(status: status, fields: fields, body: Array(bytes[start..<(start + count)])), start + count)
+    }
+}
+
+/// One request to a server, over a connection of its own.
+func ask(
+    _ port: Int, _ method: String, _ target: String, fields: [String] = [], body: String? = nil
+) throws -> RawConnection.Answer? {
+    let connection = try RawConnection(port: port)
+    connection.send(request(method, target, fields: fields, body: body))
+    return connection.answer(hasBody: method != "HEAD")
+}
+
+/// A request as it is sent.
+func request(_ method: String, _ target: String, fields: [String] = [], body: String? = nil) -> String {
+    var lines = ["\(method) \(target) HTTP/1.1", "Host: localhost"] + fields
+    if let body { lines.append("Content-Length: \(body.utf8.count)") }
+    return lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
+}

@@ -1,0 +1,40 @@
+import Foundation
+
+/// A program of this machine, such as curl or openssl.
+enum Tool {
+    struct Outcome: Equatable {
+        var exitCode: Int32
+        var output: String
+        var errors: String
+    }
+
+    /// Runs it to its end. What it prints must fit into a pipe.
+    static func run(_ program: String, _ arguments: [String], in folder: String? = nil) throws -> Outcome {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = [program] + arguments
+        if let folder { process.currentDirectoryURL = URL(filePath: folder) }
+        let (output, errors) = (Pipe(), Pipe())
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
+        process.standardError = errors
+        try process.run()
+        let printed = output.fileHandleForReading.readDataToEndOfFile()
+        let complained = errors.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        return Outcome(
+            exitCode: process.terminationStatus, output: String(decoding: printed, as: UTF8.self),
+            errors: String(decoding: complained, as: UTF8.self))
+    }
+
+    /// Makes a certificate for localhost and its key, `certificate.pem` and `key.pem` in `folder`.
+    static func makeCertificate(in folder: String) throws -> Outcome {
+        try run(
+            "openssl",
+            [
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key.pem",
+                "-out", "certificate.pem", "-days", "2", "-subj", "/CN=localhost", "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            ], in: folder)
+    }
+}

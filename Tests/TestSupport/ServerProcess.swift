@@ -1,0 +1,117 @@
+import Foundation
+
+/// A real `syncd serve` in a process of its own, on a free port of this machine. It is killed with the object.
+///
+/// ```swift
+/// let server = try ServerProcess(store: "sqlite:\(folder.path)/store.sqlite", options: ["--web", page])
+/// let url = server.url  // http://127.0.0.1:40123
+/// #expect(server.stop() == 0)
+/// ```
+///
+/// The test target has to depend on `syncd`, so that it is built.
+public final class ServerProcess {
+    /// The server did not get as far as listening.
+    public struct Failure: Error, CustomStringConvertible {
+        /// What it printed on standard error.
+        public let description: String
+    }
+
+    /// The token of ``operatorTokenFile``.
+    public static let operatorToken = "0123456789abcdef0123456789abcdef"
+
+    /// Where it listens: scheme, host and port.
+    public let url: String
+    /// Its port.
+    public let port: Int
+    private let process: Process
+    private let folder: TemporaryFolder
+
+    /// Starts it and waits until it listens.
+    ///
+    /// - Parameters:
+    ///   - store: its `--store`.
+    ///   - options: more options. The operator's token is ``operatorToken``, and the port a free one unless they say
+    ///     otherwise.
+    ///   - environment: variables to add. Passwords are cheap unless it says otherwise.
+    ///   - limit: how long the start may take.
+    /// - Throws: ``Failure``, with what it complained about.
+    public init(
+        store: String, options: [String] = [], environment: [String: String] = [:], limit: Duration = .seconds(60)
+    ) throws {
+        folder = try TemporaryFolder()
+        let token = folder.path(of: "operator-token")
+        try Data(Self.operatorToken.utf8).write(to: URL(filePath: token))
+        let errors = folder.path(of: "errors.log")
+        try Data().write(to: URL(filePath: errors))
+        let output = Pipe()
+        process = Process()
+        process.executableURL = URL(filePath: BuiltProgram.path(of: "syncd"))
+        let place = options.contains("--listen") ? [] : ["--listen", "127.0.0.1:0"]
+        process.arguments = ["serve", "--store", store, "--operator-token-file", token] + place + options
+        process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
+            .merging(["SYNCD_PASSWORD_COST": "10"]) { $1 }.merging(environment) { $1 }
+        process.standardInput = FileHandle.nullDevice
+        process.standardOutput = output
+        process.standardError = try FileHandle(forWritingTo: URL(filePath: errors))
+        try process.run()
+        let line = Self.line(from: output.fileHandleForReading.fileDescriptor, within: limit)
+        guard let line, line.hasPrefix("listening on "), let colon = line.lastIndex(of: ":"),
+            let port = Int(line[line.index(after: colon)...])
+        else {
+            process.terminate()
+            process.waitUntilExit()
+            throw Failure(description: try String(contentsOfFile: errors, encoding: .utf8))
+        }
+        url = String(line.dropFirst("listening on ".count))
+        self.port = port
+    }
+
+    deinit { _ = kill() }
+
+    /// Its process.
+    public var processID: Int32 { process.processIdentifier }
+
+    /// What it has printed on standard error until now: its log.
+    public var log: String { (try? String(contentsOfFile: folder.path(of: "errors.log"), encoding: .utf8)) ?? "" }
+
+    /// Asks it to end (SIGTERM), and does not wait for that.
+    public func askToEnd() { _ = Foundation.kill(process.processIdentifier, SIGTERM) }
+
+    /// Asks it to end and waits.
+    ///
+    /// - Returns: its exit code, or the negative number of the signal that ended it.
+    @discardableResult
+    public func stop() -> Int32 {
+        if process.isRunning { askToEnd() }
+        return wait()
+    }
+
+    /// Ends it with SIGKILL, and waits.
+    ///
+    /// - Returns: as ``stop()``.
+    @discardableResult
+    public func kill() -> Int32 {
+        if process.isRunning { _ = Foundation.kill(process.processIdentifier, SIGKILL) }
+        return wait()
+    }
+
+    private func wait() -> Int32 {
+        process.waitUntilExit()
+        return process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus
+    }
+
+    /// The first line of what comes from `descriptor`; `nil` where there is none in time.
+    private static func line(from descriptor: Int32, within limit: Duration) -> String? {
+        let end = ContinuousClock.now + limit
+        var bytes: [UInt8] = []
+        while ContinuousClock.now < end {
+            var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&ready, 1, 100) > 0 else { continue }
+            var byte: UInt8 = 0
+            guard read(descriptor, &byte, 1) == 1 else { return nil }
+            if byte == UInt8(ascii: "\n") { return String(decoding: bytes, as: UTF8.self) }
+            bytes.append(byte)
+        }
+        return nil
+    }
+}
