@@ -19,6 +19,11 @@ public struct ServerSentEvents: Sendable {
         public var data: String
         /// The id that was given last, by this event or one before; empty for none.
         public var lastEventID: String
+
+        /// An event of the given parts.
+        public init(name: String, data: String, lastEventID: String) {
+            (self.name, self.data, self.lastEventID) = (name, data, lastEventID)
+        }
     }
 
     /// The id to resume after; empty for none.

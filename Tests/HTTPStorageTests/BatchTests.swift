@@ -1,0 +1,200 @@
+import HTTPStorage
+import HTTPTypes
+import SyncCore
+import SyncCoreTesting
+import SyncProtocol
+import SyncService
+import TestSupport
+import Testing
+
+/// A server that also takes batches, over a store of its own.
+private struct BatchingTransport: HTTPTransport {
+    let store = MemoryBackend()
+
+    func send(
+        _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
+    ) async throws(TransportError) -> TransportAnswer {
+        guard request.path == BatchBody.path else {
+            let service = KeyValueService(store, now: { 5 }, onError: { _ in })
+            return try await DirectTransport(service: service).send(
+                request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
+        }
+        do {
+            var results: [BatchResult] = []
+            for operation in try BatchBody.operations(body) { results.append(await result(of: operation)) }
+            return TransportAnswer(HTTPResponse(status: .ok), body: BatchBody.bytes(ofAnswer: results))
+        } catch {
+            return TransportAnswer(400)
+        }
+    }
+
+    private func result(of operation: BatchOperation) async -> BatchResult {
+        do throws(BackendError) {
+            switch operation {
+            case .read(let request): return .read(try await store.read(request.key, unless: request.knownVersion).outcome)
+            case .write(let request):
+                guard let value = request.value else {
+                    return .write(try await store.delete(request.key, if: request.precondition).outcome)
+                }
+                return .write(try await store.write(value, to: request.key, if: request.precondition).outcome)
+            }
+        } catch {
+            return .problem(Problem(error))
+        }
+    }
+}
+
+@Suite("Batches over HTTP")
+struct BatchTests {
+    private func backend(_ transport: any HTTPTransport, maximum: Int = 4 << 20) throws -> HTTPBackend {
+        try HTTPBackend(server: "http://127.0.0.1:1", transport: transport, maximumValueByteCount: maximum)
+    }
+
+    private func keys(_ count: Int) throws -> [EntryKey] { try (0..<count).map { try EntryKey("k\($0)") } }
+
+    private func answer(_ results: [BatchResult], _ fields: HTTPFields = [:]) -> Result<TransportAnswer, TransportError> {
+        .success(
+            TransportAnswer(
+                HTTPResponse(status: .ok, headerFields: fields), body: BatchBody.bytes(ofAnswer: results)))
+    }
+
+    @Test("pass the conformance checks")
+    func conformance() async throws {
+        await expectConformance(of: "HTTP backend with batches", seed: printedSeed("BatchTests")) {
+            try self.backend(BatchingTransport())
+        }
+    }
+
+    @Test("are one request for each 256 operations, or about 4 MiB")
+    func requests() async throws {
+        let version = EntryVersion(bytes: [1])
+        let read = BatchResult.read(.absent)
+        let transport = ScriptedTransport([
+            answer(Array(repeating: read, count: 256)), answer(Array(repeating: read, count: 44)),
+            answer(Array(repeating: .write(.written(version)), count: 4)),
+            answer(Array(repeating: .write(.written(version)), count: 2)),
+        ])
+        let backend = try backend(transport, maximum: 2 << 20)
+        let reads = try await backend.read(try keys(300).map { ReadRequest($0) })
+        #expect(reads.outcome.count == 300)
+        let value = [UInt8](repeating: 1, count: 1 << 20)
+        var writes = try keys(6).map { WriteRequest($0, value: value, if: .any) }
+        // Refused unsent, in its place.
+        writes.insert(WriteRequest(try EntryKey("long"), value: Array(repeating: 1, count: 3 << 20), if: .any), at: 4)
+        let written = try await backend.write(writes)
+        #expect(written.outcome.count == 7)
+        for (index, result) in written.outcome.enumerated() {
+            switch result {
+            case .success(let outcome): #expect(outcome == .written(version) && index != 4)
+            case .failure(let error): #expect(error.kind == .tooLarge && index == 4 && error.key?.text == "long")
+            }
+        }
+        #expect(transport.requests.map(\.path) == Array(repeating: BatchBody.path, count: 4))
+        #expect(transport.requests[0].headerFields[.contentType] == BatchBody.mediaType)
+    }
+
+    @Test("leave every write open when their exchange breaks, and say of the rest that it was not sent")
+    func broken() async throws {
+        let version = EntryVersion(bytes: [1])
+        let lost = TransportError(.interrupted, mayHaveArrived: true, message: "the connection ended")
+        let requests = try keys(600).map { WriteRequest($0, value: [1], if: .absent) }
+        let written = Array(repeating: BatchResult.write(.written(version)), count: 256)
+        for failure in [.failure(lost), .success(TransportAnswer(500)), .success(TransportAnswer(200)), answer([])] {
+            let results = try await backend(ScriptedTransport([answer(written), failure])).write(requests).outcome
+            #expect(results.count == 600)
+            for (index, result) in results.enumerated() {
+                switch result {
+                case .success: #expect(index < 256)
+                case .failure(let error):
+                    #expect(index >= 256 && error.key == requests[index].key)
+                    #expect((error.disposition == .outcomeUnknown) == (index < 512))
+                }
+            }
+        }
+        // Nothing was asked: thrown, as the contract says.
+        let unsent = TransportError(.unreachable, mayHaveArrived: false, message: "nobody is there")
+        let thrown = await expectKind(.unavailable) {
+            try await backend(ScriptedTransport([.failure(unsent)])).write(requests)
+        }
+        #expect(thrown?.disposition == .transient)
+        await expectKind(.permissionDenied) {
+            try await backend(ScriptedTransport([.success(TransportAnswer(403))])).write(requests)
+        }
+    }
+
+    @Test("believe no result that answers something else")
+    func mismatches() async throws {
+        let key = try EntryKey("k")
+        let version = EntryVersion(bytes: [1])
+        let results = try await backend(ScriptedTransport([answer([.read(.unchanged), .write(.deleted)])])).read(
+            [ReadRequest(key), ReadRequest(key)]
+        ).outcome
+        for result in results { #expect(throws: BackendError.self) { try result.get() } }
+        let writes = try await backend(ScriptedTransport([answer([.write(.deleted), .write(.written(version))])])).write(
+            [WriteRequest(key, value: [1], if: .any), WriteRequest(key, value: nil, if: .any)]
+        ).outcome
+        for result in writes {
+            let error = #expect(throws: BackendError.self) { try result.get() }
+            #expect(error?.disposition == .outcomeUnknown)
+        }
+    }
+
+    @Test("become single requests where the server takes none, and shorter ones where their answer is too long")
+    func fallbacks() async throws {
+        let tag: HTTPFields = [.eTag: "\"01\""]
+        let single = Result<TransportAnswer, TransportError>.success(TransportAnswer(200, tag, "v"))
+        let transport = ScriptedTransport([.success(TransportAnswer(404)), single, single, single, single])
+        let old = try backend(transport)
+        let two = try keys(2).map { ReadRequest($0) }
+        for _ in 0..<2 {
+            for result in try await old.read(two).outcome {
+                #expect(try result.get() == .found(Entry(value: Array("v".utf8), version: EntryVersion(bytes: [1]))))
+            }
+        }
+        #expect(transport.requests.map(\.method) == [.post, .get, .get, .get, .get])
+        let long = TransportError(.tooLarge, mayHaveArrived: true, message: "long")
+        let halves = ScriptedTransport([
+            .failure(long), answer([.read(.absent), .read(.absent)]), answer([.read(.absent), .read(.absent)]),
+        ])
+        let results = try await backend(halves).read(try keys(4).map { ReadRequest($0) }).outcome
+        for result in results { #expect(try result.get() == .absent) }
+        #expect(results.count == 4 && halves.requests.count == 3)
+    }
+
+    @Test("the pause that a server asks for, and the version of its decisions, are passed on")
+    func fields() async throws {
+        let busy = try backend(ScriptedTransport([.success(TransportAnswer(503, [.retryAfter: "7"]))]))
+        let key = try EntryKey("a/ledger")
+        let error = await expectKind(.unavailable) { try await busy.read(key) }
+        #expect(error?.retryAfter == .seconds(7))
+        let name = try #require(HTTPField.Name(WireFields.decisions))
+        let version = EntryVersion(bytes: [9])
+        for (field, companion) in [("\"09\"", version), ("09", nil), ("W/\"09\"", nil)] as [(String, EntryVersion?)] {
+            let fields: HTTPFields = [.eTag: "\"01\"", name: field]
+            let known = EntryVersion(bytes: [1])
+            let backend = try backend(
+                ScriptedTransport([
+                    .success(TransportAnswer(304, fields)), .success(TransportAnswer(200, fields)),
+                    .success(TransportAnswer(412, fields)),
+                ]))
+            #expect(try await backend.read(key, unless: known).companion == companion)
+            #expect(try await backend.write([1], to: key, if: .absent).companion == companion)
+            #expect(try await backend.write([1], to: key, if: .absent).companion == companion)
+        }
+    }
+
+    @Test("retries wait as long as the server asks, and give up where that is too long")
+    func retries() async throws {
+        let key = try EntryKey("k")
+        let manual = ManualHost(seed: 1)
+        let script = ScriptedTransport([
+            .success(TransportAnswer(503, [.retryAfter: "7"])), .success(TransportAnswer(200, [.eTag: "\"01\""])),
+            .success(TransportAnswer(503, [.retryAfter: "31"])),
+        ])
+        let backend = try backend(script).retrying(RetryPolicy(), host: manual.host)
+        _ = try await backend.read(key)
+        #expect(manual.pauses.count == 1 && manual.pauses[0] >= .seconds(7) && manual.pauses[0] <= .milliseconds(7_100))
+        let error = await expectKind(.unavailable) { try await backend.read(key) }
+        #expect(error?.retryAfter == .seconds(31) && manual.pauses.count == 1)
+    }
+}
