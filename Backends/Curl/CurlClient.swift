@@ -62,7 +62,7 @@ public final class CurlClient: HTTPStreamingTransport {
         _ request: HTTPRequest, idleTimeout: Duration
     ) async throws(TransportError) -> TransportStream {
         let message = try CurlMessage(request, body: [])
-        let buffer = CurlStreamBuffer()
+        let buffer = TransportBuffer()
         let id = session.queue.makeID()
         // Held from here on: whoever gives up before the header is there ends the exchange too.
         let source = CurlStreamSource(session: session, id: id, buffer: buffer)

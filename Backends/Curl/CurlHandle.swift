@@ -67,6 +67,7 @@ final class CurlHandle {
         ]
         for (option, value) in numbers { try check(ccurl_set_long(easy, option, value), "\(option.rawValue)") }
         try check(ccurl_set_protocols(easy), "PROTOCOLS")
+        try check(ccurl_set_close_on_exec(easy), "SOCKOPTFUNCTION")
         if let agent = configuration.userAgent { try check(ccurl_set_text(easy, CURLOPT_USERAGENT, agent), "USERAGENT") }
         switch configuration.trust {
         case .system: break
@@ -163,16 +164,26 @@ extension CurlHandle {
     /// What the exchange has come to, when libcurl has ended it with `code`.
     func outcome(of code: CURLcode) -> Result<TransportAnswer, TransportError> {
         if let failure { return .failure(failure) }
-        guard code == CURLE_OK else {
-            let line = String(cString: text)
-            let message = line.isEmpty ? String(cString: curl_easy_strerror(code)) : line
-            let line1 = message.split(whereSeparator: \.isNewline).joined(separator: " ")
-            return .failure(TransportError(TransportError.Kind(code), mayHaveArrived: isSent, message: line1))
-        }
+        if code != CURLE_OK { return .failure(error(of: code)) }
+        // libcurl is content with a header that breaks off.
         guard let response = head.response, head.isComplete else {
-            return .failure(TransportError(.malformed, mayHaveArrived: isSent, message: "the answer has no header"))
+            return .failure(
+                TransportError(.interrupted, mayHaveArrived: isSent, message: "the connection ended in the header"))
         }
         return .success(TransportAnswer(response, body: body))
+    }
+
+    private func error(of code: CURLcode) -> TransportError {
+        var kind = TransportError.Kind(code)
+        // Sent once, and then nobody was reached to send it to again.
+        if isSent, kind == .unreachable || kind == .untrusted { kind = .interrupted }
+        // The word of libcurl 7 for a line beyond its own bound.
+        if isSent, !head.isComplete, code == CURLE_OUT_OF_MEMORY { kind = .tooLarge }
+        let told = String(cString: text)
+        let message = told.isEmpty ? String(cString: curl_easy_strerror(code)) : told
+        return TransportError(
+            kind, mayHaveArrived: isSent,
+            message: message.split(whereSeparator: \.isNewline).joined(separator: " "))
     }
 
     /// Lets libcurl go on with a stream that was full.

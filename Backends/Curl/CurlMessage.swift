@@ -61,7 +61,7 @@ struct CurlJob: Sendable {
     /// Who gets the answer.
     enum Receiver: Sendable {
         case whole(Continuation<TransportAnswer>, maximumByteCount: Int)
-        case stream(Continuation<HTTPResponse>, CurlStreamBuffer, idleTimeout: Duration)
+        case stream(Continuation<HTTPResponse>, TransportBuffer, idleTimeout: Duration)
     }
 
     var message: CurlMessage

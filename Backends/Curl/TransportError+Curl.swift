@@ -30,7 +30,8 @@ extension TransportError.Kind {
             // The first is that of an answer which has no header at all.
             case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY, CURLE_URL_MALFORMAT, CURLE_BAD_CONTENT_ENCODING:
                 .malformed
-            case CURLE_FILESIZE_EXCEEDED: .tooLarge
+            // CURLE_TOO_LARGE, which older headers do not have.
+            case CURLE_FILESIZE_EXCEEDED, CURLcode(rawValue: 100): .tooLarge
             default: .other
             }
     }

@@ -4,6 +4,7 @@
 #define ENTITLEMENTSYNC_CCURL_H
 
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -67,6 +68,18 @@ static inline CURLcode ccurl_set_protocols(CURL *handle) {
 
 static inline CURLMcode ccurl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
     return curl_multi_setopt(multi, option, value);
+}
+
+static inline int ccurl_close_on_exec(void *context, curl_socket_t descriptor, curlsocktype purpose) {
+    (void)context;
+    (void)purpose;
+    fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    return CURL_SOCKOPT_OK;
+}
+
+// Keeps connections from the programs that this one starts: they would not close with the exchange.
+static inline CURLcode ccurl_set_close_on_exec(CURL *handle) {
+    return curl_easy_setopt(handle, CURLOPT_SOCKOPTFUNCTION, ccurl_close_on_exec);
 }
 
 // What the next finished transfer came to; NULL for none.

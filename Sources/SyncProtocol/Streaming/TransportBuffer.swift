@@ -1,8 +1,7 @@
-import SyncProtocol
 import Synchronization
 
 /// What of a stream has come and was not taken yet: a bounded amount.
-final class CurlStreamBuffer: Sendable {
+package final class TransportBuffer: Sendable {
     private static let capacity = 64 << 10
 
     private struct State {
@@ -13,8 +12,8 @@ final class CurlStreamBuffer: Sendable {
     }
 
     /// What a reader finds.
-    enum Found {
-        /// These bytes; whether libcurl waits for their being taken.
+    package enum Found {
+        /// These bytes; whether somebody waits for their being taken.
         case bytes([UInt8], wasFull: Bool)
         case end(Result<Void, TransportError>)
         case nothing
@@ -22,8 +21,10 @@ final class CurlStreamBuffer: Sendable {
 
     private let state = Mutex(State())
 
-    /// Adds `bytes`; `false` when there is no room for them now.
-    func offer(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    package init() {}
+
+    /// Adds `bytes` where there is room for them; `false` where there is none now.
+    package func offer(_ bytes: some Collection<UInt8>) -> Bool {
         let (isTaken, reader) = state.withLock { state in
             guard state.bytes.isEmpty || state.bytes.count + bytes.count <= Self.capacity else {
                 state.isFull = true
@@ -36,8 +37,21 @@ final class CurlStreamBuffer: Sendable {
         return isTaken
     }
 
+    /// Adds `bytes` unless there would be more than `maximum` of them then; whether that was done.
+    package func offer(_ bytes: some Collection<UInt8>, maximum: Int) -> Bool {
+        let (isTaken, reader) = state.withLock { state in
+            guard bytes.count <= maximum - state.bytes.count else {
+                return (false, nil as CheckedContinuation<Void, Never>?)
+            }
+            state.bytes.append(contentsOf: bytes)
+            return (true, state.reader.take())
+        }
+        reader?.resume()
+        return isTaken
+    }
+
     /// Nothing comes any more: because of `error`, or because it is all.
-    func finish(_ error: TransportError?) {
+    package func finish(_ error: TransportError?) {
         let reader = state.withLock { state in
             state.end = state.end ?? error.map { .failure($0) } ?? .success(())
             return state.reader.take()
@@ -45,7 +59,7 @@ final class CurlStreamBuffer: Sendable {
         reader?.resume()
     }
 
-    func take() -> Found {
+    package func take() -> Found {
         state.withLock { state in
             if !state.bytes.isEmpty {
                 defer { (state.bytes, state.isFull) = ([], false) }
@@ -56,7 +70,7 @@ final class CurlStreamBuffer: Sendable {
     }
 
     /// Returns when something can be taken, or the task is cancelled, in which case `onCancel` is called.
-    func wait(onCancel: @Sendable () -> Void) async {
+    package func wait(onCancel: @Sendable () -> Void) async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 // Cancellation is looked at under the lock: the handler runs before, and is seen here, or after, and
@@ -71,38 +85,6 @@ final class CurlStreamBuffer: Sendable {
         } onCancel: {
             onCancel()
             state.withLock { $0.reader.take() }?.resume()
-        }
-    }
-}
-
-/// The reader's end of a stream; its exchange ends with it.
-final class CurlStreamSource: TransportSource {
-    private let session: CurlSession
-    private let id: UInt64
-    private let buffer: CurlStreamBuffer
-
-    init(session: CurlSession, id: UInt64, buffer: CurlStreamBuffer) {
-        (self.session, self.id, self.buffer) = (session, id, buffer)
-    }
-
-    deinit { session.queue.add(.cancel(id)) }
-
-    func next() async throws(TransportError) -> [UInt8]? {
-        while true {
-            if Task.isCancelled {
-                session.queue.add(.cancel(id))
-                throw .cancelled(mayHaveArrived: true)
-            }
-            switch buffer.take() {
-            case .bytes(let bytes, let wasFull):
-                if wasFull { session.queue.add(.resume(id)) }
-                return bytes
-            case .end(.success): return nil
-            case .end(.failure(let error)): throw error
-            case .nothing:
-                let (queue, id) = (session.queue, id)
-                await buffer.wait { queue.add(.cancel(id)) }
-            }
         }
     }
 }

@@ -1,0 +1,205 @@
+import Dispatch
+import Foundation
+import Synchronization
+
+/// A server on 127.0.0.1 that says what a test tells it to, byte for byte, so that it can lie, break off and be silent.
+/// Each connection has a thread of its own and ends with the test's closure, or with the server.
+public final class RawServer: Sendable {
+    /// Where it listens.
+    public let port: UInt16
+    private let listener: Int32
+    private let shared: Shared
+
+    fileprivate final class Shared: Sendable {
+        struct State {
+            var isClosed = false
+            var isListening = true
+            var connectionCount = 0
+            var open: [Int32] = []
+        }
+
+        let state = Mutex(State())
+        let isOver = DispatchSemaphore(value: 0)
+        let turns = DispatchSemaphore(value: 0)
+    }
+
+    /// A server that lets `serve` speak on each connection; the number counts them from 0.
+    public init(_ serve: @escaping @Sendable (_ connection: RawConnection, _ number: Int) -> Void) throws {
+        let listener = try Self.listen()
+        var address = sockaddr_in()
+        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let code = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(listener, $0, &length) }
+        }
+        guard code == 0 else { throw CocoaError(.fileReadUnknown) }
+        port = UInt16(bigEndian: address.sin_port)
+        self.listener = listener
+        let shared = Shared()
+        self.shared = shared
+        Thread.detachNewThread {
+            while true {
+                let descriptor = accept(listener, nil, nil)
+                guard descriptor >= 0 else { return }
+                // A process that another test starts would keep the connection open.
+                _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+                let number = shared.state.withLock { state -> Int? in
+                    guard !state.isClosed else { return nil }
+                    defer { state.connectionCount += 1 }
+                    state.open.append(descriptor)
+                    return state.connectionCount
+                }
+                guard let number else {
+                    close(descriptor)
+                    return
+                }
+                let connection = RawConnection(descriptor: descriptor, shared: shared)
+                Thread.detachNewThread {
+                    serve(connection, number)
+                    connection.close()
+                }
+            }
+        }
+    }
+
+    deinit {
+        shared.state.withLock { state in
+            state.isClosed = true
+            for descriptor in state.open { shutdown(descriptor, Int32(SHUT_RDWR)) }
+        }
+        shared.isOver.signal()
+        shared.turns.signal()
+        stopListening()
+    }
+
+    /// Lets one connection go on that waits for its turn.
+    public func takeTurn() { shared.turns.signal() }
+
+    /// Lets nobody connect any more; who is connected stays so.
+    public func stopListening() {
+        let wasListening = shared.state.withLock { state in
+            defer { state.isListening = false }
+            return state.isListening
+        }
+        guard wasListening else { return }
+        shutdown(listener, Int32(SHUT_RDWR))
+        close(listener)
+    }
+
+    /// How many connections have come.
+    public var connectionCount: Int { shared.state.withLock { $0.connectionCount } }
+
+    /// `127.0.0.1:PORT`.
+    public var authority: String { "127.0.0.1:\(port)" }
+
+    private static func listen() throws -> Int32 {
+        #if os(Linux)
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        #else
+        let descriptor = socket(AF_INET, SOCK_STREAM, 0)
+        #endif
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr = in_addr(s_addr: in_addr_t(0x7F00_0001).bigEndian)
+        let code = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard descriptor >= 0, code == 0, Foundation.listen(descriptor, 512) == 0 else {
+            throw CocoaError(.fileWriteUnknown)
+        }
+        return descriptor
+    }
+}
+
+/// The server's end of a connection. Only its own thread uses it.
+public final class RawConnection: Sendable {
+    private let descriptor: Int32
+    private let shared: RawServer.Shared
+    private let isOpen = Mutex(true)
+
+    fileprivate init(descriptor: Int32, shared: RawServer.Shared) {
+        (self.descriptor, self.shared) = (descriptor, shared)
+    }
+
+    /// Reads a request, header and body; `nil` when the client has closed.
+    public func readRequest() -> String? {
+        var bytes: [UInt8] = []
+        while true {
+            if let end = bytes.firstRange(of: Array("\r\n\r\n".utf8)) {
+                let head = String(decoding: bytes[..<end.lowerBound], as: UTF8.self)
+                let length = head.split(separator: "\r\n").compactMap { line in
+                    line.lowercased().hasPrefix("content-length: ") ? Int(line.dropFirst(16)) : nil
+                }.first
+                if bytes.count - end.upperBound >= length ?? 0 { return String(decoding: bytes, as: UTF8.self) }
+            }
+            guard let more = read() else { return nil }
+            bytes += more
+        }
+    }
+
+    /// Reads what there is; `nil` at the end.
+    public func read() -> [UInt8]? {
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        let count = recv(descriptor, &buffer, buffer.count, 0)
+        return count > 0 ? Array(buffer[..<count]) : nil
+    }
+
+    /// Sends `text`; whether the client still took it.
+    @discardableResult
+    public func write(_ text: String) -> Bool { write(Array(text.utf8)) }
+
+    /// Sends `bytes`; whether the client still took them.
+    @discardableResult
+    public func write(_ bytes: [UInt8]) -> Bool {
+        var sent = 0
+        while sent < bytes.count {
+            let count = bytes.withUnsafeBytes {
+                send(descriptor, $0.baseAddress?.advanced(by: sent), bytes.count - sent, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return false }
+            sent += count
+        }
+        return true
+    }
+
+    /// Answers 200 with `body`, and stays open.
+    @discardableResult
+    public func answer(_ body: String = "", fields: String = "", status: String = "200 OK") -> Bool {
+        write("HTTP/1.1 \(status)\r\n\(fields)Content-Length: \(body.utf8.count)\r\n\r\n\(body)")
+    }
+
+    /// Returns when the client has closed; what it sends is dropped.
+    public func waitForEnd() { while read() != nil {} }
+
+    /// Neither reads nor writes until the server ends.
+    public func ignore() {
+        shared.isOver.wait()
+        // For the next one that waits.
+        shared.isOver.signal()
+    }
+
+    /// Returns at the next ``RawServer/takeTurn()``.
+    public func waitForTurn() { shared.turns.wait() }
+
+    /// Ends the connection without a word: the client's next move meets a reset.
+    public func reset() {
+        var option = linger(l_onoff: 1, l_linger: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
+        close()
+    }
+
+    /// Ends the connection.
+    public func close() {
+        let wasOpen = isOpen.withLock { isOpen in
+            defer { isOpen = false }
+            return isOpen
+        }
+        guard wasOpen else { return }
+        shared.state.withLock { state in
+            state.open.removeAll { $0 == descriptor }
+            _ = Foundation.close(descriptor)
+        }
+    }
+}

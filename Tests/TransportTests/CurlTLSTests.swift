@@ -1,0 +1,63 @@
+import CurlTransport
+import HTTPTypes
+import SyncProtocol
+import TestSupport
+import Testing
+
+@Suite("TLS by libcurl")
+struct CurlTLSTests {
+    private func client(_ trust: CurlClient.Configuration.Trust) throws -> CurlClient {
+        var configuration = CurlClient.Configuration()
+        configuration.trust = trust
+        return try CurlClient(configuration)
+    }
+
+    @Test("believes the certificates that it is told to believe, and no others")
+    func trust() async throws {
+        let server = try TLSServer()
+        for trust in [.file(server.file), .pem(Array(server.certificate.utf8))] as [CurlClient.Configuration.Trust] {
+            let answer = try await client(trust).ask(server.authority, "GET", scheme: "https")
+            #expect(answer.response.status == .ok && !answer.body.isEmpty)
+        }
+        let other = try TLSServer()
+        for trust in [.system, .file(other.file), .file("/no/such/file"), .pem([])]
+            as [CurlClient.Configuration.Trust]
+        {
+            await expectError(.untrusted, mayHaveArrived: false) {
+                try await client(trust).ask(server.authority, "PUT", [1], scheme: "https")
+            }
+        }
+    }
+
+    @Test("believes no certificate that has ended, or is somebody else's")
+    func others() async throws {
+        for server in [try TLSServer(isExpired: true), try TLSServer(name: "DNS:example.com")] {
+            let client = try client(.file(server.file))
+            await expectError(.untrusted, mayHaveArrived: false) {
+                try await client.ask(server.authority, "PUT", [1], scheme: "https")
+            }
+        }
+    }
+
+    @Test("tells a server that speaks no TLS from one that is not believed")
+    func plain() async throws {
+        let server = try RawServer { connection, number in
+            guard connection.read() != nil else { return }
+            switch number {
+            case 0: connection.write("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            case 1: break
+            case 2: connection.reset()
+            default: connection.waitForEnd()
+            }
+        }
+        let client = try client(.system)
+        for _ in 0..<3 {
+            await expectError(.unreachable, mayHaveArrived: false) {
+                try await client.ask(server.authority, "PUT", [1], scheme: "https")
+            }
+        }
+        await expectError(.timedOut, mayHaveArrived: false) {
+            try await client.ask(server.authority, "PUT", [1], scheme: "https", timeout: .milliseconds(150))
+        }
+    }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+/// `openssl s_server` on this machine, which answers every request with a page; ends with the object.
+final class TLSServer {
+    /// The certificate in PEM.
+    let certificate: String
+    /// `127.0.0.1:PORT`.
+    let authority: String
+    private let folder: TemporaryFolder
+    /// Ends with this object.
+    private let process: ChildProcess
+
+    /// A server whose own certificate names `name`: `IP:127.0.0.1`, `DNS:example.com`.
+    ///
+    /// - Parameter isExpired: whether the certificate ended years ago.
+    init(name: String = "IP:127.0.0.1", isExpired: Bool = false) throws {
+        folder = try TemporaryFolder()
+        let configuration = """
+            [ca]
+            default_ca = own
+            [own]
+            database = \(folder.path)/index
+            new_certs_dir = \(folder.path)
+            default_md = sha256
+            rand_serial = yes
+            policy = names
+            x509_extensions = fields
+            [names]
+            commonName = supplied
+            [fields]
+            subjectAltName = \(name)
+            [req]
+            distinguished_name = names
+            """
+        try Data(configuration.utf8).write(to: URL(fileURLWithPath: folder.path + "/conf"))
+        try Data().write(to: URL(fileURLWithPath: folder.path + "/index"))
+        try Self.run(
+            "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=test",
+            "-config", folder.path + "/conf", "-keyout", folder.path + "/key", "-out", folder.path + "/request")
+        try Self.run(
+            "ca", "-batch", "-selfsign", "-notext", "-config", folder.path + "/conf", "-keyfile", folder.path + "/key",
+            "-in", folder.path + "/request", "-out", folder.path + "/cert", "-startdate", "20200101000000Z", "-enddate",
+            isExpired ? "20200102000000Z" : "20991231000000Z")
+        certificate = try String(contentsOfFile: folder.path + "/cert", encoding: .utf8)
+        process = try ChildProcess(
+            "/usr/bin/openssl",
+            [
+                "s_server", "-accept", "127.0.0.1:0", "-cert", folder.path + "/cert", "-key", folder.path + "/key",
+                "-www",
+            ])
+        var port: Substring?
+        while port == nil {
+            guard case .line(let line) = process.hear() else { break }
+            port = line.hasPrefix("ACCEPT ") ? line.split(separator: ":").last : nil
+        }
+        authority = "127.0.0.1:\(try #require(port))"
+    }
+
+    /// The certificate's file.
+    var file: String { folder.path + "/cert" }
+
+    private static func run(_ arguments: String...) throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
+        process.arguments = arguments
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        try #require(process.terminationStatus == 0, "openssl \(arguments.joined(separator: " "))")
+    }
+}
