@@ -15,6 +15,8 @@ let package = Package(
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
         .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
+        .library(name: "CurlTransport", targets: ["CurlTransport"]),
+        .library(name: "URLSessionTransport", targets: ["URLSessionTransport"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
@@ -79,6 +81,15 @@ let package = Package(
             name: "HTTPStorage",
             dependencies: ["SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
             path: "Backends/HTTP"),
+        .systemLibrary(name: "CCurl", path: "Backends/Curl/CCurl", pkgConfig: "libcurl"),
+        .target(
+            name: "CurlTransport",
+            dependencies: ["CCurl", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
+            path: "Backends/Curl", exclude: ["CCurl"]),
+        .target(
+            name: "URLSessionTransport",
+            dependencies: ["SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
+            path: "Backends/URLSession"),
         .target(
             name: "WebDAVStorage",
             dependencies: [
@@ -172,6 +183,8 @@ let package = Package(
             dependencies: [
                 "CurlTransport", "Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting", "SyncProtocol",
                 "TestSupport", "WebDAVStorage", .product(name: "HTTPTypes", package: "swift-http-types"),
+            ]),
+        .testTarget(
             name: "SyncServerTests",
             dependencies: [
                 "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService", "TestSupport", "syncd",
@@ -180,6 +193,12 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Crypto", package: "swift-crypto"),
+            ]),
+        .testTarget(
+            name: "TransportTests",
+            dependencies: [
+                "CurlTransport", "SyncCoreTesting", "SyncProtocol", "TestSupport", "URLSessionTransport",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(name: "FileWatchingTests", dependencies: ["FileWatching", "TestSupport"]),
         .testTarget(
@@ -241,7 +260,7 @@ let package = Package(
     ]
 )
 
-for target in package.targets {
+for target in package.targets where target.type != .system {
     target.swiftSettings = [
         .swiftLanguageMode(.v6),
         .treatAllWarnings(as: .error),

@@ -69,6 +69,12 @@ struct ImportTable {
         Row(
             module: "WebDAVStorage", folder: "Backends/WebDAV", imports: ["SyncCore", "SyncProtocol"],
             leaves: ["Checksums"], packages: ["FoundationXML"]),
+        Row(
+            module: "CurlTransport", folder: "Backends/Curl", imports: ["SyncCore", "SyncProtocol"],
+            packages: ["CCurl"]),
+        Row(
+            module: "URLSessionTransport", folder: "Backends/URLSession", imports: ["SyncProtocol"],
+            packages: ["FoundationNetworking"]),
         Row(module: "SealedStorage", folder: "Backends/Sealed", imports: ["SyncCore"], packages: ["Crypto"]),
         Row(
             module: "ObservedStorage", folder: "Backends/Observed", imports: ["SyncCore"],
