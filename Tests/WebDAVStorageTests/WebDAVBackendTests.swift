@@ -12,9 +12,12 @@ import WebDAVStorage
 @Suite("A WebDAV folder, on Apache's mod_dav", .serialized)
 struct WebDAVBackendTests {
     private let apache: ApacheServer
-    private let transport = CurlTransport()
+    private let transport: CurlClient
 
-    init() throws { apache = try ApacheServer() }
+    init() throws {
+        apache = try ApacheServer()
+        transport = try CurlClient()
+    }
 
     @Test("passes the conformance checks")
     func conformance() async throws {
