@@ -20,9 +20,16 @@ enum PieceSending {
             try await withThrowingTaskGroup(of: Int?.self) { group in
                 group.addTask {
                     var count = 0
-                    for await piece in pieces {
-                        try await body.write(ByteBuffer(bytes: piece))
-                        count += piece.count
+                    do {
+                        for await piece in pieces {
+                            try await body.write(ByteBuffer(bytes: piece))
+                            count += piece.count
+                        }
+                    } catch {
+                        // Whoever makes the pieces hears that nobody takes them any more.
+                        withUnsafeCurrentTask { $0?.cancel() }
+                        for await _ in pieces {}
+                        throw error
                     }
                     return count
                 }

@@ -26,7 +26,7 @@ struct LimitTests {
         limits.bodyByteCount = 1_000
         limits.headerByteCount = 2_000
         limits.bodySeconds = 1
-        limits.idleSeconds = 1
+        limits.idleSeconds = 2
         limits.handshakeSeconds = 1
         limits.silenceSeconds = 3
         limits.shutdownSeconds = 2

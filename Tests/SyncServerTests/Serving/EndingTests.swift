@@ -1,0 +1,70 @@
+import Foundation
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("A server that ends while it is written to")
+struct EndingTests {
+    private static let fields = ["Authorization: Bearer \(ServerProcess.operatorToken)"]
+    private static let writerCount = 16
+
+    @Test("SIGTERM under 16 writers: every acknowledged write is there after the restart, and the exit code is 0")
+    func ending() throws {
+        var generator = SeededGenerator(seed: printedSeed("SIGTERM of syncd serve"))
+        for kind in ["sqlite", "file"] {
+            let folder = try TemporaryFolder()
+            let store = "\(kind):\(folder.path)/store"
+            var acknowledged: [String] = []
+            for round in 0..<5 {
+                let server = try ServerProcess(store: store, options: ["--log-level", "warning"])
+                let count = Int.random(in: 1...150, using: &generator)
+                let new = try Self.write(to: server, round: round, endingAfter: count)
+                #expect(new.count >= count)
+                #expect(server.stop() == 0, "\(server.log)")
+                #expect(!server.log.contains("error"), "\(server.log)")
+                acknowledged += new
+            }
+            let server = try ServerProcess(store: store)
+            for name in acknowledged {
+                #expect(try ask(server.port, "GET", "/v1/kv/\(name)", fields: Self.fields)?.text == name)
+            }
+            print("SIGTERM of syncd serve over \(kind): \(acknowledged.count) writes acknowledged in 5 rounds, none lost")
+            #expect(server.stop() == 0)
+        }
+    }
+
+    /// Writes over many connections at once until the server closes them; asks it to end after `count` answers.
+    ///
+    /// - Returns: the keys whose writes were acknowledged.
+    private static func write(to server: ServerProcess, round: Int, endingAfter count: Int) throws -> [String] {
+        var connections = try (0..<writerCount).map { _ in try RawConnection(port: server.port) }
+        var pending = [String](repeating: "", count: writerCount)
+        var (acknowledged, number) = ([String](), 0)
+        func send(_ index: Int) {
+            pending[index] = "load/\(round)/\(number)"
+            number += 1
+            connections[index].send(
+                request("PUT", "/v1/kv/\(pending[index])", fields: fields + ["If-None-Match: *"], body: pending[index]))
+        }
+        for index in connections.indices { send(index) }
+        var open = Set(connections.indices)
+        while !open.isEmpty {
+            var polls = open.sorted().map { pollfd(fd: connections[$0].descriptor, events: Int16(POLLIN), revents: 0) }
+            guard poll(&polls, nfds_t(polls.count), 60_000) > 0 else { throw POSIXError(.ETIMEDOUT) }
+            for index in open.sorted() where polls.contains(where: {
+                $0.fd == connections[index].descriptor && $0.revents != 0
+            }) {
+                let more = connections[index].receive() ?? []
+                if more.isEmpty { open.remove(index) }
+                guard let answer = connections[index].answerSoFar(adding: more) else { continue }
+                #expect(answer.status == 200, "\(answer.text)")
+                if answer.status == 200 { acknowledged.append(pending[index]) }
+                if acknowledged.count == count { server.askToEnd() }
+                send(index)
+            }
+        }
+        connections = []
+        return acknowledged
+    }
+}

@@ -1,0 +1,144 @@
+import Foundation
+import SyncServer
+import TestSupport
+import Testing
+
+@Suite("syncd serve")
+struct ServeTests {
+    private static let authorization = "Authorization: Bearer \(ServerProcess.operatorToken)"
+
+    @Test("it listens where it says, answers about itself, and ends with 0 when asked")
+    func itself() throws {
+        let server = try ServerProcess(store: "memory:")
+        #expect(server.url == "http://127.0.0.1:\(server.port)")
+        #expect(try ask(server.port, "GET", "/healthz")?.text == "up\n")
+        #expect(try ask(server.port, "GET", "/readyz")?.text == "ready\n")
+        let description = try #require(try ask(server.port, "GET", "/openapi.yaml"))
+        #expect(description.text.hasPrefix("openapi: 3.1.0\n"))
+        for path in ["/healthz", "/readyz", "/openapi.yaml"] {
+            let got = try #require(try ask(server.port, "GET", path))
+            let head = try #require(try ask(server.port, "HEAD", path))
+            #expect(head.status == 200)
+            #expect(head.fields["content-length"] == String(got.body.count))
+            #expect(got.fields["cache-control"] == "no-store")
+            #expect(got.fields["entitlementsync-time"].flatMap { Int64($0) } != nil)
+            let refused = try #require(try ask(server.port, "POST", path, body: "x"))
+            #expect(refused.status == 405)
+            #expect(refused.fields["allow"] == "GET, HEAD")
+        }
+        #expect(server.stop() == 0)
+        #expect(throws: (any Error).self) { try RawConnection(port: server.port) }
+    }
+
+    @Test("figures are for programs of the machine and for the operator; they count routes and nothing else")
+    func metrics() throws {
+        let server = try ServerProcess(store: "memory:")
+        for _ in 0..<3 { _ = try ask(server.port, "GET", "/v1/kv/secret-key-1", fields: [Self.authorization]) }
+        _ = try ask(server.port, "BREW", "/nowhere?secret")
+        let text = try #require(try ask(server.port, "GET", "/metrics")).text
+        #expect(
+            text.contains(#"http_server_requests_total{method="GET",route="/v1/kv/{key}",status="4xx"} 3"# + "\n"))
+        #expect(text.contains(#"method="other""#))
+        #expect(text.contains("process_resident_memory_bytes "))
+        #expect(text.contains("process_open_fds "))
+        #expect(!text.contains("secret") && !text.contains("BREW"))
+        // By way of a proxy it is somebody else who asks.
+        for field in ["X-Forwarded-For: 10.1.1.1", "Forwarded: for=10.1.1.1", "Via: 1.1 proxy"] {
+            #expect(try ask(server.port, "GET", "/metrics", fields: [field])?.status == 403)
+            #expect(
+                try ask(server.port, "GET", "/metrics", fields: [field, Self.authorization + "x"])?.status == 403)
+            #expect(try ask(server.port, "GET", "/metrics", fields: [field, Self.authorization])?.status == 200)
+        }
+    }
+
+    @Test("the log has a line a request, with nothing in it that a client wrote")
+    func log() throws {
+        let server = try ServerProcess(store: "memory:")
+        let fields = [Self.authorization, "X-Secret: hidden1", "User-Agent: hidden2"]
+        let connection = try RawConnection(port: server.port)
+        connection.send(request("PUT", "/v1/kv/hidden3?if=any&hidden4", fields: fields, body: "hidden5"))
+        #expect(connection.answer()?.status == 200)
+        connection.send(request("GET", "/hidden6%0Ahidden7", fields: fields))
+        #expect(connection.answer()?.status == 404)
+        #expect(server.stop() == 0)
+        let lines = server.log.split(separator: "\n").filter { $0.contains("request") }
+        #expect(lines.count == 2, "\(server.log)")
+        #expect(lines.first?.contains("method=PUT") == true)
+        #expect(lines.first?.contains("route=/v1/kv/{key} status=200") == true)
+        #expect(!server.log.contains("hidden") && !server.log.contains(ServerProcess.operatorToken))
+    }
+
+    @Test("over TLS it speaks HTTP/2 and HTTP/1.1, as the client can, and nothing older than TLS 1.2")
+    func secure() throws {
+        let folder = try TemporaryFolder()
+        try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
+        let certificate = folder.path(of: "certificate.pem")
+        let server = try ServerProcess(
+            store: "memory:", options: ["--tls-certificate", certificate, "--tls-key", folder.path(of: "key.pem")])
+        #expect(server.url.hasPrefix("https://127.0.0.1:"))
+        func curl(_ arguments: String...) throws -> Tool.Outcome {
+            try Tool.run("curl", ["-sS", "--cacert", certificate, "-w", " %{http_code} %{http_version}"] + arguments)
+        }
+        let key = server.url + "/v1/kv/a?if=any"
+        for version in ["--http2", "--http1.1"] {
+            let number = version == "--http2" ? "2" : "1.1"
+            #expect(try curl(version, server.url + "/healthz").output == "up\n 200 \(number)")
+            #expect(
+                try curl(version, "-H", Self.authorization, "-T", certificate, key).output == " 200 \(number)")
+            let head = try curl(version, "-I", "-H", Self.authorization, server.url + "/v1/kv/a").output
+            #expect(head.hasSuffix(" 200 \(number)"), "\(head)")
+            let size = try Data(contentsOf: URL(filePath: certificate)).count
+            #expect(head.lowercased().contains("content-length: \(size)\r\n"), "\(head)")
+            // A megabyte, for which curl asks first.
+            let large = folder.path(of: "large")
+            try Data(repeating: 0x61, count: 2 << 20).write(to: URL(filePath: large))
+            #expect(try curl(version, "-H", Self.authorization, "-T", large, key).output == " 200 \(number)")
+        }
+        #expect(try curl("--tls-max", "1.1", server.url + "/healthz").exitCode == 35)
+        #expect(try Tool.run("curl", ["-sS", server.url + "/healthz"]).exitCode == 60)
+        #expect(try Tool.run("curl", ["-sS", server.url.replacing("https", with: "http") + "/healthz"]).exitCode != 0)
+        #expect(server.stop() == 0)
+    }
+
+    @Test("wrong options are one line and exit code 2, and nothing is made")
+    func options() throws {
+        let folder = try TemporaryFolder()
+        try Data("short".utf8).write(to: URL(filePath: folder.path(of: "token")))
+        for words in [
+            "", "--store folder:x", "--store nothing:x", "--store memory: --listen 0.0.0.0:0",
+            "--store memory: --listen 192.0.2.1:0", "--store memory: --listen x", "--store memory: --listen 127.0.0.1:65536",
+            "--store memory: --tls-key key.pem", "--store memory: --tls-certificate a --tls-key b",
+            "--store memory: --web nothing", "--store memory: --jwks keys.json",
+            "--store memory: --issuer a --audience b --jwks http://example.com/keys",
+            "--store memory: --issuer a --audience b --jwks nothing.json",
+            "--store memory: --issuer http://127.0.0.1:1 --audience b --jwks token --listen 127.0.0.1:1",
+            "--store memory: --origin https://a.example/", "--store memory: --origin HTTPS://a.example",
+            "--store memory: --origin *", "--store memory: --name abc", "--store memory: --password-cost 9",
+            "--store memory: --operator-token-file token", "--store memory: --log-level loud",
+            "--store memory: --ownership mine",
+        ] {
+            let arguments = ["serve"] + words.split(separator: " ").map(String.init)
+            let outcome = try Tool.run(BuiltProgram.path(of: "syncd"), arguments, in: folder.path)
+            #expect(outcome.exitCode == 2, "\(words): \(outcome.errors)")
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errors.split(separator: "\n").count == 1, "\(outcome.errors)")
+            #expect(outcome.errors.hasPrefix("syncd: "))
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["token"])
+    }
+
+    @Test("a port that is taken, or a store that cannot be opened, is one line and exit code 1")
+    func taken() throws {
+        let server = try ServerProcess(store: "memory:")
+        let second = try Tool.run(
+            BuiltProgram.path(of: "syncd"), ["serve", "--store", "memory:", "--listen", "127.0.0.1:\(server.port)"])
+        #expect(second.exitCode == 1)
+        #expect(
+            second.errors == "syncd: http://127.0.0.1:\(server.port): it cannot listen there: Address already in use\n")
+        let unreadable = try Tool.run(
+            BuiltProgram.path(of: "syncd"), ["serve", "--store", "sqlite:/dev/null/x", "--listen", "127.0.0.1:0"])
+        #expect(unreadable.exitCode != 0)
+        #expect(unreadable.output.isEmpty)
+        #expect(unreadable.errors.split(separator: "\n").count == 1, "\(unreadable.errors)")
+    }
+}
