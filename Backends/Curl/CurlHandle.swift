@@ -68,7 +68,9 @@ final class CurlHandle {
         for (option, value) in numbers { try check(ccurl_set_long(easy, option, value), "\(option.rawValue)") }
         try check(ccurl_set_protocols(easy), "PROTOCOLS")
         try check(ccurl_set_close_on_exec(easy), "SOCKOPTFUNCTION")
-        if let agent = configuration.userAgent { try check(ccurl_set_text(easy, CURLOPT_USERAGENT, agent), "USERAGENT") }
+        if let agent = configuration.userAgent {
+            try check(ccurl_set_text(easy, CURLOPT_USERAGENT, agent), "USERAGENT")
+        }
         switch configuration.trust {
         case .system: break
         case .file(let path): try check(ccurl_set_text(easy, CURLOPT_CAINFO, path), "CAINFO")

@@ -64,7 +64,8 @@ public final class HTTPBackend: KeyValueBackend {
         self.token = token
         self.host = host
         capabilities = Capabilities(
-            compareAndSwap: true, durability: .powerLoss, changes: true, signals: transport is any HTTPStreamingTransport ? .pushed : .polled,
+            compareAndSwap: true, durability: .powerLoss, changes: true,
+            signals: transport is any HTTPStreamingTransport ? .pushed : .polled,
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 

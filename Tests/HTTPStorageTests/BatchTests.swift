@@ -31,7 +31,8 @@ private struct BatchingTransport: HTTPTransport {
     private func result(of operation: BatchOperation) async -> BatchResult {
         do throws(BackendError) {
             switch operation {
-            case .read(let request): return .read(try await store.read(request.key, unless: request.knownVersion).outcome)
+            case .read(let request):
+                return .read(try await store.read(request.key, unless: request.knownVersion).outcome)
             case .write(let request):
                 guard let value = request.value else {
                     return .write(try await store.delete(request.key, if: request.precondition).outcome)
@@ -52,7 +53,8 @@ struct BatchTests {
 
     private func keys(_ count: Int) throws -> [EntryKey] { try (0..<count).map { try EntryKey("k\($0)") } }
 
-    private func answer(_ results: [BatchResult], _ fields: HTTPFields = [:]) -> Result<TransportAnswer, TransportError> {
+    private func answer(_ results: [BatchResult], _ fields: HTTPFields = [:]) -> Result<TransportAnswer, TransportError>
+    {
         .success(
             TransportAnswer(
                 HTTPResponse(status: .ok, headerFields: fields), body: BatchBody.bytes(ofAnswer: results)))
@@ -130,9 +132,10 @@ struct BatchTests {
             [ReadRequest(key), ReadRequest(key)]
         ).outcome
         for result in results { #expect(throws: BackendError.self) { try result.get() } }
-        let writes = try await backend(ScriptedTransport([answer([.write(.deleted), .write(.written(version))])])).write(
-            [WriteRequest(key, value: [1], if: .any), WriteRequest(key, value: nil, if: .any)]
-        ).outcome
+        let writes = try await backend(ScriptedTransport([answer([.write(.deleted), .write(.written(version))])]))
+            .write(
+                [WriteRequest(key, value: [1], if: .any), WriteRequest(key, value: nil, if: .any)]
+            ).outcome
         for result in writes {
             let error = #expect(throws: BackendError.self) { try result.get() }
             #expect(error?.disposition == .outcomeUnknown)

@@ -13,7 +13,8 @@ struct BatchBodyTests {
         return [
             .read(ReadRequest(key)), .read(ReadRequest(key, unless: version)),
             .write(WriteRequest(key, value: [1, 2], if: .absent)),
-            .write(WriteRequest(key, value: [], if: .any)), .write(WriteRequest(key, value: nil, if: .matches(version))),
+            .write(WriteRequest(key, value: [], if: .any)),
+            .write(WriteRequest(key, value: nil, if: .matches(version))),
         ]
     }
 
@@ -72,7 +73,9 @@ struct BatchBodyTests {
         let many = [UInt8](repeatElement([0x0A, 5, 0x0A, 3, 0x0A, 1, 0x6B], count: 257).joined())
         await expectKind(.tooLarge) { try BatchBody.operations(many) }
         #expect(try BatchBody.operations(many.dropLast(7)).count == 256)
-        for bytes in [[0x0A, 0], [0x0A, 3, 0x0A, 1, 0], [0x0A, 2, 0x22, 0], [0x0A, 2, 0x3A, 0], [0x0A, 2, 0x12, 1]]
+        for bytes in [
+            [0x0A, 0], [0x0A, 3, 0x0A, 1, 0], [0x0A, 2, 0x22, 0], [0x0A, 2, 0x3A, 0], [0x0A, 2, 0x12, 1],
+        ]
             as [[UInt8]]
         {
             await expectKind(.damaged) { try BatchBody.results(bytes) }

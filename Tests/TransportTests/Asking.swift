@@ -31,7 +31,8 @@ extension HTTPTransport {
 
 extension HTTPStreamingTransport {
     /// Opens a stream from `server`.
-    func open(_ server: RawServer, idleTimeout: Duration = .seconds(20)) async throws(TransportError) -> TransportStream {
+    func open(_ server: RawServer, idleTimeout: Duration = .seconds(20)) async throws(TransportError) -> TransportStream
+    {
         let request = HTTPRequest(method: .get, scheme: "http", authority: server.authority, path: "/stream")
         return try await stream(request, idleTimeout: idleTimeout)
     }

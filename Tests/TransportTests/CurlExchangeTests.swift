@@ -134,7 +134,9 @@ struct CurlExchangeTests {
         for path in ["/silent", "/half"] {
             await withTaskGroup(of: Void.self) { group in
                 group.addTask {
-                    await expectError(.cancelled, mayHaveArrived: true) { try await client.ask(server, "GET", path: path) }
+                    await expectError(.cancelled, mayHaveArrived: true) {
+                        try await client.ask(server, "GET", path: path)
+                    }
                 }
                 #expect(await iterator.next() == "asked")
                 group.cancelAll()
@@ -198,6 +200,8 @@ struct CurlExchangeTests {
             #expect(try await CurlClient(configuration).ask(server, "GET").body == Array("direct".utf8))
         }
         configuration.proxy = .server("http://127.0.0.1:1")
-        await expectError(.unreachable, mayHaveArrived: false) { try await CurlClient(configuration).ask(server, "PUT") }
+        await expectError(.unreachable, mayHaveArrived: false) {
+            try await CurlClient(configuration).ask(server, "PUT")
+        }
     }
 }

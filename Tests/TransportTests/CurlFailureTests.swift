@@ -85,7 +85,8 @@ struct CurlFailureTests {
         },
         Case("answers with a header of many lines", .tooLarge) {
             _ = $0.readRequest()
-            $0.write("HTTP/1.1 200 OK\r\n" + String(repeating: "X: \(String(repeating: "y", count: 200))\r\n", count: 999))
+            $0.write(
+                "HTTP/1.1 200 OK\r\n" + String(repeating: "X: \(String(repeating: "y", count: 200))\r\n", count: 999))
         },
         Case("answers with a line without end", .tooLarge) {
             _ = $0.readRequest()
@@ -142,7 +143,8 @@ struct CurlFailureTests {
     func addresses() async throws {
         let client = try CurlClient()
         for (scheme, authority, path) in [
-            ("ftp", "127.0.0.1:1", "/"), ("file", "", "/etc/passwd"), ("http", "", "/"), ("http", "u:p@127.0.0.1:1", "/"),
+            ("ftp", "127.0.0.1:1", "/"), ("file", "", "/etc/passwd"), ("http", "", "/"),
+            ("http", "u:p@127.0.0.1:1", "/"),
             ("http", "127.0.0.1:1", "x"), ("http", "127.0.0.1:1", "/a b"), ("http", "127.0.0.1:1", "/a#b"),
             ("http", "127.0.0.1:1", "/a\r\nX: y"), ("http", "127.0.0.1:1/x", "/"), ("http", "127.0.0.1:1", "/ä"),
         ] {

@@ -19,7 +19,8 @@ struct URLSessionTests {
             }
         }
         let client = URLSessionClient()
-        let put = try await client.ask(server, "PUT", [0x78, 0x79], path: "/a%2F%2E%2E/b?c=%20", fields: [.ifMatch: "\"06\""])
+        let put = try await client.ask(
+            server, "PUT", [0x78, 0x79], path: "/a%2F%2E%2E/b?c=%20", fields: [.ifMatch: "\"06\""])
         #expect(put.response.status.code == 307 && put.body == Array("moved".utf8))
         for _ in 0..<2 {
             let got = try await client.ask(server, "GET")
@@ -102,7 +103,9 @@ struct URLSessionTests {
         let client = URLSessionClient()
         var iterator = events.makeAsyncIterator()
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await expectError(.cancelled, mayHaveArrived: true) { try await client.ask(server, "GET") } }
+            group.addTask {
+                await expectError(.cancelled, mayHaveArrived: true) { try await client.ask(server, "GET") }
+            }
             #expect(await iterator.next() == "asked")
             group.cancelAll()
         }

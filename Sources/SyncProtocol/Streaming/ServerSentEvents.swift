@@ -109,6 +109,7 @@ public struct ServerSentEvents: Sendable {
 
     private func tooLong() -> TransportError {
         TransportError(
-            .tooLarge, mayHaveArrived: true, message: "an event has at most \(maximumByteCount) bytes, this one has more")
+            .tooLarge, mayHaveArrived: true,
+            message: "an event has at most \(maximumByteCount) bytes, this one has more")
     }
 }

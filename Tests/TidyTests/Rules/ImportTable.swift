@@ -65,7 +65,6 @@ struct ImportTable {
         Row(
             module: "HTTPStorage", folder: "Backends/HTTP",
             imports: ["SyncCore", "SyncProtocol", "CurlTransport"]),
-        Row(module: "CurlTransport", folder: "Backends/Curl", imports: ["SyncCore", "SyncProtocol"]),
         Row(
             module: "WebDAVStorage", folder: "Backends/WebDAV", imports: ["SyncCore", "SyncProtocol"],
             leaves: ["Checksums"], packages: ["FoundationXML"]),
