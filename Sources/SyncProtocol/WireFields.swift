@@ -7,6 +7,24 @@ public enum WireFields {
     /// only.
     public static let serverTime = "EntitlementSync-Time"
 
+    /// The entity tag of what the server has decided about a ledger, in the answers about that ledger, where it has
+    /// decided anything.
+    public static let decisions = "EntitlementSync-Decisions"
+
+    /// The version of the server's decisions that an answer about a ledger tells of; `nil` for none.
+    public static func decisions(of response: HTTPResponse) -> EntryVersion? {
+        guard let name = HTTPField.Name(decisions), let field = response.headerFields[name],
+            case .tags(let tags) = TagCondition(field), tags.count == 1
+        else { return nil }
+        return tags[0].version
+    }
+
+    /// Notes the version of the server's decisions in `fields`.
+    public static func note(decisions version: EntryVersion, in fields: inout HTTPFields) {
+        guard let name = HTTPField.Name(decisions) else { return }
+        fields[name] = EntityTag(version).description
+    }
+
     /// The server's clock of an answer that comes from it directly; `nil` where it does not say, and for an answer that
     /// a cache kept, which says so by `Age`.
     public static func serverTime(of response: HTTPResponse) -> Int64? {

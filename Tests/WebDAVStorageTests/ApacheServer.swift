@@ -3,10 +3,10 @@ import SyncCore
 import TestSupport
 
 /// Apache httpd with mod_dav on a loopback port, in a folder of its own; Debian's package apache2.
-final class ApacheServer {
+final class ApacheServer: Sendable {
     let folder: TemporaryFolder
-    private let process: Process
-    private(set) var port = 0
+    let port: Int
+    private let processIdentifier: Int32
 
     struct Failure: Error, CustomStringConvertible {
         let description: String
@@ -14,21 +14,22 @@ final class ApacheServer {
 
     init() throws {
         folder = try TemporaryFolder()
-        process = Process()
         for name in ["store", "lock"] {
             try FileManager.default.createDirectory(atPath: folder.path(of: name), withIntermediateDirectories: true)
         }
         // A port may be taken between the look and the start: then the next one.
         for _ in 0..<20 {
-            port = Int.random(in: 20_000..<50_000)
-            if try start() { return }
+            let port = Int.random(in: 20_000..<32_000)
+            if let identifier = try Self.start(in: folder, port) {
+                (self.port, processIdentifier) = (port, identifier)
+                return
+            }
         }
-        throw Failure(description: "apache2 does not start: \(log)")
+        let log = try? String(contentsOfFile: folder.path(of: "log"), encoding: .utf8)
+        throw Failure(description: "apache2 does not start (apt-get install apache2): \(log ?? "it left no log")")
     }
 
-    private var log: String { (try? String(contentsOfFile: folder.path(of: "log"), encoding: .utf8)) ?? "no log" }
-
-    private func start() throws -> Bool {
+    private static func start(in folder: TemporaryFolder, _ port: Int) throws -> Int32? {
         let modules = ["mpm_event", "authz_core", "dav", "dav_fs"].map {
             "LoadModule \($0)_module /usr/lib/apache2/modules/mod_\($0).so"
         }
@@ -45,45 +46,22 @@ final class ApacheServer {
               Dav On
               Require all granted
             </Directory>
+
             """
         try configuration.write(toFile: folder.path(of: "conf"), atomically: true, encoding: .utf8)
-        let owner = Process()
-        owner.executableURL = URL(fileURLWithPath: "/bin/chmod")
-        owner.arguments = ["-R", "a+rwX", folder.path]
-        try owner.run()
-        owner.waitUntilExit()
+        let rights = try Process.run(URL(fileURLWithPath: "/bin/chmod"), arguments: ["-R", "a+rwX", folder.path])
+        rights.waitUntilExit()
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/usr/sbin/apache2")
         process.arguments = ["-f", folder.path(of: "conf"), "-DFOREGROUND"]
         process.standardError = FileHandle.nullDevice
         try process.run()
-        for _ in 0..<2_000 {
-            if connects() {
-                running = process
-                return true
-            }
-            guard process.isRunning else { return false }
-            usleep(5_000)
+        // It listens before it writes this.
+        while process.isRunning {
+            if FileManager.default.fileExists(atPath: folder.path(of: "pid")) { return process.processIdentifier }
+            sched_yield()
         }
-        process.terminate()
-        process.waitUntilExit()
-        return false
-    }
-
-    private var running: Process?
-
-    private func connects() -> Bool {
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        defer { close(descriptor) }
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = in_port_t(port).bigEndian
-        address.sin_addr.s_addr = inet_addr("127.0.0.1")
-        return withUnsafePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size)) == 0
-            }
-        }
+        return nil
     }
 
     /// The address of a folder that is there, empty.
@@ -96,8 +74,10 @@ final class ApacheServer {
     }
 
     deinit {
-        guard let running else { return }
-        running.terminate()
-        running.waitUntilExit()
+        kill(processIdentifier, SIGTERM)
+        // Its children end with it; the folder must not go before.
+        while FileManager.default.fileExists(atPath: folder.path(of: "pid")), kill(processIdentifier, 0) == 0 {
+            sched_yield()
+        }
     }
 }
