@@ -41,6 +41,8 @@ final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // What is wrong is told already.
+        isWithinRequest = false
         leave(context)
         context.fireErrorCaught(error)
     }

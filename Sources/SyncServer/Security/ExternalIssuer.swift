@@ -76,7 +76,9 @@ final class IssuerVerifier: Sendable {
         guard let key = state.withLock({ $0.keys?[id] }) else {
             throw TokenRefusal("it names a key that its issuer does not have")
         }
-        guard token.header.alg == key.name else { throw TokenRefusal("it is signed by another algorithm than its key's") }
+        guard token.header.alg == key.name else {
+            throw TokenRefusal("it is signed by another algorithm than its key's")
+        }
         guard (try? key.verify(token.signature, signs: token.signedBytes)) == true else {
             throw TokenRefusal("its signature is wrong")
         }

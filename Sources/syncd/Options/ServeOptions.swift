@@ -22,7 +22,8 @@ struct ListenOptions: ParsableArguments {
         let text = listen ?? environmentVariable("SYNCD_LISTEN") ?? "127.0.0.1:8440"
         let (host, port) = try Self.address(text)
         let files = (
-            tlsCertificate ?? environmentVariable("SYNCD_TLS_CERTIFICATE"), tlsKey ?? environmentVariable("SYNCD_TLS_KEY")
+            tlsCertificate ?? environmentVariable("SYNCD_TLS_CERTIFICATE"),
+            tlsKey ?? environmentVariable("SYNCD_TLS_KEY")
         )
         var configuration = ListenerConfiguration(host: host, port: port)
         switch files {
@@ -71,7 +72,8 @@ struct ServiceOptions: ParsableArguments {
             valueName: "url"))
     var name: String?
 
-    @Option(help: ArgumentHelp("A file with the operator's token, a line (SYNCD_OPERATOR_TOKEN_FILE).", valueName: "file"))
+    @Option(
+        help: ArgumentHelp("A file with the operator's token, a line (SYNCD_OPERATOR_TOKEN_FILE).", valueName: "file"))
     var operatorTokenFile: String?
 
     @Option(
@@ -128,7 +130,8 @@ struct ServiceOptions: ParsableArguments {
                 origin == "\(scheme)://\(host)" + (url.port.map { ":\($0)" } ?? ""), origin == origin.lowercased()
             else {
                 throw Failure(
-                    .usage, "--origin: \"\(origin.singleLine)\" is no origin: write scheme://host or scheme://host:port")
+                    .usage, "--origin: \"\(origin.singleLine)\" is no origin: write scheme://host or scheme://host:port"
+                )
             }
         }
         return origins
@@ -149,7 +152,8 @@ struct ServiceOptions: ParsableArguments {
         }
         guard isToken, token.utf8.count >= 32 else {
             throw Failure(
-                .usage, "\(path): an operator's token has 32 characters or more of a-z A-Z 0-9 - . _ ~ + / =, on one line "
+                .usage,
+                "\(path): an operator's token has 32 characters or more of a-z A-Z 0-9 - . _ ~ + / =, on one line "
                     + "(openssl rand -hex 32 makes one)")
         }
         return token

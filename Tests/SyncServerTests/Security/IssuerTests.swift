@@ -69,7 +69,8 @@ struct IssuerTests {
         return payload
     }
 
-    private func token(_ kid: String? = "e1", _ algorithm: String = "ES256", _ payload: [String: Any]) throws -> String {
+    private func token(_ kid: String? = "e1", _ algorithm: String = "ES256", _ payload: [String: Any]) throws -> String
+    {
         var header: [String: Any] = ["alg": algorithm]
         header["kid"] = kid
         let input = Forged.input(header, payload)
@@ -171,7 +172,8 @@ struct IssuerTests {
             }
         }
         // By its own server's name, an issuer's key is not looked at.
-        _ = await refusal(of: try token(payload(["iss": "https://sync.example.com", "aud": "https://sync.example.com"])))
+        _ = await refusal(
+            of: try token(payload(["iss": "https://sync.example.com", "aud": "https://sync.example.com"])))
     }
 
     @Test("unknown names of keys do not ask the issuer again and again; many that wait ask once")

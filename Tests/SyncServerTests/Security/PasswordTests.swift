@@ -76,7 +76,9 @@ struct PasswordTests {
                 == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
         // RFC 4231, test case 2.
         #expect(
-            hex(cryptography.authenticationCode(of: Array("what do ya want for nothing?".utf8), key: Array("Jefe".utf8)))
+            hex(
+                cryptography.authenticationCode(of: Array("what do ya want for nothing?".utf8), key: Array("Jefe".utf8))
+            )
                 == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
         #expect(cryptography.randomBytes(0).isEmpty)
         #expect(cryptography.randomBytes(33).count == 33)

@@ -120,7 +120,8 @@ struct TokenTests {
         let payload = Forged.payload(server: Self.server, now: now)
         _ = try await cryptography.verify(try signed(header, payload), keys: [key], now: now)
         for (name, value) in [
-            ("alg", "HS256" as Any?), ("alg", "none"), ("alg", nil), ("kid", nil), ("kid", 1), ("kid", "k9"), ("typ", "at+jwt"),
+            ("alg", "HS256" as Any?), ("alg", "none"), ("alg", nil), ("kid", nil), ("kid", 1), ("kid", "k9"),
+            ("typ", "at+jwt"),
             ("crit", ["exp"]),
         ] {
             var header = header
@@ -128,7 +129,8 @@ struct TokenTests {
             _ = await refusal(of: try signed(header, payload))
         }
         for (name, value) in [
-            ("iss", "https://other.example.com" as Any?), ("iss", nil), ("aud", "https://other.example.com"), ("aud", nil),
+            ("iss", "https://other.example.com" as Any?), ("iss", nil), ("aud", "https://other.example.com"),
+            ("aud", nil),
             ("exp", nil), ("exp", "never"), ("exp", now / 1_000), ("sub", nil), ("inc", 1), ("sid", nil), ("iat", nil),
             ("iat", now / 1_000 + 61),
         ] {

@@ -29,7 +29,8 @@ struct EndingTests {
             for name in acknowledged {
                 #expect(try ask(server.port, "GET", "/v1/kv/\(name)", fields: Self.fields)?.text == name)
             }
-            print("SIGTERM of syncd serve over \(kind): \(acknowledged.count) writes acknowledged in 5 rounds, none lost")
+            print(
+                "SIGTERM of syncd serve over \(kind): \(acknowledged.count) writes acknowledged in 5 rounds, none lost")
             #expect(server.stop() == 0)
         }
     }
@@ -52,7 +53,8 @@ struct EndingTests {
         while !open.isEmpty {
             var polls = open.sorted().map { pollfd(fd: connections[$0].descriptor, events: Int16(POLLIN), revents: 0) }
             guard poll(&polls, nfds_t(polls.count), 60_000) > 0 else { throw POSIXError(.ETIMEDOUT) }
-            for index in open.sorted() where polls.contains(where: {
+            for index in open.sorted()
+            where polls.contains(where: {
                 $0.fd == connections[index].descriptor && $0.revents != 0
             }) {
                 let more = connections[index].receive() ?? []

@@ -34,14 +34,14 @@ struct ServeTests {
     func metrics() throws {
         let server = try ServerProcess(store: "memory:")
         for _ in 0..<3 { _ = try ask(server.port, "GET", "/v1/kv/secret-key-1", fields: [Self.authorization]) }
-        _ = try ask(server.port, "BREW", "/nowhere?secret")
+        _ = try ask(server.port, "PROPFIND", "/nowhere?secret")
         let text = try #require(try ask(server.port, "GET", "/metrics")).text
         #expect(
             text.contains(#"http_server_requests_total{method="GET",route="/v1/kv/{key}",status="4xx"} 3"# + "\n"))
         #expect(text.contains(#"method="other""#))
         #expect(text.contains("process_resident_memory_bytes "))
         #expect(text.contains("process_open_fds "))
-        #expect(!text.contains("secret") && !text.contains("BREW"))
+        #expect(!text.contains("secret") && !text.contains("PROPFIND"))
         // By way of a proxy it is somebody else who asks.
         for field in ["X-Forwarded-For: 10.1.1.1", "Forwarded: for=10.1.1.1", "Via: 1.1 proxy"] {
             #expect(try ask(server.port, "GET", "/metrics", fields: [field])?.status == 403)
@@ -106,7 +106,8 @@ struct ServeTests {
         try Data("short".utf8).write(to: URL(filePath: folder.path(of: "token")))
         for words in [
             "", "--store folder:x", "--store nothing:x", "--store memory: --listen 0.0.0.0:0",
-            "--store memory: --listen 192.0.2.1:0", "--store memory: --listen x", "--store memory: --listen 127.0.0.1:65536",
+            "--store memory: --listen 192.0.2.1:0", "--store memory: --listen x",
+            "--store memory: --listen 127.0.0.1:65536",
             "--store memory: --tls-key key.pem", "--store memory: --tls-certificate a --tls-key b",
             "--store memory: --web nothing", "--store memory: --jwks keys.json",
             "--store memory: --issuer a --audience b --jwks http://example.com/keys",

@@ -13,7 +13,8 @@ struct WebTests {
         let manager = FileManager.default
         try manager.createDirectory(atPath: folder.path(of: "web/sub/.git"), withIntermediateDirectories: true)
         for (name, text) in [
-            ("web/index.html", "<p>start"), ("web/app.js", "1"), ("web/sub/index.html", "<p>sub"), ("web/sub/a b.txt", "blank"),
+            ("web/index.html", "<p>start"), ("web/app.js", "1"), ("web/sub/index.html", "<p>sub"),
+            ("web/sub/a b.txt", "blank"),
             ("web/.secret", "secret"), ("web/sub/.git/config", "secret"), ("outside.txt", "secret"),
         ] {
             try Data(text.utf8).write(to: URL(filePath: folder.path(of: name)))

@@ -1,0 +1,52 @@
+import HTTPTypes
+import SyncServer
+import SyncService
+import Testing
+
+@Suite("The OpenAPI document")
+struct DescriptionTests {
+    /// Each path of the document with its methods, and the statuses of each. The document is plain YAML, two spaces a
+    /// level.
+    private static func described() -> [String: [String: Set<Int>]] {
+        var paths: [String: [String: Set<Int>]] = [:]
+        var (isWithinPaths, path, method) = (false, "", "")
+        for line in String(decoding: OpenAPIDocument.yaml, as: UTF8.self).split(separator: "\n") {
+            let depth = line.prefix { $0 == " " }.count
+            let text = line.dropFirst(depth)
+            let name = text.hasSuffix(":") ? String(text.dropLast()) : ""
+            switch depth {
+            case 0: isWithinPaths = text == "paths:"
+            case 2 where isWithinPaths:
+                path = name
+                paths[path] = [:]
+            case 4 where isWithinPaths && name != "parameters" && !name.isEmpty:
+                method = name.uppercased()
+                paths[path]?[method] = []
+            case 8 where isWithinPaths && name.hasPrefix("\""):
+                if let status = Int(name.dropFirst().dropLast()) { paths[path]?[method]?.insert(status) }
+            default: break
+            }
+        }
+        return paths
+    }
+
+    @Test("it has each route that the server answers, with all of its methods, and no other")
+    func routes() {
+        var expected: [String: Set<String>] = [:]
+        for route in SyncService.Service.routes { expected[route.path] = Set(route.methods.map(\.rawValue)) }
+        for route in OwnRoute.allCases { expected[route.rawValue] = ["GET"] }
+        let described = Self.described().mapValues { Set($0.keys) }
+        #expect(described.keys.sorted() == expected.keys.sorted())
+        for path in expected.keys.sorted() { #expect(described[path] == expected[path], "\(path)") }
+    }
+
+    @Test("every operation says what may come of any request: too long, too slow, coded, failed")
+    func statuses() {
+        for (path, methods) in Self.described().sorted(by: { $0.key < $1.key }) {
+            for (method, statuses) in methods.sorted(by: { $0.key < $1.key }) {
+                #expect(statuses.isSuperset(of: [408, 413, 415, 500]), "\(method) \(path)")
+                #expect(statuses.contains { (200..<300).contains($0) }, "\(method) \(path)")
+            }
+        }
+    }
+}
