@@ -109,7 +109,6 @@ let package = Package(
                 .product(name: "HummingbirdHTTP2", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
                 .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
@@ -134,8 +133,8 @@ let package = Package(
         .executableTarget(
             name: "syncd",
             dependencies: [
-                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "SyncServer",
-                "SyncService", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "CurlTransport", "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "SyncProtocol",
+                "SyncServer", "SyncService", .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ]),
         .testTarget(name: "TidyTests"),

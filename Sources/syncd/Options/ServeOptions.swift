@@ -1,6 +1,8 @@
 import ArgumentParser
+import CurlTransport
 import Entitlements
 import Foundation
+import SyncProtocol
 import SyncServer
 import SyncService
 
@@ -198,7 +200,11 @@ struct IssuerOptions: ParsableArguments {
         guard isSecure || (text.hasPrefix("http://") && ListenOptions.isLoopback(host)), !host.isEmpty else {
             throw Failure(.usage, "--jwks: \"\(text.singleLine)\" is neither a file nor an https:// address")
         }
-        return .url(text, KeyFetching())
+        do throws(TransportError) {
+            return .url(text, try CurlClient())
+        } catch {
+            throw Failure(.failed, "--jwks: \(error.message)")
+        }
     }
 }
 

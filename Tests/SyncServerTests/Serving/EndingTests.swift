@@ -35,6 +35,31 @@ struct EndingTests {
         }
     }
 
+    @Test("a watcher hears of a write at once, and its stream ends when the server does", .timeLimit(.minutes(2)))
+    func watching() throws {
+        let server = try ServerProcess(store: "memory:")
+        let watcher = try RawConnection(port: server.port)
+        watcher.send(request("GET", "/v1/changes", fields: Self.fields + ["Accept: text/event-stream"]))
+        var text = ""
+        func hear(_ part: String) throws {
+            while !text.contains(part) {
+                let more = try #require(watcher.receive(), "\(text)")
+                try #require(!more.isEmpty, "\(text)")
+                text += String(decoding: more, as: UTF8.self)
+            }
+        }
+        try hear("event: cursor\n")
+        #expect(text.contains("content-type: text/event-stream") || text.contains("Content-Type: text/event-stream"))
+        for number in 0..<20 {
+            let written = try ask(server.port, "PUT", "/v1/kv/w/\(number)?if=any", fields: Self.fields, body: "x")
+            #expect(written?.status == 200)
+            try hear("\"key\":\"w/\(number)\"")
+        }
+        server.askToEnd()
+        #expect(watcher.receiveAll() != nil)
+        #expect(server.stop() == 0)
+    }
+
     /// Writes over many connections at once until the server closes them; asks it to end after `count` answers.
     ///
     /// - Returns: the keys whose writes were acknowledged.

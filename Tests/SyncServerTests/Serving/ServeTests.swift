@@ -1,3 +1,4 @@
+import Crypto
 import Foundation
 import SyncServer
 import TestSupport
@@ -66,6 +67,32 @@ struct ServeTests {
         #expect(lines.first?.contains("method=PUT") == true)
         #expect(lines.first?.contains("route=/v1/kv/{key} status=200") == true)
         #expect(!server.log.contains("hidden") && !server.log.contains(ServerProcess.operatorToken))
+    }
+
+    @Test("tokens of an issuer are believed by the keys at its address, and by no others")
+    func issuer() throws {
+        let folder = try TemporaryFolder()
+        let key = Curve25519.Signing.PrivateKey()
+        let x = Forged.base64(Array(key.publicKey.rawRepresentation))
+        let keys = #"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"\#(x)"}]}"#
+        try Data(keys.utf8).write(to: URL(filePath: folder.path(of: "keys.json")))
+        let issuer = try ServerProcess(store: "memory:", options: ["--web", folder.path])
+        let server = try ServerProcess(
+            store: "memory:",
+            options: ["--issuer", "https://login.example.com", "--audience", "owls"],
+            environment: ["SYNCD_JWKS": issuer.url + "/keys.json"])
+        func status(_ audience: String, by key: Curve25519.Signing.PrivateKey) throws -> Int? {
+            let payload: [String: Any] = [
+                "iss": "https://login.example.com", "aud": audience, "sub": "user-7", "exp": 4_000_000_000,
+            ]
+            let input = Forged.input(["alg": "EdDSA", "kid": "k"], payload)
+            let token = "\(input).\(Forged.base64(Array(try key.signature(for: Data(input.utf8)))))"
+            return try ask(server.port, "GET", "/v1/accounts/self", fields: ["Authorization: Bearer \(token)"])?.status
+        }
+        #expect(try status("owls", by: key) == 200, "\(server.log)")
+        #expect(try status("cats", by: key) == 401)
+        #expect(try status("owls", by: Curve25519.Signing.PrivateKey()) == 401)
+        #expect(issuer.log.contains("route=web status=200"))
     }
 
     @Test("over TLS it speaks HTTP/2 and HTTP/1.1, as the client can, and nothing older than TLS 1.2")

@@ -50,7 +50,7 @@ struct ImportTable {
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
             packages: [
-                "HummingbirdCore", "HummingbirdHTTP2", "NIOCore", "NIOHTTP1", "NIOHTTPTypes", "NIOPosix", "NIOSSL",
+                "HummingbirdCore", "HummingbirdHTTP2", "NIOCore", "NIOHTTPTypes", "NIOPosix", "NIOSSL",
                 "NIOTLS", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto", "CryptoExtras", "Logging",
                 "CoreMetrics",
             ]),
