@@ -62,6 +62,16 @@ package struct AccountDirectory: Sendable {
         }
     }
 
+    /// Whether anything is known of this life of the account.
+    package func isKnown(_ account: Account) async throws(BackendError) -> Bool {
+        guard let name = account.name else { return false }
+        if let entry = try await entry(of: name)?.entry {
+            let lives = entry.erased + [entry.incarnation].compactMap { $0 }
+            if lives.contains(where: { $0.utf8.elementsEqual(account.incarnation.utf8) }) { return true }
+        }
+        return try await isLedgerErased(of: account) != nil
+    }
+
     /// Whether a ledger stands under `account`'s key, and whether it was erased; `nil` when none does.
     func isLedgerErased(of account: Account) async throws(BackendError) -> Bool? {
         let key = try LedgerKeys(account).ledger
@@ -74,7 +84,12 @@ package struct AccountDirectory: Sendable {
     /// The current life of `name`; `nil` when there is none. An account that was used before there was a directory has
     /// its initial incarnation.
     func current(_ name: String) async throws(BackendError) -> Account? {
-        if let (entry, _) = try await entry(of: name) {
+        try await current(name, told: try await entry(of: name)?.entry)
+    }
+
+    /// As ``current(_:)``, by an entry that was just read.
+    func current(_ name: String, told entry: DirectoryEntry?) async throws(BackendError) -> Account? {
+        if let entry {
             guard let incarnation = entry.incarnation else { return nil }
             let account = try Self.account(name, incarnation)
             return try await isLedgerErased(of: account) == true ? nil : account

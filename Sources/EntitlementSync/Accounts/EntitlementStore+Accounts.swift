@@ -21,7 +21,8 @@ extension EntitlementStore {
     ///
     /// - Parameter name: 1 to 255 bytes without control characters.
     /// - Throws: ``EntitlementError`` of kind `invalid`, `unsuitableStore` (an account was erased on a remote that
-    ///   cannot write conditionally), `sync` (the remote is out of reach) or `storage`.
+    ///   cannot write conditionally), `refused` (the remote is a server, which makes accounts itself), `sync` (the remote
+    ///   is out of reach) or `storage`.
     @discardableResult
     public func createAccount(_ name: String) async throws(EntitlementError) -> Account {
         let fallback = try Account(name)
@@ -43,6 +44,9 @@ extension EntitlementStore {
             return account
         } catch let error as EntitlementError {
             throw error
+        } catch let error as BackendError where error.isRefusal {
+            throw EntitlementError(
+                refusedBy: remote.label, "makes accounts itself: sign up there, then log in here", error)
         } catch {
             throw Self.remoteError(error)
         }
@@ -184,10 +188,13 @@ extension EntitlementStore {
         let known = try await entryHere(of: name)
         let told = try await directory.entry(of: name)?.entry
         for life in try Self.lives(of: name, known?.erased, except: told?.erased) {
-            try await erase(life, from: remote)
+            do throws(EntitlementError) { try await erase(life, from: remote) } catch {
+                // A server that was put back from a backup knows by itself which lives it reaches.
+                guard error.kind == .refused else { throw error }
+            }
         }
         for life in try Self.lives(of: name, told?.erased, except: known?.erased) { try await bury(life) }
-        if let account = try await directory.current(name) {
+        if let account = try await directory.current(name, told: told) {
             if try await isErasedHere(account) {
                 try await erase(account, from: remote)
                 return nil

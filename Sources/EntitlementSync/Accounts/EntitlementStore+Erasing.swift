@@ -5,9 +5,11 @@ extension EntitlementStore {
     /// Erases an account: its ledger on the remote is replaced by a marker that nothing can be joined to, then what
     /// this device holds of it. Other devices that sync with the remote erase theirs. This cannot be undone.
     ///
-    /// Whoever can write to the remote can do so: a server asks for the password, a shared folder cannot.
+    /// Whoever can write to a shared folder can do so. A server erases by itself, by the account's password, and refuses
+    /// it here; afterwards the next sync finds the marker.
     ///
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `sync` (the remote is out of reach; nothing
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `refused` (the remote is a server; nothing was
+    ///   erased), `sync` (the remote is out of reach; nothing
     ///   was erased, or erasing it again completes it) or `storage`.
     public func eraseAccount(_ name: String) async throws(EntitlementError) {
         let account = try await lifeToErase(of: name)
@@ -31,7 +33,10 @@ extension EntitlementStore {
             _ = try await engine.sync(key)
             try await AccountDirectory(backend: remote).erase(account)
         } catch let error as SyncError {
+            if let refusal = error.refusal { throw .erasing(on: remote.label, refusal) }
             throw EntitlementError(error)
+        } catch let error as BackendError where error.isRefusal {
+            throw EntitlementError.erasing(on: remote.label, error)
         } catch {
             throw Self.remoteError(error)
         }
@@ -135,6 +140,9 @@ extension EntitlementStore {
         do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
         let entries = LedgerEntries(backend: local)
         for key in [keys.device, keys.remote] { try await entries.replace(key) { _ in .erased } }
+        if try await entries.read(keys.knownDecisions).version != nil {
+            try await entries.replace(keys.knownDecisions) { _ in .erased }
+        }
         do { try await DeviceSession(backend: local).end(account) } catch {
             guard error.kind == .damaged else { throw error }
         }
@@ -147,4 +155,23 @@ extension EntitlementStore {
             try await switchSession(to: .anonymous)
         }
     }
+}
+
+extension EntitlementError {
+    fileprivate static func erasing(on remote: String, _ error: BackendError) -> EntitlementError {
+        EntitlementError(
+            refusedBy: remote, "erases accounts itself: erase this one there, by its password; then sync here", error)
+    }
+}
+
+extension SyncError {
+    /// Why the remote did not take what it was sent; `nil` where it failed otherwise.
+    fileprivate var refusal: BackendError? {
+        if case .backend(let error) = reason, side == .remote, error.isRefusal { error } else { nil }
+    }
+}
+
+extension BackendError {
+    /// Whether the store understood, and does not do it.
+    var isRefusal: Bool { (kind == .permissionDenied || kind == .refused) && disposition == .permanent }
 }

@@ -10,6 +10,8 @@ package struct LedgerKeys: Sendable {
     package let decisions: EntryKey
     /// What the account's keys begin with on every side, empty for nobody's.
     package let prefix: String
+    /// This device's copy of what the account's server decided.
+    let knownDecisions: EntryKey
     /// What the remote held when it was last met, for rules that ask for it.
     let remote: EntryKey
     /// Which remotes this device has met for this account.
@@ -31,6 +33,7 @@ package struct LedgerKeys: Sendable {
         prefix = base.map { $0 + "/" } ?? ""
         device = try EntryKey("device/" + path + "/ledger")
         remote = try EntryKey("device/" + path + "/remote")
+        knownDecisions = try EntryKey("device/" + path + "/decisions")
         isAnonymous = account.isAnonymous
         meetings = try EntryKey("device/" + path + "/meetings")
         replica = try EntryKey("device/replica")

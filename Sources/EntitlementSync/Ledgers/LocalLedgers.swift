@@ -10,6 +10,8 @@ final class LocalLedgers: Sendable {
         var device: HeldLedger
         /// What the remote held when it was last met, where a rule asks for it.
         var remote: HeldLedger?
+        /// What the account's server decided, as far as this device has heard.
+        var decisions: HeldLedger
         /// The account that adopted this ledger of nobody: what it holds is that account's, and shown to nobody else.
         var claim: Claim?
         var replay: Replay
@@ -64,22 +66,26 @@ final class LocalLedgers: Sendable {
         let device = try await entries.read(keys.device, cached: cached?.device)
         let account = try await entries.read(keys.ledger, cached: cached?.account)
         let remote = asksRemote ? try await entries.read(keys.remote, cached: cached?.remote) : nil
+        let decisions = try await readDecisions(cached: cached?.decisions)
         if let cached, cached.account.version == account.version, cached.device.version == device.version,
-            cached.remote?.version == remote?.version
+            cached.remote?.version == remote?.version, cached.decisions.version == decisions.version
         {
             return cached
         }
-        return remember(account: account, device: device, remote: remote)
+        return remember(account: account, device: device, remote: remote, decisions: decisions)
     }
 
-    private func remember(account: HeldLedger, device: HeldLedger, remote: HeldLedger?) -> State {
+    private func remember(
+        account: HeldLedger, device: HeldLedger, remote: HeldLedger?, decisions: HeldLedger
+    ) -> State {
         let claim = keys.isAnonymous ? account.ledger.claim : nil
         let isReadable = claim == nil
         let facts = Facts(
             account: isReadable ? account.ledger : Ledger(), device: isReadable ? device.ledger : Ledger(),
-            remote: remote?.ledger)
+            server: isReadable ? decisions.ledger : Ledger(), remote: remote?.ledger)
         let replay = Replay(facts, catalog: catalog, environment: environment)
-        let state = State(account: account, device: device, remote: remote, claim: claim, replay: replay)
+        let state = State(
+            account: account, device: device, remote: remote, decisions: decisions, claim: claim, replay: replay)
         cache.withLock { $0 = state }
         return state
     }
@@ -151,8 +157,12 @@ final class LocalLedgers: Sendable {
                 let written = HeldLedger(version: version, document: document)
                 let after =
                     switch target {
-                    case .account: remember(account: written, device: state.device, remote: state.remote)
-                    case .device: remember(account: state.account, device: written, remote: state.remote)
+                    case .account:
+                        remember(
+                            account: written, device: state.device, remote: state.remote, decisions: state.decisions)
+                    case .device:
+                        remember(
+                            account: state.account, device: written, remote: state.remote, decisions: state.decisions)
                     }
                 return Addition(facts: facts, state: after)
             case .conflicted: break
@@ -182,6 +192,27 @@ final class LocalLedgers: Sendable {
 
     private static let erased = EntitlementError(
         .accountErased, "the account was erased: nothing can be recorded for it any more")
+
+    /// Nobody has a server that decides.
+    private func readDecisions(cached: HeldLedger?) async throws(EntitlementError) -> HeldLedger {
+        keys.isAnonymous ? HeldLedger() : try await entries.read(keys.knownDecisions, cached: cached)
+    }
+
+    /// Keeps what the account's server has decided, as it stands there under `version`.
+    func note(_ decisions: Decisions) async throws(EntitlementError) {
+        guard !keys.isAnonymous else { return }
+        for _ in 0..<LedgerEntries.maximumAttempts {
+            let held = try await entries.read(keys.knownDecisions)
+            // Erased with the account, and for good.
+            if held.ledger.isErased { return }
+            let document = LedgerDocument(ledger: decisions.ledger, localSection: decisions.source)
+            if held.document == document { return }
+            if case .happened = try await entries.write(document, to: keys.knownDecisions, if: held.precondition) {
+                return
+            }
+        }
+        throw entries.busy(keys.knownDecisions, isUnknown: false)
+    }
 
     /// Notes what the remote was last seen to hold, where a rule asks for it.
     func note(remote ledger: Ledger) async throws(EntitlementError) {

@@ -52,7 +52,7 @@ final class ChangeFeed: Sendable {
             state.account = account
             state.own = []
             state.told = Told(
-                turn: turn, facts: current.facts, versions: [current.account.version, current.device.version],
+                turn: turn, facts: current.facts, versions: current.versions,
                 snapshot: snapshot, conflicts: Set(current.replay.conflicts(at: snapshot.at)))
             events.send(.accountChanged(from: old, to: account))
             let changes = before.map { AccessChange.between($0, snapshot) } ?? []
@@ -88,7 +88,7 @@ final class ChangeFeed: Sendable {
     }
 
     private func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64, _ state: inout State) {
-        let versions = [current.account.version, current.device.version]
+        let versions = current.versions
         let news = Told(
             turn: turn, facts: current.facts, versions: versions, snapshot: snapshot,
             conflicts: versions == state.told?.versions
@@ -125,6 +125,11 @@ final class ChangeFeed: Sendable {
         let reinstated = old.revocations.keys.filter { old.isRevoked($0) && !new.isRevoked($0) }
         if !reinstated.isEmpty { events.send(.reinstated(reinstated.sorted())) }
     }
+}
+
+extension LocalLedgers.State {
+    /// By these two states are told apart.
+    fileprivate var versions: [EntryVersion?] { [account.version, device.version, decisions.version] }
 }
 
 extension Facts {

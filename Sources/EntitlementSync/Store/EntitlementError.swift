@@ -6,7 +6,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case unknownProduct, unknownEntitlement, invalid, contradiction, ledgerFull, signInNeeded, noRemote
-            case unknownAccount, accountErased
+            case unknownAccount, accountErased, refused
             case unsuitableStore, storage, damaged, newerFormat, sync
         }
         private let code: Code
@@ -29,6 +29,8 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         public static let unknownAccount = Kind(code: .unknownAccount)
         /// The account was erased. Nothing of it is left, and nothing can be recorded for it.
         public static let accountErased = Kind(code: .accountErased)
+        /// The remote does not let a device do this; the message says who can.
+        public static let refused = Kind(code: .refused)
         /// A backend lacks what a ledger needs of it.
         public static let unsuitableStore = Kind(code: .unsuitableStore)
         /// The local store failed.
@@ -69,6 +71,14 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
             default: .storage
             }
         message = "local store: \(error)"
+        backendError = error
+        syncError = nil
+    }
+
+    /// The remote keeps its accounts itself, and does not let a device do `what`.
+    init(refusedBy remote: String, _ what: String, _ error: BackendError) {
+        kind = .refused
+        message = "\(remote) \(what) (\(error.message))"
         backendError = error
         syncError = nil
     }

@@ -77,16 +77,19 @@ extension EntitlementStore {
             if !isDryRun { try await learnOfErasure(of: session) }
             throw .erased(session.account)
         }
+        let decisions = try await decisions(for: session, beyond: before.decisions, isDryRun: isDryRun)
         let contradictions = Contradiction.between(
             report.localContent, report.arrivedContent ?? Ledger(), noticedAt: now, after: before.facts.latestTime)
         let after: Snapshot
         if isDryRun {
             let facts = Facts(
-                account: report.content, device: before.device.ledger, remote: before.remote.map { _ in report.content }
-            )
+                account: report.content, device: before.device.ledger,
+                server: decisions?.ledger ?? before.decisions.ledger,
+                remote: before.remote.map { _ in report.content })
             let replay = Replay(facts, catalog: catalog, environment: environment)
             after = replay.snapshot(at: snapshotBefore.at, context: AccessContext())
         } else {
+            if let decisions { try await session.ledgers.note(decisions) }
             try await log(contradictions, in: session)
             // Nothing was written there where the remote answered "unchanged": it holds what this device holds.
             var held = report.remoteContent ?? report.content
@@ -102,6 +105,22 @@ extension EntitlementStore {
             accessChanges: AccessChange.between(snapshotBefore, after),
             conflicts: contradictions.map(Conflict.contradiction), collisions: report.conflicts,
             unreadable: report.unreadable)
+    }
+
+    /// What the account's server has decided since this device heard of it. Where that cannot be read, all else that the
+    /// sync brought is kept and told.
+    private func decisions(for session: AccountSession, beyond known: HeldLedger, isDryRun: Bool)
+        async throws(EntitlementError) -> Decisions?
+    {
+        do throws(EntitlementError) {
+            return try await newDecisions(for: session, beyond: known)
+        } catch {
+            if !isDryRun {
+                try await noteMeeting(for: session)
+                await tell(of: [], in: session)
+            }
+            throw error
+        }
     }
 
     /// The most contradictions that are noted.

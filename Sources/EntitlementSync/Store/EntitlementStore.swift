@@ -34,6 +34,7 @@ public final class EntitlementStore: Sendable {
     let wakeUp = WakeUp()
     let feed: ChangeFeed
     let clock: TrustedClock
+    let companions = CompanionNotes()
     /// Whether the account is the one that is logged in on this device, also when another process changes that.
     let followsDevice: Bool
     private let currentSession: Mutex<AccountSession>
@@ -68,7 +69,8 @@ public final class EntitlementStore: Sendable {
         self.catalog = catalog
         self.local = local
         let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
-        let remote = remote.map { TimekeepingBackend(wrapped: $0.asRemote, clock: clock) }
+        let companions = companions
+        let remote = remote.map { TimekeepingBackend(wrapped: $0.asRemote, clock: clock, companions: companions) }
         self.clock = clock
         // Also what is asked outside of a sync makes no remote that is missing.
         self.remote = remote?.asRemote

@@ -189,32 +189,38 @@ extension ClockMarks {
     }
 }
 
-/// Passes everything on to the remote, and tells the clock what time its answers say it is.
+/// Passes everything on to the remote, tells the clock what time its answers say it is, and notes what else they tell.
 struct TimekeepingBackend: KeyValueBackend {
     let wrapped: any KeyValueBackend
     let clock: TrustedClock
+    let companions: CompanionNotes
 
     var capabilities: Capabilities { wrapped.capabilities }
     var label: String { wrapped.label }
-    var asRemote: any KeyValueBackend { TimekeepingBackend(wrapped: wrapped.asRemote, clock: clock) }
+    var asRemote: any KeyValueBackend {
+        TimekeepingBackend(wrapped: wrapped.asRemote, clock: clock, companions: companions)
+    }
 
-    private func timed<Outcome: Sendable>(_ request: () async throws(BackendError) -> Answer<Outcome>)
-        async throws(BackendError) -> Answer<Outcome>
-    {
+    private func timed<Outcome: Sendable>(
+        about key: EntryKey? = nil, _ request: () async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
         let begun = clock.begin()
         let answer = try await request()
         clock.end(begun, serverTime: answer.serverTime, of: label)
+        if let key { companions.note(answer.companion, of: key) }
         return answer
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await timed { () throws(BackendError) in try await wrapped.read(key, unless: knownVersion) }
+        try await timed(about: key) { () throws(BackendError) in try await wrapped.read(key, unless: knownVersion) }
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await timed { () throws(BackendError) in try await wrapped.write(value, to: key, if: precondition) }
+        try await timed(about: key) { () throws(BackendError) in
+            try await wrapped.write(value, to: key, if: precondition)
+        }
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {

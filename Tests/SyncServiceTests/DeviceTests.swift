@@ -1,0 +1,205 @@
+import EntitlementSync
+import Entitlements
+import HTTPStorage
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import TestSupport
+import Testing
+
+@Suite("Devices of an account that a server keeps")
+struct DeviceTests {
+    private static let now: Int64 = 1_800_000_000_000
+    private let clock = SetClock(Self.now)
+    private let service: Service
+    private let catalog: Catalog
+
+    init() async throws {
+        service = try await .open(MemoryBackend(), clock: clock)
+        catalog = try Catalog(
+            json: Array(
+                """
+                {"products":[{"id":"month","type":"nonRenewing","group":"owls","duration":"P1M"},
+                  {"id":"owl","type":"nonConsumable"}],
+                 "entitlements":[{"id":"owls","grantedBy":["group:owls"]},{"id":"owl","grantedBy":["product:owl"]}]}
+                """.utf8))
+    }
+
+    private func device(clock: SetClock? = nil, local: MemoryBackend = MemoryBackend()) async throws -> Device {
+        try await Device(service, catalog, clock: clock ?? self.clock, local: local)
+    }
+
+    private func evidence(_ id: String, _ product: ProductID = "month", daysAgo days: Int64 = 0) -> Evidence {
+        .reported(
+            product, transaction: TransactionID(id), date: Timestamp(milliseconds: Self.now - days * 86_400_000))
+    }
+
+    @Test("a purchase of nobody's goes to the account that signs up, and to its second device by logging in")
+    func twoDevices() async throws {
+        let (phone, tablet) = (try await device(), try await device())
+        try await phone.store.record(evidence("t1"))
+        try await phone.signUp()
+        try await phone.store.sync()
+        try await tablet.logIn()
+        #expect(try await tablet.store.access(to: "owls") == .denied(.restoreNeeded))
+        #expect(try await tablet.store.restore().purchases.map(\.transaction.id) == ["t1"])
+        #expect(try await tablet.store.access(to: "owls").isGranted)
+        try await tablet.store.record(evidence("t2"))
+        try await phone.store.record(evidence("t3"))
+        for device in [phone, tablet, phone] { try await device.store.sync() }
+        #expect(try await phone.end() == tablet.end())
+        #expect(try await phone.store.replay().facts.purchases.count == 3)
+        // Whoever looks for the account finds it, and writes nothing that is the server's.
+        _ = phone.transport.take()
+        #expect(try await phone.store.createAccount("alice") == phone.store.account)
+        #expect(phone.transport.take().allSatisfy { $0.hasPrefix("GET ") })
+    }
+
+    @Test("the requests of each sync, and three for a new device with ten years of purchases")
+    func requests() async throws {
+        let (phone, tablet) = (try await device(), try await device())
+        for month in 0..<120 {
+            try await phone.store.record(evidence("t\(month)", daysAgo: Int64(month) * 30))
+        }
+        try await phone.signUp()
+        _ = phone.transport.take()
+        try await phone.store.sync()
+        let ledger = "/v1/kv/accounts/alice/\(phone.store.account.incarnation)/ledger"
+        #expect(phone.transport.take() == ["GET \(ledger)", "PUT \(ledger)"], "first contact")
+
+        try await tablet.tokens.begin(tablet.client.logIn("alice", password: Device.password))
+        _ = tablet.transport.take()
+        try await tablet.store.logIn("alice")
+        #expect(try await tablet.store.restore().purchases.count == 120)
+        #expect(
+            tablet.transport.take() == ["GET /v1/kv/accounts/alice/account", "GET \(ledger)", "GET \(ledger)"])
+
+        try await tablet.store.sync()
+        #expect(tablet.transport.take() == ["GET \(ledger)"], "nothing changed")
+        try await tablet.store.record(evidence("new 1"))
+        try await tablet.store.sync()
+        #expect(tablet.transport.take() == ["PUT \(ledger)"], "changed here")
+        _ = phone.transport.take()
+        try await phone.store.sync()
+        #expect(phone.transport.take() == ["GET \(ledger)"], "changed there")
+        try await phone.store.record(evidence("new 2"))
+        try await tablet.store.record(evidence("new 3"))
+        try await phone.store.sync()
+        _ = tablet.transport.take()
+        try await tablet.store.sync()
+        #expect(tablet.transport.take() == ["PUT \(ledger)", "PUT \(ledger)"], "changed on both sides")
+    }
+
+    @Test("what the server decides is read once by each device, counts there, is told, and is known offline too")
+    func decisions() async throws {
+        // A clock that is a year ahead, and what it dates.
+        let ahead = SetClock(Self.now + 365 * 86_400_000)
+        let (local, tabletLocal) = (MemoryBackend(), MemoryBackend())
+        let (phone, tablet) = (
+            try await device(clock: ahead, local: local), try await device(local: tabletLocal)
+        )
+        try await phone.signUp()
+        _ = phone.transport.take()
+        try await phone.store.record(.reported("month", transaction: "ahead"))
+        let events = phone.store.events
+        try await phone.store.sync()
+        let prefix = "/v1/kv/accounts/alice/\(phone.store.account.incarnation)/"
+        #expect(
+            phone.transport.take() == ["GET \(prefix)ledger", "PUT \(prefix)ledger", "GET \(prefix)decisions"])
+        let end = try Timestamp("2027-02-15T08:00:00Z")
+        #expect(try await phone.end() == end, "counted as of the server's time")
+        var told: [Conflict] = []
+        for await event in events {
+            if case .conflicts(let conflicts) = event {
+                told = conflicts
+                break
+            }
+        }
+        let conflicts = try await phone.store.conflicts()
+        #expect(conflicts.count == 1 && told == conflicts)
+        try await phone.store.sync()
+        #expect(phone.transport.take() == ["GET \(prefix)ledger"], "known already")
+
+        try await tablet.logIn()
+        _ = tablet.transport.take()
+        #expect(try await tablet.store.syncDryRun().accessChanges.contains { $0.after.isGranted })
+        #expect(try await tabletLocal.read(EntryKey("device" + prefix.dropFirst(6) + "decisions")).outcome == .absent)
+        try await tablet.store.restore()
+        #expect(try await tablet.end() == end)
+        _ = tablet.transport.take()
+        try await tablet.store.sync()
+        #expect(tablet.transport.take() == ["GET \(prefix)ledger"])
+        for local in [local, tabletLocal] {
+            let offline = try await EntitlementStore(catalog: catalog, local: local, clock: .host, host: clock.host)
+            #expect(try await offline.snapshot().subscriptions.first?.expires == end, "offline")
+            #expect(try await offline.conflicts().count == 1)
+        }
+    }
+
+    @Test("a stranger's transaction counts nothing, and a failed read of the decisions is made up for")
+    func refusedTransaction() async throws {
+        let (alice, mallory) = (try await device(), try await device())
+        try await alice.store.record(evidence("t1", "owl"))
+        try await alice.signUp()
+        try await alice.store.sync()
+        try await mallory.store.record(evidence("t1", "owl"))
+        try await mallory.signUp("mallory")
+        mallory.transport.decide { $0.path?.hasSuffix("/decisions") == true ? .neverArrives : .arrives }
+        let error = await #expect(throws: EntitlementError.self) { try await mallory.store.sync() }
+        #expect(error?.kind == .sync && error?.isTransient == true)
+        mallory.transport.decide { _ in .arrives }
+        try await mallory.store.sync()
+        #expect(try await !mallory.store.access(to: "owl").isGranted)
+        #expect(try await mallory.store.conflicts().count == 1)
+        #expect(try await alice.store.access(to: "owl").isGranted)
+    }
+
+    @Test("only the server erases; its devices learn of it, and an account made anew begins with nothing")
+    func erasing() async throws {
+        let (phone, tablet) = (try await device(), try await device())
+        try await phone.store.record(evidence("t1"))
+        try await phone.signUp()
+        try await phone.store.sync()
+        try await tablet.logIn()
+        try await tablet.store.restore()
+        let error = await #expect(throws: EntitlementError.self) { try await phone.store.eraseAccount("alice") }
+        #expect(error?.kind == .refused && error?.message.contains("by its password") == true)
+        #expect(try await phone.store.access(to: "owls").isGranted && phone.store.account.name == "alice")
+        let wrong = await #expect(throws: AccountError.self) {
+            try await phone.client.erase(password: "wrong horse", token: phone.token)
+        }
+        #expect(wrong?.kind == .invalidCredentials)
+        try await phone.client.erase(password: Device.password, token: phone.token)
+        for device in [phone, tablet] {
+            let error = await #expect(throws: EntitlementError.self) { try await device.store.sync() }
+            #expect(error?.kind == .accountErased)
+            #expect(device.store.account.isAnonymous)
+        }
+        try await phone.signUp()
+        #expect(try await phone.store.restore().purchases.isEmpty)
+        try await tablet.logIn()
+        #expect(try await tablet.store.restore().purchases.isEmpty)
+        #expect(tablet.store.account == phone.store.account)
+    }
+
+    @Test("what a log-out cannot send stays here and goes out after the next log-in")
+    func loggingOut() async throws {
+        let (phone, tablet) = (try await device(), try await device())
+        try await phone.signUp()
+        try await phone.store.record(evidence("t1"))
+        phone.transport.decide { _ in .neverArrives }
+        let report = try await phone.store.logOut()
+        #expect(report.hasUnsentFacts && report.failure?.isTransient == true)
+        phone.transport.decide { _ in .arrives }
+        try await phone.client.logOut(token: phone.token)
+        try await phone.tokens.forget()
+        let error = await #expect(throws: EntitlementError.self) { try await phone.store.logIn("alice") }
+        #expect(error?.kind == .sync && error?.isTransient == false)
+        try await phone.logIn()
+        try await phone.store.sync()
+        try await tablet.logIn()
+        #expect(try await tablet.store.restore().purchases.map(\.transaction.id) == ["t1"])
+    }
+}
