@@ -133,8 +133,9 @@ let package = Package(
         .executableTarget(
             name: "syncd",
             dependencies: [
-                "CurlTransport", "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "SyncProtocol",
-                "SyncServer", "SyncService", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "HTTPStorage",
+                "CurlTransport", "Checksums", "SyncProtocol", "SyncServer", "SyncService",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ]),
         .testTarget(name: "TidyTests"),

@@ -96,6 +96,9 @@ struct Sandbox {
     private static let repository = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
+    /// The built `syncd`.
+    var programURL: URL { Self.program }
+
     /// Built beside the tests, on which they depend.
     private static let program: URL = {
         let tests = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().path(percentEncoded: false)
@@ -119,6 +122,17 @@ final class RunningCommand {
         process.standardOutput = output
         process.standardError = error
         try process.run()
+    }
+
+    /// The first line that it complains with, as soon as it is there; `nil` when it ends without.
+    func firstErrorLine() -> String? {
+        var line = Data()
+        while !line.contains(UInt8(ascii: "\n")) {
+            let bytes = error.fileHandleForReading.availableData
+            if bytes.isEmpty { return nil }
+            line += bytes
+        }
+        return String(decoding: line.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
     }
 
     func kill() { _ = Foundation.kill(process.processIdentifier, SIGKILL) }

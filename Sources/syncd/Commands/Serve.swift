@@ -35,13 +35,18 @@ struct Serve: AsyncParsableCommand {
             valueName: "N"))
     var passwordCost: String?
 
+    @Option(help: "Begin with this as the current time, and go on from there: for tests (RFC 3339, or a plain date).")
+    var at: String?
+
     @Option(help: "What is logged: debug, info (a line a request), warning or error (SYNCD_LOG_LEVEL).")
     var logLevel: String?
 
     func run() async throws {
         var listening = try listening.configuration()
-        let store = try openStore()
+        let host = try makeHost()
+        let store = try openStore(host)
         let logger = try makeLogger()
+        if let at { logger.warning("the clock began at \(at.singleLine), for tests") }
         let configuration = try service.configuration(listening)
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
@@ -51,12 +56,12 @@ struct Serve: AsyncParsableCommand {
         // A few are for the store and the log.
         listening.connectionCount = min(listening.connectionCount, max(64, OpenFiles.raiseLimit() - 128))
         let service = try await SyncService.Service(
-            store, configuration: configuration, cryptography: cryptography,
+            store, configuration: configuration, cryptography: cryptography, host: host,
             onError: { logger.error("\($0)") })
         try await service.checkReadiness()
         let responder = Responder(
             service, operatorToken: configuration.operatorToken, web: folder,
-            metrics: ServerMetrics(PrometheusMetrics()), limits: listening, logger: logger)
+            metrics: ServerMetrics(PrometheusMetrics()), limits: listening, host: host, logger: logger)
         let listener: Listener
         do {
             listener = try makeListener(listening, responder, logger)
@@ -86,7 +91,16 @@ struct Serve: AsyncParsableCommand {
         }
     }
 
-    private func openStore() throws(Failure) -> any KeyValueBackend {
+    /// This machine; with a clock of its own where one was asked for.
+    private func makeHost() throws(Failure) -> HostServices {
+        var host = HostServices.system
+        guard let at = try date(at, option: "--at") else { return host }
+        let start = ContinuousClock.now
+        host.now = { at.milliseconds + Int64((ContinuousClock.now - start) / .milliseconds(1)) }
+        return host
+    }
+
+    private func openStore(_ host: HostServices) throws -> any KeyValueBackend {
         guard let text = store ?? environmentVariable("SYNCD_STORE") else {
             throw Failure(.usage, "--store is needed: sqlite:FILE, file:DIR or memory: (or set SYNCD_STORE)")
         }
@@ -95,7 +109,7 @@ struct Serve: AsyncParsableCommand {
             throw Failure(
                 .usage, "--store: \(text.singleLine) cannot compare and swap, which a server needs: sqlite:FILE can")
         }
-        return url.open(host: .system)
+        return url.open(host: host)
     }
 
     private func openWeb() throws(Failure) -> WebFolder? {

@@ -9,7 +9,7 @@ struct StoreCommand: AsyncParsableCommand {
         commandName: "store",
         abstract: "Look after a store: check it, back it up, recover what is whole, copy it to another.",
         discussion: """
-            A store is named by a URL: file:DIR, sqlite:FILE, or folder:DIR.
+            A store is named by a URL: file:DIR, sqlite:FILE, folder:DIR, or https://HOST for its operator.
 
             Examples:
               syncd store check sqlite:/var/lib/syncd/store.sqlite
@@ -26,10 +26,11 @@ struct StoreCheck: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("The store.", valueName: "url"))
     var store: String
 
+    @OptionGroup var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let url = try StoreURL(keeping: store)
+        let url = try StoreURL(keeping: store, server)
         let findings = try await finding(url) { () async throws(BackendError) in
             if case .sqlite(let path) = url.place { try await Self.check(database: path) } else { try await check(url) }
         }
@@ -82,10 +83,11 @@ struct StoreBackup: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("The backup: nothing may be there yet.", valueName: "new-url"))
     var backup: String
 
+    @OptionGroup var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let (from, to) = (try StoreURL(keeping: store), try StoreURL(keeping: backup))
+        let (from, to) = (try StoreURL(keeping: store, server), try StoreURL(new: backup))
         let transfer = try StoreTransfer(from: from, to: to, skippingDamage: false)
         guard case .sqlite(let source) = from.place, case .sqlite(let target) = to.place else {
             return try transfer.show(try await transfer.runIntoNew().report, output)
@@ -113,10 +115,11 @@ struct StoreRecover: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("The new store: nothing may be there yet.", valueName: "new-url"))
     var new: String
 
+    @OptionGroup var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let (from, to) = (try StoreURL(keeping: store), try StoreURL(keeping: new))
+        let (from, to) = (try StoreURL(keeping: store, server), try StoreURL(new: new))
         if case .sqlite(let source) = from.place { return try await recover(database: source, from, to) }
         let transfer = try StoreTransfer(from: from, to: to, source: from.recoverable(), skippingDamage: true)
         let (report, isMade) = try await transfer.runIntoNew()
@@ -207,20 +210,32 @@ struct StoreCopyCommand: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("Where to copy it.", valueName: "url"))
     var to: String
 
+    @OptionGroup var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
         let transfer = try StoreTransfer(
-            from: try StoreURL(keeping: from), to: try StoreURL(keeping: to), skippingDamage: true)
+            from: try StoreURL(keeping: from, server), to: try StoreURL(keeping: to, server), skippingDamage: true)
         try await transfer.requireSource()
         try transfer.show(try await transfer.run(into: transfer.to.open(host: .system, mayCreateRemote: true)), output)
     }
 }
 
 extension StoreURL {
-    /// One of the stores that these commands look after: those that outlive the process.
-    fileprivate init(keeping text: String) throws(Failure) {
+    /// One of the stores that these commands look after: those that outlive the process, of this machine or of a server
+    /// whose operator this is.
+    fileprivate init(keeping text: String, _ server: ServerOptions) throws {
+        try self.init(text, option: "store") { try server.operatorStore($0, option: "store") }
+        try refuseMemory()
+    }
+
+    /// A store that is to be made on this machine.
+    fileprivate init(new text: String) throws {
         try self.init(text, option: "store")
+        try refuseMemory()
+    }
+
+    private func refuseMemory() throws(Failure) {
         guard place != .memory else {
             throw Failure(.usage, "memory: ends with each command: name a file:DIR, sqlite:FILE or folder:DIR")
         }

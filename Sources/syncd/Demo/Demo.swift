@@ -1,10 +1,11 @@
 import ArgumentParser
 import Entitlements
 import Foundation
+import SyncCore
 
 struct Demo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Tell the story of a buyer with two devices, real files and real processes, and check every end.")
+        abstract: "Tell the story of a buyer with two devices, a real server and real processes, and check every end.")
 
     @Option(help: "The tutorial app's catalogue.")
     var catalog: String = "Examples/insomniowl.json"
@@ -26,11 +27,18 @@ struct Demo: AsyncParsableCommand {
         let name = "syncd-demo-\(ProcessInfo.processInfo.processIdentifier)"
         let folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        let story = DemoStory(
-            stage: DemoStage(
-                folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path(percentEncoded: false)))
+        let stage = DemoStage(
+            folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path(percentEncoded: false),
+            password: (0..<2).map { _ in String(HostServices.system.randomBits(), radix: 36) }.joined())
         do {
-            try story.tell()
+            do {
+                try DemoStory(stage: stage).tell()
+            } catch {
+                // What went wrong first is what to tell.
+                try? stage.end()
+                throw error
+            }
+            try stage.end()
         } catch {
             print("\nThe folders of this run are kept in \(folder.path(percentEncoded: false))")
             throw error
@@ -53,6 +61,10 @@ struct DemoStory {
     let stage: DemoStage
 
     func tell() throws {
+        stage.chapter("A server, over SQLite")
+        // Everything that is bought is in the past by its clock, whatever the clock of this machine says.
+        try stage.serve("--at 2026-03-02 --password-cost 10 --log-level warning")
+        stage.remark("For the story its clock begins on the last day, and passwords are hashed with 2^10 rounds, not 2^17.")
         try buyAndRestore()
         try buyOnBothOffline()
         try refund()
@@ -61,14 +73,17 @@ struct DemoStory {
     }
 
     private func buyAndRestore() throws {
-        stage.chapter("1 January: the phone buys three months, an owl, and five single owls")
+        stage.chapter("1 January: the phone signs up, and buys three months, an owl, and five single owls")
+        try stage.run("phone", "account create owl-lover", on: "2026-01-01")
+        try stage.run("phone", "account login owl-lover", on: "2026-01-01")
         try stage.run("phone", "record purchase \(Self.threeMonths) --transaction phone-1", on: "2026-01-01")
         try stage.run("phone", "record purchase \(Self.nightOwl) --transaction phone-2", on: "2026-01-01")
         try stage.run("phone", "record purchase \(Self.units) --transaction phone-3", on: "2026-01-01")
-        try stage.run("phone", "sync --create-remote", on: "2026-01-01")
+        try stage.run("phone", "sync", on: "2026-01-01")
         try stage.expect("phone", on: "2026-01-01", end: "2026-04-01", owned: [Self.nightOwl])
 
-        stage.chapter("2 January: a tablet is new, asks, and restores")
+        stage.chapter("2 January: a tablet is new, logs in, asks, and restores")
+        try stage.run("tablet", "account login owl-lover", on: "2026-01-02")
         try stage.run("tablet", "check random-owls", on: "2026-01-02", exit: 10)
         try stage.run("tablet", "restore", on: "2026-01-02")
         try stage.expect("tablet", on: "2026-01-02", end: "2026-04-01", owned: [Self.nightOwl])
@@ -101,8 +116,9 @@ struct DemoStory {
     }
 
     private func loseThePhone() throws {
-        stage.chapter("2 March: the phone falls into the sea; a new one restores")
+        stage.chapter("2 March: the phone falls into the sea; a new one logs in and restores")
         try stage.lose("phone")
+        try stage.run("new-phone", "account login owl-lover", on: "2026-03-02")
         try stage.run("new-phone", "restore", on: "2026-03-02")
         try stage.expect("new-phone", on: "2026-03-02", end: "2026-10-01", owned: [Self.nightOwl])
         try stage.expect("new-phone", on: "2026-10-01", end: nil, owned: [Self.nightOwl])

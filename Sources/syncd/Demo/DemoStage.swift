@@ -5,12 +5,34 @@ import Foundation
 final class DemoStage {
     private let folder: URL
     private let catalog: String
+    private let password: String
+    private var server: DemoServer?
     /// What was checked, one line each.
     private(set) var checks: [String] = []
 
-    init(folder: URL, catalog: String) {
-        self.folder = folder
-        self.catalog = catalog
+    /// A stage in `folder`.
+    ///
+    /// - Parameter password: of the story's account.
+    init(folder: URL, catalog: String, password: String) {
+        (self.folder, self.catalog, self.password) = (folder, catalog, password)
+    }
+
+    /// Starts the server that all devices share.
+    func serve(_ options: String) throws {
+        print("  server$ syncd serve --store sqlite:server.sqlite --listen 127.0.0.1:0 \(options)")
+        let server = try DemoServer(
+            program: try program(), folder: folder, options: options.split(separator: " ").map(String.init),
+            environment: inherited)
+        self.server = server
+        print("    listening on \(server.url)")
+    }
+
+    /// Ends the server, in whatever way the story went.
+    func end() throws {
+        guard let server else { return }
+        self.server = nil
+        let exitCode = server.stop()
+        guard exitCode == 0 else { throw Failure(.failed, "the demo's server ended with \(exitCode)") }
     }
 
     func chapter(_ title: String) {
@@ -56,28 +78,29 @@ final class DemoStage {
     }
 
     func lose(_ device: String) throws {
-        try FileManager.default.removeItem(at: folder.appending(path: device))
+        for name in [device, "\(device)-state"] {
+            try FileManager.default.removeItem(at: folder.appending(path: name))
+        }
         print("  \(device): gone")
     }
 
     private func launch(_ device: String, _ arguments: [String], on day: String) throws
         -> (output: String, exitCode: Int32)
     {
-        guard let program = Bundle.main.executableURL else {
-            throw Failure(.failed, "the demo cannot find its own program")
-        }
         let process = Process()
-        process.executableURL = program
+        process.executableURL = try program()
         process.arguments =
             arguments + [
                 "--local", "file:\(folder.appending(path: device).path(percentEncoded: false))",
-                "--account", "owl-lover", "--catalog", catalog, "--at", day,
+                "--catalog", catalog, "--at", day,
             ]
-        if arguments.first != "record" {
-            process.arguments? += ["--remote", "file:\(folder.appending(path: "server").path(percentEncoded: false))"]
-        }
-        // What the caller has set for his own stores must not reach the story.
-        process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
+        if let server, arguments.first != "record" { process.arguments? += ["--remote", server.url] }
+        process.environment = inherited
+        // Each device keeps its own log-in.
+        let state = folder.appending(path: "\(device)-state").path(percentEncoded: false)
+        process.environment?["XDG_STATE_HOME"] = state
+        if arguments.first == "account" { process.environment?["SYNCD_PASSWORD"] = password }
+        process.standardInput = FileHandle.nullDevice
         let pipe = Pipe()
         process.standardOutput = pipe
         process.standardError = pipe
@@ -85,5 +108,17 @@ final class DemoStage {
         let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
         return (output, process.terminationStatus)
+    }
+
+    private func program() throws -> URL {
+        guard let program = Bundle.main.executableURL else {
+            throw Failure(.failed, "the demo cannot find its own program")
+        }
+        return program
+    }
+
+    /// What the caller has set for his own stores must not reach the story.
+    private var inherited: [String: String] {
+        ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import EntitlementSync
 import Entitlements
+import HTTPStorage
 import SyncCore
 
 /// A command failed: one line for standard error, and the exit code that tells a script what to do.
@@ -29,6 +30,9 @@ struct Failure: Error, CustomStringConvertible {
     init(_ error: any Error) {
         switch error {
         case let failure as Failure: self = failure
+        case let error as AccountError: self.init(Self.code(for: error), error.message)
+        case let error as EntitlementError where error.isMissingLogIn:
+            self.init(.refused, error.cause?.message ?? error.message)
         case let error as EntitlementError: self.init(Self.code(for: error), error.message + Self.hint(for: error))
         case let error as BackendError: self.init(Self.code(for: error), "\(error)")
         case let error as InputError: self.init(.failed, "\(error)")
@@ -59,7 +63,19 @@ struct Failure: Error, CustomStringConvertible {
         case .unknownProduct, .unknownEntitlement, .unknownAccount: .notFound
         case .invalid, .noRemote: .usage
         case .contradiction: .conflict
-        case .signInNeeded, .ledgerFull, .unsuitableStore, .newerFormat, .accountErased: .refused
+        case .signInNeeded, .refused, .ledgerFull, .unsuitableStore, .newerFormat, .accountErased: .refused
+        default: .failed
+        }
+    }
+
+    private static func code(for error: AccountError) -> Code {
+        if error.isTransient { return .tryAgain }
+        return switch error.kind {
+        case .invalidCredentials, .sessionOver, .notAllowed, .deviceRefused, .untrusted: .refused
+        case .nameTaken: .conflict
+        case .invalid: .usage
+        case .unknown: .notFound
+        case .codeExpired: .tryAgain
         default: .failed
         }
     }
@@ -67,10 +83,24 @@ struct Failure: Error, CustomStringConvertible {
     private static func code(for error: BackendError) -> Code {
         if error.disposition == .transient { return .tryAgain }
         return switch error.kind {
-        case .permissionDenied, .notAStore, .newerFormat, .tooLarge, .unsupported: .refused
+        case .permissionDenied, .refused, .notAStore, .newerFormat, .tooLarge, .unsupported: .refused
         case .invalidKey: .usage
         default: .failed
         }
+    }
+}
+
+extension EntitlementError {
+    /// The store's error underneath, in a sync or outside of one.
+    fileprivate var cause: BackendError? {
+        if let backendError { return backendError }
+        if case .backend(let error) = syncError?.reason { return error }
+        return nil
+    }
+
+    /// Whether a server was not even asked, because nobody is logged in there.
+    fileprivate var isMissingLogIn: Bool {
+        kind == .sync && (cause?.cause as? AccountError)?.kind == .sessionOver
     }
 }
 

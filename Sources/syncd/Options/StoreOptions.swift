@@ -11,12 +11,15 @@ struct StoreOptions: ParsableArguments {
 
     @Option(
         help:
-            "The store that all share: file:DIR, sqlite:FILE, or folder:DIR for one of a file-sync tool (SYNCD_REMOTE)."
+            "The store that all share: https://HOST, file:DIR, sqlite:FILE, or folder:DIR for one of a file-sync tool "
+            + "(SYNCD_REMOTE)."
     )
     var remote: String?
 
     @Option(help: "Whose ledger; \"anonymous\" for nobody's (SYNCD_ACCOUNT).")
     var account: String?
+
+    @OptionGroup var server: ServerOptions
 
     @OptionGroup var catalog: CatalogOptions
 
@@ -47,22 +50,34 @@ struct StoreOptions: ParsableArguments {
         }
     }
 
+    var localText: String? { local ?? environmentVariable("SYNCD_LOCAL") }
+    var remoteText: String? { remote ?? environmentVariable("SYNCD_REMOTE") }
+
+    static let localIsMissing = Failure(
+        .usage, "--local is needed: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)")
+
     func openLocal() throws -> any KeyValueBackend {
-        guard let url = local ?? environmentVariable("SYNCD_LOCAL") else {
-            throw Failure(
-                .usage, "--local is needed: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)")
-        }
-        return try StoreURL.open(url, host: try clock.host(), option: "--local")
+        guard let localText else { throw Self.localIsMissing }
+        return try StoreURL.open(localText, host: try clock.host(), option: "--local")
     }
 
-    private func open(_ local: any KeyValueBackend, account: Account?, createRemote: Bool) async throws
-        -> EntitlementStore
-    {
+    /// The store over `server`, where the remote is one: by that log-in, or by the one that is kept.
+    func open(
+        _ local: any KeyValueBackend, account: Account?, createRemote: Bool = false, at server: RemoteServer? = nil
+    ) async throws -> EntitlementStore {
         let host = try clock.host()
-        let remoteStore = try (remote ?? environmentVariable("SYNCD_REMOTE")).map {
-            try StoreURL.open(
-                $0, host: host, option: "--remote", mayCreateRemote: createRemote)
-        }
+        var owner = account
+        if owner == nil { owner = try await EntitlementStore.accountLoggedIn(in: local) }
+        let used = try server ?? remoteServer(of: owner?.name)
+        let remoteStore: (any KeyValueBackend)? =
+            if let used {
+                // Waiting for a server takes real time, whatever time it is taken to be.
+                try self.server.store(at: used.origin, transport: used.transport, host: .system, token: used.token)
+            } else {
+                try remoteText.map {
+                    try StoreURL.open($0, host: host, option: "--remote", mayCreateRemote: createRemote)
+                }
+            }
         return try await EntitlementStore(
             catalog: try catalog.load(), local: local, remote: remoteStore, account: account,
             environment: catalog.environmentID, clock: clock.source, host: host)
@@ -176,7 +191,7 @@ func environmentVariable(_ name: String) -> String? {
 }
 
 /// A date argument.
-func date(_ text: String?, option: String) throws -> Timestamp? {
+func date(_ text: String?, option: String) throws(Failure) -> Timestamp? {
     guard let text else { return nil }
     do { return try Timestamp(text) } catch { throw Failure(.usage, "\(option): \(error)") }
 }

@@ -1,4 +1,5 @@
 import FileStorage
+import HTTPStorage
 import SQLiteStorage
 import SyncCore
 
@@ -10,6 +11,14 @@ struct StoreURL {
         case file(String)
         case folder(String)
         case sqlite(String)
+        case server(ServerStore)
+    }
+
+    /// A server, with the credentials that reach it.
+    struct ServerStore: Equatable {
+        let backend: any KeyValueBackend
+
+        static func == (left: Self, right: Self) -> Bool { left.backend.label == right.backend.label }
     }
 
     let text: String
@@ -17,8 +26,29 @@ struct StoreURL {
 
     /// `memory:`, `file:DIR`, `folder:DIR`, which a file-sync tool shares, or `sqlite:FILE`.
     ///
-    /// - Parameter option: the option or argument that says so, for the error.
-    init(_ text: String, option: String) throws(Failure) {
+    /// - Parameters:
+    ///   - option: the option or argument that says so, for the error.
+    ///   - server: reaches the server at `http://HOST` or `https://HOST`; `nil` where none is meant.
+    init(
+        _ text: String, option: String, server: ((String) throws -> any KeyValueBackend)? = nil
+    ) throws {
+        if Self.isServer(text) {
+            guard let server else {
+                throw Failure(.usage, "\(option): \(text.singleLine) is a server, and this is a store of this machine")
+            }
+            (self.text, place) = (text, .server(ServerStore(backend: try server(text))))
+            return
+        }
+        try self.init(ofThisMachine: text, option: option)
+    }
+
+    /// Whether `text` names a server.
+    static func isServer(_ text: String) -> Bool {
+        let scheme = text.prefix { $0 != ":" }.lowercased()
+        return scheme == "http" || scheme == "https"
+    }
+
+    private init(ofThisMachine text: String, option: String) throws(Failure) {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let (scheme, rest) = (parts[0], parts.count == 2 ? parts[1] : nil)
         if ["file", "folder", "sqlite"].contains(scheme), let rest, rest.hasPrefix("//"), !rest.hasPrefix("///") {
@@ -43,10 +73,10 @@ struct StoreURL {
 
     private init(text: String, place: Place) { (self.text, self.place) = (text, place) }
 
-    /// Where it is; `nil` for memory.
+    /// Where it is; `nil` for memory and servers.
     var path: String? {
         switch place {
-        case .memory: nil
+        case .memory, .server: nil
         case .file(let path), .folder(let path), .sqlite(let path): path
         }
     }
@@ -54,7 +84,7 @@ struct StoreURL {
     /// A store of the same kind at another path.
     func moved(to path: String) -> StoreURL {
         switch place {
-        case .memory: self
+        case .memory, .server: self
         case .file: StoreURL(text: "file:\(path)", place: .file(path))
         case .folder: StoreURL(text: "folder:\(path)", place: .folder(path))
         case .sqlite: StoreURL(text: "sqlite:\(path)", place: .sqlite(path))
@@ -74,6 +104,7 @@ struct StoreURL {
                 host: host)
         case .sqlite(let path):
             SQLiteBackend(path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host)
+        case .server(let store): store.backend
         }
     }
 
@@ -82,14 +113,14 @@ struct StoreURL {
         switch place {
         case .file(let path): FileBackend(folder: path).forRecovery
         case .folder(let path): FileBackend(folder: path, sharing: .fileSyncTool).forRecovery
-        case .memory, .sqlite: open(host: .system).asRemote
+        case .memory, .sqlite, .server: open(host: .system).asRemote
         }
     }
 
     /// The store that `text` names, see ``init(_:option:)`` and ``open(host:mayCreateRemote:)``.
     static func open(
         _ text: String, host: HostServices, option: String, mayCreateRemote: Bool = false
-    ) throws(Failure) -> any KeyValueBackend {
+    ) throws -> any KeyValueBackend {
         try StoreURL(text, option: option).open(host: host, mayCreateRemote: mayCreateRemote)
     }
 

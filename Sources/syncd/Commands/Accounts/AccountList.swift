@@ -1,0 +1,125 @@
+import ArgumentParser
+import EntitlementSync
+import Entitlements
+import HTTPStorage
+import SyncCore
+
+extension StoreOptions {
+    /// The server that the remote must be, and its operator's token.
+    func operatedServer() throws -> (server: RemoteServer, token: String) {
+        guard let remoteText, StoreURL.isServer(remoteText), let token = try server.operatorToken() else {
+            throw Failure(
+                .usage, "this is for the operator of a server: --remote https://HOST, and --token-file or SYNCD_TOKEN")
+        }
+        let origin = try server.origin(remoteText, option: "--remote")
+        return (
+            try RemoteServer(
+                origin, transport: server.transport(), credentials: MemorySessionStore(), account: nil), token
+        )
+    }
+
+    /// All accounts of the server, told one page at a time.
+    fileprivate func serverAccounts(_ body: (ServerAccount) throws -> Bool) async throws {
+        let (server, token) = try operatedServer()
+        var after: String?
+        repeat {
+            let page = try await server.client.accounts(after: after, token: { _ in token })
+            for account in page.accounts {
+                guard try body(account) else { return }
+            }
+            after = page.next
+        } while after != nil
+    }
+}
+
+struct AccountList: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "List the accounts that have a ledger on this device.",
+        discussion: "With a server's operator token (--token-file, SYNCD_TOKEN): the accounts of that server.")
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        try options.refuseAccount()
+        if try options.server.operatorToken() != nil, options.remoteText.map(StoreURL.isServer) == true {
+            return try await listServer()
+        }
+        let store = try await options.openDeviceStore()
+        let local = try options.openLocal()
+        var rows: [(account: Account, isLoggedIn: Bool, hasUnsent: Bool)] = []
+        let current = try await EntitlementStore.accountLoggedIn(in: local) ?? .anonymous
+        for account in Set(try await EntitlementStore.accounts(in: local) + [current]).sorted() {
+            rows.append((account, account == current, try await store.hasUnsentFacts(account)))
+        }
+        try options.output.show(
+            .array(
+                rows.map { row in
+                    .object([
+                        ("account", .string("\(row.account)")), ("incarnation", .string(row.account.incarnation)),
+                        ("loggedIn", .bool(row.isLoggedIn)), ("unsent", .bool(row.hasUnsent)),
+                    ])
+                }),
+            or: aligned(
+                rows.map { row in
+                    [
+                        "\(row.account)",
+                        row.isLoggedIn ? (row.account.isAnonymous ? "nobody is logged in" : "logged in") : "",
+                        row.hasUnsent ? "has facts that the remote lacks" : "",
+                    ]
+                }
+            ).joined(separator: "\n"))
+    }
+
+    private func listServer() async throws {
+        var accounts: [ServerAccount] = []
+        try await options.serverAccounts { account in
+            accounts.append(account)
+            return true
+        }
+        try options.output.show(
+            .array(accounts.map(\.json)),
+            or: aligned(accounts.map { [$0.name.singleLine, "since \($0.created ?? "?")"] }).joined(separator: "\n"))
+    }
+}
+
+struct AccountShow: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show", abstract: "Say who is logged in on this device.",
+        discussion: "With a NAME and a server's operator token (--token-file, SYNCD_TOKEN): an account of that server.")
+
+    @Argument(help: "The account's name; only with the operator's token.")
+    var name: String?
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        try options.refuseAccount()
+        if let name { return try await showServer(name) }
+        let account = try await EntitlementStore.accountLoggedIn(in: try options.openLocal()) ?? .anonymous
+        try options.output.show(
+            .object([
+                ("account", .string("\(account)")), ("loggedIn", .bool(!account.isAnonymous)),
+                ("incarnation", .string(account.incarnation)),
+            ]),
+            or: account.isAnonymous ? "nobody is logged in" : "\(account)")
+    }
+
+    private func showServer(_ name: String) async throws {
+        var found: ServerAccount?
+        try await options.serverAccounts { account in
+            if account.name.utf8.elementsEqual(name.utf8) { found = account }
+            return found == nil
+        }
+        guard let found else { throw Failure(.notFound, "there is no account \"\(name.singleLine)\" on the server") }
+        try options.output.show(
+            found.json, or: "\(found.name.singleLine)\nsince \(found.created ?? "?")\nincarnation \(found.incarnation)")
+    }
+}
+
+extension ServerAccount {
+    fileprivate var json: JSON {
+        .object([
+            ("account", .string(name)), ("incarnation", .string(incarnation)), ("created", JSON(created)),
+        ])
+    }
+}

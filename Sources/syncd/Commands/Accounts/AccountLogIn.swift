@@ -1,0 +1,151 @@
+import ArgumentParser
+import EntitlementSync
+import Entitlements
+import Foundation
+import HTTPStorage
+import SyncCore
+
+struct AccountLogIn: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "login", abstract: "Log an account in on this device.",
+        discussion: """
+            With --device, for a device without a keyboard, it prints a code and waits until whoever owns the account \
+            approves it elsewhere, with syncd account device approve CODE or on the server's page.
+            """)
+
+    @Argument(help: "The account's name; not with --device.")
+    var name: String?
+
+    @Flag(help: "Take over, for good, what nobody bought on this device.")
+    var adopt = false
+
+    @Flag(help: "Let somebody approve this device elsewhere, instead of a password here.")
+    var device = false
+
+    @OptionGroup var passwords: PasswordOptions
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        try options.refuseAccount()
+        guard let server = try options.remoteServer(of: device ? nil : name) else {
+            guard !device else { throw Failure(.usage, "--device is for a server: --remote https://HOST") }
+            // Whoever was logged in before, or cannot be read, does not matter.
+            return try await logIn(try required(), to: try await options.openDeviceStore(as: .anonymous))
+        }
+        if device {
+            guard name == nil else { throw Failure(.usage, "with --device the account is that of whoever approves it") }
+            let session = try await approvedSession(at: server)
+            try await server.begin(session)
+            return try await logIn(session.account, at: server)
+        }
+        let name = try required()
+        _ = try Account(name)
+        if try await !hasSession(at: server) {
+            try await server.begin(
+                try await server.client.logIn(name, password: passwords.read(.password(of: name))[0]))
+        }
+        try await logIn(name, at: server)
+    }
+
+    private func required() throws(Failure) -> String {
+        guard let name else { throw Failure(.usage, "whose? syncd account login NAME") }
+        return name
+    }
+
+    /// Whether the session that is kept still counts, so that no password is needed. Who gives one means it.
+    private func hasSession(at server: RemoteServer) async throws -> Bool {
+        guard !passwords.isGiven, try await server.session() != nil else { return false }
+        do throws(AccountError) {
+            _ = try await server.client.ownAccount(token: server.token)
+            return true
+        } catch {
+            guard error.kind == .sessionOver else { throw error }
+            return false
+        }
+    }
+
+    private func approvedSession(at server: RemoteServer) async throws -> ServerSession {
+        let code = try await server.client.beginDeviceLogIn()
+        let page = code.pageWithCode ?? code.page
+        let place = page.hasPrefix("/") ? server.origin + page : page
+        let minutes = code.lifetime / .seconds(60)
+        FileHandle.standardError.write(
+            Data("code: \(code.userCode)\napprove it within \(Int(minutes)) minutes: \(place)\n".utf8))
+        return try await server.client.waitForApproval(of: code)
+    }
+
+    private func logIn(_ name: String, at server: RemoteServer) async throws {
+        let own = try RemoteServer(
+            server.origin, transport: server.transport, credentials: server.credentials, account: name)
+        try await logIn(name, to: try await options.open(try options.openLocal(), account: .anonymous, at: own))
+    }
+
+    private func logIn(_ name: String, to store: EntitlementStore) async throws {
+        let account = try await store.logIn(name, adoptAnonymous: adopt)
+        try await options.showLogIn(account, in: store, adopted: adopt)
+    }
+}
+
+extension StoreOptions {
+    func showLogIn(_ account: Account, in store: EntitlementStore, adopted: Bool) async throws {
+        let hasUnsent = try await store.hasUnsentFacts(account)
+        try output.show(
+            .object([
+                ("account", .string("\(account)")), ("adopted", .bool(adopted)), ("unsent", .bool(hasUnsent)),
+            ]),
+            or: "logged in: \(account)" + (hasUnsent ? ", with facts that the remote lacks (syncd sync)" : ""))
+    }
+}
+
+struct AccountLogOut: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "logout", abstract: "Log out. What cannot be sent stays here for the account's next log-in.")
+
+    @Flag(help: "End all log-ins of the account at the server, of other devices too.")
+    var everywhere = false
+
+    @OptionGroup var options: StoreOptions
+
+    func run() async throws {
+        try options.refuseAccount()
+        guard let server = try options.remoteServer(of: nil) else {
+            guard !everywhere else { throw Failure(.usage, "--everywhere is for a server: --remote https://HOST") }
+            let store = try await options.openDeviceStore()
+            guard !store.account.isAnonymous else { throw Failure(.refused, "nobody is logged in") }
+            return try show(try await store.logOut(), note: nil)
+        }
+        let store = try await options.openDeviceStore()
+        let hasSession = try await server.session() != nil
+        guard !store.account.isAnonymous || hasSession else { throw Failure(.refused, "nobody is logged in") }
+        let report = store.account.isAnonymous ? nil : try await store.logOut()
+        var note: String?
+        do throws(AccountError) {
+            try await server.client.logOut(everywhere: everywhere, token: server.token)
+        } catch {
+            // Nobody is logged in there any more, and that is what was asked for.
+            if error.kind != .sessionOver {
+                guard !everywhere else {
+                    throw Failure(
+                        .tryAgain, "logged out here; \(server.origin) could not end the others, so try again: \(error)")
+                }
+                note = "its log-in at \(server.origin) ends by itself: \(error)"
+            }
+        }
+        try await server.tokens.forget()
+        try show(report, note: note)
+    }
+
+    private func show(_ report: LogOutReport?, note: String?) throws {
+        guard let report else { return try output(nil, "logged out at the server", unsent: false, failure: nil) }
+        let rest = report.hasUnsentFacts ? "; what the remote lacks stays here until its next log-in" : ""
+        let failure = (report.failure?.message ?? note).map { " (\($0))" } ?? ""
+        try output(
+            "\(report.account)", "logged out: \(report.account)\(rest)\(failure)", unsent: report.hasUnsentFacts,
+            failure: report.failure?.message ?? note)
+    }
+
+    private func output(_ account: String?, _ text: String, unsent: Bool, failure: String?) throws {
+        try options.output.show(
+            .object([("account", JSON(account)), ("unsent", .bool(unsent)), ("failure", JSON(failure))]), or: text)
+    }
+}

@@ -1,0 +1,175 @@
+import Checksums
+import Foundation
+import HTTPStorage
+import SyncCore
+
+/// The log-in of one local store at one server, in a file that only its owner reads.
+///
+/// It is replaced in one step and is on the disk before anything relies on it. Beside it stands `FILE.lock`, which a
+/// process holds while it gets a new token, and at no other time.
+struct CredentialFile: SessionStore {
+    let path: String
+    /// Which local store and which server: a file of another pair is not used.
+    let local: String
+    let server: String
+
+    private struct Body: Codable {
+        var access_token: String
+        var account: String
+        var expires_in: Int64
+        var incarnation: String
+        var local: String
+        var received: Int64
+        var refresh_token: String
+        var server: String
+    }
+
+    /// The file of a pair: in the folder for what a program keeps from one start to the next (XDG base directories).
+    static func usualPath(local: String, server: String) throws(Failure) -> String {
+        var folder: String
+        if let state = environmentVariable("XDG_STATE_HOME"), state.hasPrefix("/") {
+            folder = state
+        } else if let home = environmentVariable("HOME"), home.hasPrefix("/") {
+            folder = home + "/.local/state"
+        } else {
+            throw Failure(.usage, "--credentials is needed: there is no HOME to keep the log-in in")
+        }
+        let readable = server.map { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == ".") ? $0 : "-" }
+        let digest = String(XXHash64.digest(of: Array("\(local)\n\(server)".utf8)), radix: 16)
+        return "\(folder)/syncd/\(String(readable).prefix(80))-\(digest).json"
+    }
+
+    func load() async throws(BackendError) -> KeptSession? {
+        let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
+        guard file >= 0 else {
+            if errno == ENOENT { return nil }
+            throw error("it cannot be read", errno)
+        }
+        defer { close(file) }
+        var status = stat()
+        guard fstat(file, &status) == 0 else { throw error("it cannot be read", errno) }
+        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
+            throw BackendError(
+                .permissionDenied, operation: .read,
+                message: "\(path): others can read this log-in: chmod 600 it, and log out everywhere if they may have")
+        }
+        let handle = FileHandle(fileDescriptor: file, closeOnDealloc: false)
+        let bytes: Data
+        do { bytes = try handle.readToEnd() ?? Data() } catch {
+            throw BackendError(.unavailable, operation: .read, message: "\(path): it cannot be read", cause: error)
+        }
+        return try session(bytes)
+    }
+
+    private func session(_ bytes: Data) throws(BackendError) -> KeptSession {
+        guard let body = try? JSONDecoder().decode(Body.self, from: bytes) else {
+            throw BackendError(
+                .damaged, operation: .read, message: "\(path): this is no log-in of syncd: remove it, and log in again")
+        }
+        guard body.server == server, body.local == local else {
+            throw BackendError(
+                .permissionDenied, operation: .read,
+                message: "\(path): this is the log-in of \(body.local) at \(body.server); name another --credentials")
+        }
+        return KeptSession(
+            ServerSession(
+                account: body.account, incarnation: body.incarnation, accessToken: body.access_token,
+                lifetime: .seconds(body.expires_in), refreshToken: body.refresh_token), received: body.received)
+    }
+
+    func save(_ kept: KeptSession) async throws(BackendError) {
+        let body = Body(
+            access_token: kept.session.accessToken, account: kept.session.account,
+            expires_in: kept.session.lifetime.components.seconds, incarnation: kept.session.incarnation, local: local,
+            received: kept.received, refresh_token: kept.session.refreshToken, server: server)
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes, .prettyPrinted]
+        let bytes: Data
+        do { bytes = try encoder.encode(body) } catch {
+            throw BackendError(.other, operation: .write, message: "\(path): the log-in is no JSON", cause: error)
+        }
+        try write(bytes, to: path + ".new")
+        guard rename(path + ".new", path) == 0 else { throw error("it cannot be replaced", errno) }
+        try synchronizeFolder()
+    }
+
+    func delete() async throws(BackendError) {
+        guard unlink(path) == 0 || errno == ENOENT else { throw error("it cannot be removed", errno) }
+        try synchronizeFolder()
+    }
+
+    private func write(_ bytes: Data, to name: String) throws(BackendError) {
+        // What a crash left there is nobody's: whoever writes holds the lock.
+        guard unlink(name) == 0 || errno == ENOENT else { throw error("it cannot be replaced", errno) }
+        let file = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard file >= 0 else { throw error("it cannot be written", errno) }
+        defer { close(file) }
+        let written = bytes.withUnsafeBytes { buffer in
+            var rest = buffer[...]
+            while !rest.isEmpty {
+                let count = Foundation.write(file, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+                if count < 0, errno == EINTR { continue }
+                guard count > 0 else { return false }
+                rest = rest.dropFirst(count)
+            }
+            return true
+        }
+        guard written, fsync(file) == 0 else { throw error("it cannot be written", errno) }
+    }
+
+    private var folder: String {
+        let slash = path.lastIndex(of: "/")
+        return slash.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
+    }
+
+    private func synchronizeFolder() throws(BackendError) {
+        let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw error("its folder cannot be opened", errno) }
+        defer { close(descriptor) }
+        guard fsync(descriptor) == 0 else { throw error("its folder cannot be written", errno) }
+    }
+
+    func exclusively<Outcome: Sendable>(
+        _ body: @Sendable () async throws(BackendError) -> Outcome
+    ) async throws(BackendError) -> Outcome {
+        do {
+            try FileManager.default.createDirectory(
+                atPath: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+        } catch {
+            throw BackendError(.permissionDenied, operation: .open, message: "\(folder): it cannot be made", cause: error)
+        }
+        let lock = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard lock >= 0 else { throw error("its lock cannot be opened", errno) }
+        // Closing it lets it go; it stays there, or two could hold a lock of one name.
+        defer { close(lock) }
+        try await take(lock)
+        return try await body()
+    }
+
+    /// Waits as long as a refresh may take.
+    private func take(_ lock: Int32) async throws(BackendError) {
+        let host = HostServices.system
+        let end = ContinuousClock.now + .seconds(60)
+        while flock(lock, LOCK_EX | LOCK_NB) != 0 {
+            guard errno == EWOULDBLOCK || errno == EINTR else { throw error("it cannot be locked", errno) }
+            guard ContinuousClock.now < end else {
+                throw BackendError(
+                    .busy, operation: .open, message: "\(path): another process has been logging in for a minute; try again")
+            }
+            do { try await host.sleep(for: .milliseconds(10)) } catch {
+                throw BackendError(.cancelled, operation: .open, message: "the task was cancelled", cause: error)
+            }
+        }
+    }
+
+    private func error(_ what: String, _ code: Int32) -> BackendError {
+        let kind: BackendError.Kind =
+            switch code {
+            case EACCES, EPERM, ELOOP, EROFS: .permissionDenied
+            case ENOSPC, EDQUOT: .full
+            default: .unavailable
+            }
+        return BackendError(
+            kind, disposition: .permanent, message: "\(path): \(what): \(String(cString: strerror(code)))")
+    }
+}
