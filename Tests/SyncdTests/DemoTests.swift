@@ -49,6 +49,33 @@ struct DemoTests {
         #expect(try kept().count == 1)
     }
 
+    @Test("takes its server along when it is interrupted", arguments: [SIGTERM, SIGINT])
+    func interrupted(signal: Int32) throws {
+        let temporary = sandbox.path("tmp dir")
+        try FileManager.default.createDirectory(atPath: temporary, withIntermediateDirectories: true)
+        let demo = try sandbox.start(
+            ["demo", "--catalog", Sandbox.example], environment: ["TMPDIR": temporary])
+        let end = ContinuousClock.now + .seconds(60)
+        while servers().isEmpty, ContinuousClock.now < end { demo.waitForEnd(atMost: 20) }
+        #expect(servers().count == 1)
+        demo.send(signal)
+        #expect(demo.outcome().exitCode == -signal)
+        while !servers().isEmpty, ContinuousClock.now < end { demo.waitForEnd(atMost: 20) }
+        #expect(servers().isEmpty)
+    }
+
+    /// The servers of this sandbox's demos that run.
+    private func servers() -> [String] {
+        let processes = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return processes.filter { name in
+            guard Int(name) != nil, let words = FileManager.default.contents(atPath: "/proc/\(name)/cmdline") else {
+                return false
+            }
+            let line = String(decoding: words, as: UTF8.self)
+            return line.contains("serve\0") && line.contains(sandbox.path("tmp dir"))
+        }
+    }
+
     @Test("says which product another catalogue lacks")
     func otherCatalog() throws {
         try sandbox.write(#"{"products": []}"#, to: "other.json")

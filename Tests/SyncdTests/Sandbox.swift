@@ -124,6 +124,14 @@ final class RunningCommand {
         try process.run()
     }
 
+    func send(_ signal: Int32) { _ = Foundation.kill(process.processIdentifier, signal) }
+
+    /// Waits until its output is closed, so many milliseconds at most.
+    func waitForEnd(atMost milliseconds: Int32) {
+        var closing = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: 0, revents: 0)
+        if poll(&closing, 1, milliseconds) > 0, process.isRunning { sched_yield() }
+    }
+
     /// The first line that it complains with, as soon as it is there; `nil` when it ends without.
     func firstErrorLine() -> String? {
         var line = Data()
