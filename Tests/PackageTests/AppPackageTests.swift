@@ -33,6 +33,37 @@ struct AppPackageTests {
         #expect(launch.output == "ready\n")
     }
 
+    @Test(
+        "An app of HTTPStorage and CurlTransport builds, runs and fetches at most 3 packages",
+        .timeLimit(.minutes(15)))
+    func httpApp() async throws {
+        let app = try AppPackage(
+            products: ["HTTPStorage", "CurlTransport"],
+            code: """
+                import CurlTransport
+                import HTTPStorage
+                import SyncCore
+
+                let backend = try HTTPBackend(server: "http://127.0.0.1:1", transport: CurlClient())
+                do throws(BackendError) {
+                    print(try await backend.read(try EntryKey("k")).outcome)
+                } catch {
+                    print(error.kind, error.disposition)
+                }
+                """)
+        defer { try? app.remove() }
+
+        let build = try await app.build()
+        try #require(build.status == 0, "\(build.output)")
+
+        let packages = try app.packages()
+        #expect(packages.count <= 3, "fetched \(packages.fetched)")
+
+        let launch = try await app.launch()
+        #expect(launch.status == 0)
+        #expect(launch.output == "unavailable transient\n")
+    }
+
     @Test("Packages are counted by checkouts and by pins, each once, and with this one")
     func counting() throws {
         let app = try AppPackage(products: [], code: "")
