@@ -7,8 +7,8 @@
 /// - In a batch only the items that failed are sent again.
 ///
 /// Pauses follow the ``RetryPolicy``, and are longer by what a store asked for (``BackendError/retryAfter``). When the
-/// task is cancelled during a pause, the answer is ``BackendError/Kind/cancelled`` with the error that was being overcome
-/// as its cause.
+/// task is cancelled during a pause, the answer is ``BackendError/Kind/cancelled`` with the error that was being
+/// overcome as its cause.
 ///
 /// ```swift
 /// let remote = server.retrying(RetryPolicy(maximumAttempts: 6))
