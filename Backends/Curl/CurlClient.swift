@@ -9,10 +9,10 @@ public import SyncProtocol
 /// - **Repeats nothing that could be done twice.** When a connection that was kept turns out to be dead, libcurl sends
 ///   again by itself; here only `GET` and `HEAD` may be. Anything else fails with
 ///   `TransportError.Kind.interrupted`, as the request may have arrived.
-/// - **Knows what may have arrived**: all that was handed to a connection, whatever came after. Who was not reached, or
-///   could not prove who he is, has got nothing.
-/// - Follows no redirect, keeps no cookies, reads no `.netrc`, speaks HTTP and nothing else, and asks for bodies without
-///   compression unless the request says otherwise.
+/// - **Knows what may have arrived**: all that was handed to a connection, whatever came after. Who was not reached,
+///   or could not prove who he is, has got nothing.
+/// - Follows no redirect, keeps no cookies, reads no `.netrc`, speaks HTTP and nothing else, and asks for bodies
+///   without compression unless the request says otherwise.
 /// - Goes through the proxy that the environment names (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`), but never
 ///   to this machine itself. ``Configuration/proxy`` says otherwise.
 ///
@@ -26,14 +26,14 @@ public final class CurlClient: HTTPStreamingTransport {
 
     /// A client with connections of its own.
     ///
-    /// - Throws: `TransportError.Kind.other` where libcurl is older than 7.80, refuses an option, or the system gives no
-    ///   thread.
+    /// - Throws: `TransportError.Kind.other` where libcurl is older than 7.80, refuses an option, or the system gives
+    ///   no thread.
     public init(_ configuration: Configuration = Configuration()) throws(TransportError) {
         session = try CurlSession(configuration)
         connectTimeout = configuration.connectTimeout
     }
 
-    /// Sends `request` and reads all of the answer. Cancelling the task closes the connection, or under HTTP/2 the stream.
+    /// Sends `request` and reads all of the answer. Cancelling the task closes the connection, or the stream of HTTP/2.
     ///
     /// - Parameters:
     ///   - request: method, address and header. The fields that belong to the transfer itself (`Host`, `Connection`,

@@ -47,8 +47,8 @@ public final class AccessTokens: Sendable {
 
     /// The current token, after a refresh where it is the one that was refused or where there is none.
     ///
-    /// An error of a refresh is thrown to all who waited for it; none of them tries again by itself. Where the task that
-    /// refreshes is cancelled, another one takes its place.
+    /// An error of a refresh is thrown to all who waited for it; none of them tries again by itself. Where the task
+    /// that refreshes is cancelled, another one takes its place.
     ///
     /// - Parameter refused: the token that the server has just refused; `nil` for the first attempt.
     public func token(refused: String? = nil) async throws(BackendError) -> String? {
@@ -93,7 +93,7 @@ public final class AccessTokens: Sendable {
         return try outcome.get()
     }
 
-    /// What the refresh under way comes to; `nil` to look again: it is over, or was given up, or this task is cancelled.
+    /// What the refresh under way comes to; `nil` to look again: it is over or was given up, or this task is cancelled.
     private func outcome(_ refused: String?) async -> Outcome? {
         let id = state.withLock { state in
             state.nextID += 1

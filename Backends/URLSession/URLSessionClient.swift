@@ -10,13 +10,13 @@ import FoundationNetworking
 /// Carries requests by Foundation's `URLSession`: what an app on Apple's systems has anyway, with the system's proxies,
 /// certificates and rules for networks.
 ///
-/// It follows no redirect, keeps no cookies, no cache and no credentials, and asks for bodies without compression unless
-/// the request says otherwise.
+/// It follows no redirect, keeps no cookies, no cache and no credentials, and asks for bodies without compression
+/// unless the request says otherwise.
 ///
 /// - **What may have arrived** it tells carefully: `URLSession` sends again by itself when a connection that was kept
 ///   turns out to be dead. So only before the first answer of a server does "cannot connect" mean that nothing arrived,
 ///   and a conditional write may meet its own first attempt as a conflict. `CurlClient` knows better on systems that
-///   have libcurl.
+///   have libcurl; on Linux, where Foundation also traps at an answer whose header breaks off, it is the one to take.
 /// - A field that an answer has several times comes as one, with commas, and the order of fields is lost.
 ///
 /// ```swift
