@@ -13,8 +13,8 @@ public import SyncProtocol
 ///   or could not prove who he is, has got nothing.
 /// - Follows no redirect, keeps no cookies, reads no `.netrc`, speaks HTTP and nothing else, and asks for bodies
 ///   without compression unless the request says otherwise.
-/// - Goes through the proxy that the environment names (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`), but never
-///   to this machine itself. ``Configuration/proxy`` says otherwise.
+/// - Goes through the proxy that the environment names (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`), but
+///   never to this machine itself. ``Configuration/proxy`` says otherwise.
 ///
 /// ```swift
 /// let transport = try CurlClient()

@@ -36,7 +36,8 @@ struct ServerSentEventsTests {
     func fields() throws {
         var events = ServerSentEvents()
         let text =
-            "\u{FEFF}retry: 1500\nretry: soon\nretry:\nfoo: bar\nid: 7\nevent: change\ndata: {}\n\nid: a\u{0}b\n\nid: 9\n\n"
+            "\u{FEFF}retry: 1500\nretry: soon\nretry:\nfoo: bar\nid: 7\nevent: change\ndata: {}\n\n"
+            + "id: a\u{0}b\n\nid: 9\n\n"
         #expect(try events.feed(text.utf8) == [Event(name: "change", data: "{}", lastEventID: "7")])
         // An id counts even where there is no event.
         #expect(events.lastEventID == "9" && events.reconnectionTime == 1_500)

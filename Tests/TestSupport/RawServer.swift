@@ -39,7 +39,13 @@ public final class RawServer: Sendable {
         Thread.detachNewThread {
             while true {
                 let descriptor = accept(listener, nil, nil)
-                guard descriptor >= 0 else { return }
+                guard descriptor >= 0 else {
+                    #if os(Linux)
+                    // Not before this thread is done with it: the number may be another socket's by then.
+                    close(listener)
+                    #endif
+                    return
+                }
                 // A process that another test starts would keep the connection open.
                 _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
                 let number = shared.state.withLock { state -> Int? in
@@ -50,7 +56,7 @@ public final class RawServer: Sendable {
                 }
                 guard let number else {
                     close(descriptor)
-                    return
+                    continue
                 }
                 let connection = RawConnection(descriptor: descriptor, shared: shared)
                 Thread.detachNewThread {
@@ -81,8 +87,11 @@ public final class RawServer: Sendable {
             return state.isListening
         }
         guard wasListening else { return }
+        #if os(Linux)
         shutdown(listener, Int32(SHUT_RDWR))
+        #else
         close(listener)
+        #endif
     }
 
     /// How many connections have come.
@@ -142,7 +151,8 @@ public final class RawConnection: Sendable {
     /// Reads what there is; `nil` at the end.
     public func read() -> [UInt8]? {
         var buffer = [UInt8](repeating: 0, count: 65_536)
-        let count = recv(descriptor, &buffer, buffer.count, 0)
+        var count = recv(descriptor, &buffer, buffer.count, 0)
+        while count < 0, errno == EINTR { count = recv(descriptor, &buffer, buffer.count, 0) }
         return count > 0 ? Array(buffer[..<count]) : nil
     }
 

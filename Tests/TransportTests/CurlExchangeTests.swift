@@ -31,7 +31,8 @@ struct CurlExchangeTests {
         #expect(
             requests == [
                 "GET /a/../%2E%2e//b?c=%20 HTTP/1.1\r\n\(host)X-Empty:\r\nAccept: text/plain\r\n\(coding)\r\n",
-                "PUT / HTTP/1.1\r\n\(host)If-Match: \"07\"\r\nContent-Type: a/b\r\n\(coding)Content-Length: 2\r\n\r\nxy",
+                "PUT / HTTP/1.1\r\n\(host)If-Match: \"07\"\r\nContent-Type: a/b\r\n\(coding)"
+                    + "Content-Length: 2\r\n\r\nxy",
                 "DELETE / HTTP/1.1\r\n\(host)\(coding)\r\n",
                 "POST / HTTP/1.1\r\n\(host)\(coding)Content-Length: 0\r\n\r\n",
                 "HEAD / HTTP/1.1\r\n\(host)\(coding)\r\n",
@@ -42,8 +43,10 @@ struct CurlExchangeTests {
     @Test("read every form of an answer")
     func answers() async throws {
         let answers = [
-            "HTTP/1.1 103 Early Hints\r\nX: early\r\n\r\nHTTP/1.1 200 OK\r\nX: 1\r\nx: 2\r\nContent-Length: 2\r\n\r\nab",
-            "HTTP/1.1 404 \r\nX:  a \r\n b\t\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1;y=z\r\nb\r\n0\r\nX: late\r\n\r\n",
+            "HTTP/1.1 103 Early Hints\r\nX: early\r\n\r\n"
+                + "HTTP/1.1 200 OK\r\nX: 1\r\nx: 2\r\nContent-Length: 2\r\n\r\nab",
+            "HTTP/1.1 404 \r\nX:  a \r\n b\t\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + "1\r\na\r\n1;y=z\r\nb\r\n0\r\nX: late\r\n\r\n",
             "HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n",
             "HTTP/1.1 304 Not Modified\r\nETag: \"07\"\r\nContent-Length: 9\r\n\r\n",
             "HTTP/1.1 204 No Content\r\n\r\n",
@@ -121,9 +124,13 @@ struct CurlExchangeTests {
     @Test("end when their task is cancelled, at any moment", .timeLimit(.minutes(1)))
     func cancellation() async throws {
         let (events, note) = AsyncStream.makeStream(of: String.self)
-        let server = try RawServer { connection, number in
-            guard let request = connection.readRequest() else { return }
-            if request.hasPrefix("GET /fine") { connection.answer("fine") }
+        let server = try RawServer { connection, _ in
+            var request = connection.readRequest()
+            while request?.hasPrefix("GET /fine") == true {
+                connection.answer("fine")
+                request = connection.readRequest()
+            }
+            guard let request else { return }
             if request.hasPrefix("GET /half") { connection.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1") }
             note.yield("asked")
             connection.waitForEnd()
