@@ -123,7 +123,7 @@ struct CurlStreamTests {
             note.yield(number)
         }
         let client = try CurlClient()
-        let stream = try await client.open(server, idleTimeout: .milliseconds(200))
+        let stream = try await client.open(server, idleTimeout: .milliseconds(1_500))
         // Others go on while one is not read, and it does not count as silent meanwhile.
         let other = try RawServer { connection, _ in
             while let request = connection.readRequest() {
@@ -133,7 +133,7 @@ struct CurlStreamTests {
         }
         for _ in 0..<50 { try await client.ask(other, "GET") }
         await expectError(.timedOut, mayHaveArrived: true) {
-            try await client.ask(other, "GET", path: "/silent", timeout: .milliseconds(300))
+            try await client.ask(other, "GET", path: "/silent", timeout: .seconds(2))
         }
         var expected: UInt32 = 0
         var rest: [UInt8] = []
