@@ -179,6 +179,9 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
+            name: "LiveServerTests",
+            dependencies: ["CurlTransport", "HTTPStorage", "SyncCore", "SyncCoreTesting", "TestSupport", "syncd"]),
+        .testTarget(
             name: "WebDAVStorageTests",
             dependencies: [
                 "CurlTransport", "Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting", "SyncProtocol",

@@ -1,0 +1,41 @@
+import CurlTransport
+import Foundation
+import HTTPStorage
+import SyncCore
+import TestSupport
+
+/// A server and a client that reaches it with the operator's token.
+final class LiveServer {
+    let folder: TemporaryFolder
+    let server: ServerProcess
+    let client: CurlClient
+
+    /// - Parameters:
+    ///   - store: `memory:`, or a scheme whose path is in a folder of its own.
+    ///   - isSecure: whether it speaks TLS, and so HTTP/2.
+    init(store: String, isSecure: Bool = false, port: Int = 0) throws {
+        folder = try TemporaryFolder()
+        var options = ["--listen", "127.0.0.1:\(port)"]
+        var configuration = CurlClient.Configuration()
+        if isSecure {
+            let (certificate, key) = (folder.path(of: "certificate.pem"), folder.path(of: "key.pem"))
+            let openssl = try Process.run(
+                URL(filePath: "/usr/bin/openssl"),
+                arguments: [
+                    "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
+                    "-out", certificate, "-days", "2", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=IP:127.0.0.1", "-batch",
+                ])
+            openssl.waitUntilExit()
+            options += ["--tls-certificate", certificate, "--tls-key", key]
+            configuration.trust = .file(certificate)
+        }
+        let url = store == "memory:" ? store : "\(store):\(folder.path(of: "store"))"
+        server = try ServerProcess(store: url, options: options)
+        client = try CurlClient(configuration)
+    }
+
+    func backend() throws -> HTTPBackend {
+        try HTTPBackend(server: server.url, transport: client) { _ throws(BackendError) in ServerProcess.operatorToken }
+    }
+}
