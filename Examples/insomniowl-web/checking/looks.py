@@ -1,0 +1,122 @@
+"""How the page looks, and how fast it hears of what others do."""
+
+import time
+
+from .browser import Failure, say
+from .story import buy, sign_up
+
+
+def check_widths(page, server):
+    """Nothing is wider than the window, and nothing that is to be pressed has no name."""
+    for width in (320, 390, 1280):
+        for scheme in ("light", "dark"):
+            page.look(width, 844, scheme)
+            for view in ("shop", "owls", "account", "device"):
+                page.open(server.url + "/#/" + view)
+                page.view(view)
+                wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                if wide > 0:
+                    raise Failure(f"{view} is {wide} pixels wider than {width}")
+                nameless = page.evaluate("""[...document.querySelectorAll("button, input:not([hidden]), a")]
+                    .filter((it) => !it.textContent.trim() && !it.getAttribute("aria-label") && !it.labels?.length)
+                    .filter((it) => it.offsetParent !== null).length""")
+                if nameless:
+                    raise Failure(f"{view} has {nameless} controls without a name")
+    page.look(1280, 860, "light")
+    say("every view fits into 320, 390 and 1280 pixels")
+
+
+def check_contrast(page, server):
+    """Text against what is behind it: 4.5 to 1 (WCAG 2.2, AA)."""
+    for scheme in ("light", "dark"):
+        page.look(1280, 860, scheme)
+        poor = page.run("""
+            const luminance = (rgb) => rgb.map((part) => part / 255)
+              .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+              .reduce((sum, part, index) => sum + part * [0.2126, 0.7152, 0.0722][index], 0);
+            const style = getComputedStyle(document.documentElement);
+            const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+            const rgb = (name) => {
+              canvas.fillStyle = style.getPropertyValue(name).trim();
+              canvas.fillRect(0, 0, 1, 1);
+              return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+            };
+            const pairs = [["text", "ground"], ["text", "ground-low"], ["text", "surface"], ["quiet", "ground"],
+              ["quiet", "ground-low"], ["quiet", "surface"], ["quiet", "field"], ["quiet", "line"],
+              ["accent", "ground"], ["accent", "surface"], ["on-accent", "accent"], ["on-accent", "accent-strong"],
+              ["good", "good-ground"], ["bad", "bad-ground"], ["bad", "surface"], ["surface", "bad"],
+              ["warn-text", "warn-ground"], ["ground", "text"]];
+            const ratio = (left, right) => {
+              const [low, high] = [luminance(rgb("--" + left)), luminance(rgb("--" + right))].sort((a, b) => a - b);
+              return (high + 0.05) / (low + 0.05);
+            };
+            return pairs.map(([left, right]) => [left, right, ratio(left, right)]).filter(([, , value]) => value < 4.5);
+            """)
+        if poor:
+            raise Failure(f"contrast in {scheme}: {poor}")
+    page.look(1280, 860, "light")
+    say("text has a contrast of 4.5 or more, light and dark")
+
+
+def measure(first, second, rounds):
+    """From the PUT of one page to the change in what another shows, both on this machine."""
+    watch = """
+        globalThis.clock = () => performance.timeOrigin + performance.now();
+        globalThis.shown = new Promise((resolve) => {
+          const place = document.querySelector("#standing");
+          const before = place.innerText;
+          new MutationObserver((_, observer) => {
+            if (place.innerText === before) return;
+            observer.disconnect();
+            resolve(clock());
+          }).observe(place, { childList: true, subtree: true, characterData: true });
+        });
+    """
+    times = []
+    for _ in range(rounds):
+        second.run(watch)
+        first.evaluate("performance.clearResourceTimings()")
+        buy(first, "RandomOwls")
+        shown = second.evaluate("Promise.race([shown, new Promise((resolve) => setTimeout(resolve, 5000))])")
+        if shown is None:
+            raise Failure("a purchase does not show up within 5 seconds")
+        first.wait("!document.querySelector('#timed button[aria-busy]')", "the purchase to be done")
+        sent = first.evaluate("""performance.getEntriesByType("resource")
+            .filter(({ name }) => name.endsWith("/ledger"))
+            .map(({ startTime, responseEnd }) => [startTime, responseEnd].map((time) => performance.timeOrigin + time))
+            .at(-1)""")
+        times.append((shown - sent[0], sent[1] - sent[0]))
+    for place, name in enumerate(("shown on the other device", "acknowledged")):
+        values = sorted(each[place] for each in times)
+        middle = values[len(values) // 2]
+        high = values[min(len(values) - 1, -(-len(values) * 99 // 100) - 1)]
+        say(f"from the PUT until it is {name}: median {middle:.1f} ms, 99th percentile {high:.1f} ms ({rounds} rounds)")
+
+
+def take_pictures(browser, server, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    looks = [(size, width, height, scheme) for size, width, height in (("phone", 390, 844), ("desktop", 1280, 800))
+             for scheme in ("light", "dark")]
+    page = browser.device(server.url + "/#/signup")
+    for size, width, height, scheme in looks:
+        page.look(width, height, scheme)
+        page.view("signup")
+        time.sleep(0.2)
+        page.picture(folder / f"insomniowl-signup-{size}-{scheme}.png")
+    sign_up(page, server, "Minerva", "a good night's rest")
+    for product in ("3monthsOfRandom", "RandomOwls", "NightOwl", "GoodNightOwl", "InLoveOwl"):
+        buy(page, product)
+        page.wait("!document.querySelector('[aria-busy]')")
+    page.wait("document.querySelectorAll('.owned').length === 3")
+    page.wait("document.querySelector('#toast').innerText === ''")
+    for view in ("shop", "owls", "account"):
+        page.press(f'#tabs a[href="#/{view}"]')
+        page.view(view)
+        for size, width, height, scheme in looks:
+            page.look(width, height, scheme)
+            if view == "owls":
+                page.press("#another")
+                page.wait("document.querySelectorAll('#seen li').length >= 1")
+            time.sleep(0.3)
+            page.picture(folder / f"insomniowl-{view}-{size}-{scheme}.png")
+    page.close()

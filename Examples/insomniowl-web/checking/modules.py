@@ -1,0 +1,157 @@
+"""The modules of the page, each by itself."""
+
+import base64
+import json
+
+from .browser import Failure, say
+from .server import CATALOG, PREFIX
+
+
+def check_bytes(page, tool, folder):
+    """ledger.js writes what syncd writes, byte for byte, and reads back what it does not know."""
+    bonus = json.loads(CATALOG.read_text())
+    original = json.loads((CATALOG.parents[1] / "insomniowl.json").read_text())
+    if {**original, "policy": {**original["policy"], "consumables": "shared"}} != bonus:
+        raise Failure("catalog.json is another than insomniowl.json with shared consumables")
+    bonus["policy"]["bonus"] = "P1D"
+    catalog = folder / "bonus.json"
+    catalog.write_text(json.dumps(bonus))
+    local = ["--local", f"file:{folder / 'device'}", "--account", "Zoë/50%"]
+    tool("account", "create", "Zoë/50%", "--local", f"file:{folder / 'device'}", catalog=catalog)
+    steps = [
+        {"product": "3monthsOfRandom", "id": "T1", "at": "2026-01-31T00:00:00.000Z"},
+        {"product": "6monthsOfRandom", "id": "T2 ünïcode 🦉", "at": "2026-02-03T04:05:06.789Z"},
+        {"product": "RandomOwls", "id": "T3", "at": "2026-02-03T04:05:06.789Z", "quantity": 300},
+        {"product": "NightOwl", "id": "T4", "at": "2026-02-03T04:05:06.780Z"},
+        {"spend": "S1", "product": "RandomOwls", "at": "2031-01-01T00:00:00.001Z"},
+        {"product": "CouchOwl", "id": "T5", "at": "1969-12-31T23:59:59.999Z"},
+    ]
+    for step in steps:
+        if "spend" in step:
+            tool("use", "random-owls", "--id", step["spend"], "--at", step["at"], *local, catalog=catalog)
+        else:
+            tool("record", "purchase", PREFIX + step["product"], "--transaction", step["id"], "--at", step["at"],
+                 "--quantity", step.get("quantity", 1), *local, catalog=catalog)
+        status = json.loads(tool("status", "--json", "--at", step["at"], *local, catalog=catalog))
+        ends = [period["end"] for group in status["subscriptions"] for period in group["periods"]]
+        step["end"] = max(ends, default=None)
+    document = tool("export", "--format", "ledger", *local, catalog=catalog)
+    problem = page.run("""
+        const { Ledger, nextTime, purchaseRecord, recordingRecord, spendRecord, termsOf } = await import("/ledger.js");
+        const { xxh64 } = await import("/xxh64.js");
+        const given = Uint8Array.from(atob(document64), (letter) => letter.charCodeAt(0));
+        const theirs = Ledger.decode(given);
+        const same = (left, right) =>
+          left.length === right.length && left.every((byte, index) => byte === right[index]);
+        if (!same(theirs.encoded(), given)) return "what was read is written otherwise";
+        // A recording's key ends with its replica.
+        const replica = theirs.records.find(({ key }) => key[0] === 0x12).key.slice(-16);
+        const environment = "production";
+        let ours = new Ledger();
+        let known = null;
+        for (const step of steps) {
+          const product = catalog.products.find((each) => each.id === prefix + step.product);
+          const date = Date.parse(step.at);
+          const time = nextTime(ours.latestTime, date);
+          let made = [];
+          if (step.spend) {
+            made = [spendRecord({ id: step.spend, product: product.id, units: 1, replica, date, environment, time })];
+          } else {
+            const transaction = { store: "reported", environment, id: step.id };
+            const quantity = step.quantity ?? 1;
+            const knownEnd = product.type === "nonRenewing" && known ? Date.parse(known) : null;
+            made = [
+              purchaseRecord({
+                transaction, product: product.id, terms: termsOf(product, catalog), date, quantity, time }),
+              recordingRecord({ transaction, replica, recordedAt: date, knownEnd, time }),
+            ];
+          }
+          ours = new Ledger(made.reverse()).joined(ours);
+          known = step.end;
+        }
+        if (!same(ours.encoded(), given)) {
+          const hex = (part) => Array.from(part, (byte) => byte.toString(16).padStart(2, "0")).join("");
+          const texts = [ours, theirs].map((ledger) => ledger.records.map(({ key, order, payload }) =>
+            [key, order, payload].map(hex).join(" ")));
+          const alone = texts.map((list, side) => list.filter((text) => !texts[1 - side].includes(text)));
+          return "ours and theirs: " + JSON.stringify(alone, null, 1);
+        }
+        // A kind that nobody knows, and a known key with a larger order, come through a join as they are.
+        const strange = { key: Uint8Array.of(250, 1, 2, 9, 9), order: Uint8Array.of(255), payload: Uint8Array.of(7) };
+        const stronger = { ...ours.records[0], order: ours.records[0].order.map(() => 255) };
+        const joined = Ledger.decode(ours.joined(new Ledger([strange, stronger])).joined(ours).encoded());
+        if (joined.records.length !== ours.records.length + 1) return "a join counts otherwise";
+        if (!joined.has(strange.key) || joined.records[0].order[0] !== 255) return "a join lost something";
+        // One bit that is turned over anywhere is noticed.
+        for (let index = 0; index < given.length; index += 1) {
+          const damaged = given.slice();
+          damaged[index] ^= 1 << (index % 8);
+          try { Ledger.decode(damaged); } catch { continue; }
+          return "damage at byte " + index + " is not noticed";
+        }
+        // The specification's own examples.
+        const digests = ["", "a", "abc", "Nobody inspects the spammish repetition"].map((text) =>
+          xxh64(new TextEncoder().encode(text)).toString(16));
+        const expected = ["ef46db3751d8e999", "d24ec4f1a98c6e5b", "44bc2cf5ad770999", "fbcea83c8a378bf1"];
+        return same(digests, expected) ? "" : "XXH64: " + digests;
+        """, document64=base64.b64encode(document).decode(), steps=steps, catalog=bonus, prefix=PREFIX)
+    if problem:
+        raise Failure("ledger.js: " + problem)
+    say(f"ledger.js writes the {len(document)} bytes that syncd writes, and notices every damaged one")
+
+
+def check_parser(page):
+    """Events come whole however they are cut."""
+    problem = page.run("""
+        const { EventParser } = await import("/events.js");
+        const text = ": hé\\r\\nretry: 1000\\n\\nid: 7\\nevent: change\\ndata: {\\"a\\":\\ndata: 1}\\n\\n"
+          + "data:x\\r\\n\\r\\nid: 9\\n\\n";
+        const bytes = new TextEncoder().encode(text);
+        for (let size = 1; size <= bytes.length; size += 1) {
+          const heard = [];
+          const parser = new EventParser((type, data) => heard.push(type, data));
+          for (let at = 0; at < bytes.length; at += size) parser.push(bytes.subarray(at, at + size));
+          const seen = JSON.stringify([heard, parser.lastEventID, parser.retry]);
+          const expected = JSON.stringify([["change", '{"a":\\n1}', "message", "x"], "9", 1000]);
+          if (seen !== expected) return "pieces of " + size + " bytes: " + seen;
+        }
+        return "";
+        """)
+    if problem:
+        raise Failure("events.js: " + problem)
+    say("a stream of events is read, in pieces of any size")
+
+
+def check_keys(page):
+    """Keys with whatever a name may have in it."""
+    keys = {"accounts/alice/1/ledger": "/v1/kv/accounts/alice/1/ledger",
+            "accounts/ä b/1": "/v1/kv/accounts/%C3%A4%20b/1",
+            "accounts/x%2Fy/1": "/v1/kv/accounts/x%252Fy/1", "accounts/../1": "/v1/kv/accounts%2F%2E%2E%2F1"}
+    made = page.run('const { keyPath } = await import("/api.js"); return keys.map(keyPath);', keys=list(keys))
+    if made != list(keys.values()):
+        raise Failure(f"paths of keys: {made}")
+
+
+def check_refresh(page):
+    """Many requests that find the access token void wait for one refresh."""
+    seen = page.run("""
+        const { Api } = await import("/api.js");
+        const counts = {};
+        const real = window.fetch;
+        window.fetch = (path, options) => {
+          const name = `${options.method} ${path}`;
+          counts[name] = (counts[name] ?? 0) + 1;
+          // A token that counts nothing: the first five are sent with it.
+          if (path === "/v1/entitlements" && counts[name] <= 5) options.headers.Authorization = "Bearer a.b.c";
+          return real(path, options);
+        };
+        const api = new Api();
+        await api.self();
+        const before = counts["POST /v1/sessions"];
+        await Promise.all(Array.from({ length: 5 }, () => api.entitlements()));
+        window.fetch = real;
+        return [before, counts["POST /v1/sessions"] - before, counts["GET /v1/entitlements"]];
+        """)
+    if seen != [1, 1, 10]:
+        raise Failure(f"refreshes and requests: {seen}")
+    say("five requests that are refused with 401 wait for one refresh, and are sent once more")

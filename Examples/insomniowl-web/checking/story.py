@@ -1,0 +1,347 @@
+"""What people do with the page, on several devices."""
+
+import json
+import time
+
+from .browser import Failure, say
+from .server import PREFIX
+
+
+def sign_up(page, server, name, password):
+    page.open(server.url + "/#/signup")
+    page.view("signup")
+    page.type("#signup-name", name)
+    page.type("#signup-password", password)
+    page.enter()
+    page.view("codes")
+    codes = page.text("#codes").split()
+    if len(codes) != 8:
+        raise Failure(f"{len(codes)} recovery codes are shown")
+    page.press("#codes-kept")
+    page.press("#codes-done")
+    page.view("shop")
+    if codes[0] in page.evaluate("document.documentElement.innerHTML"):
+        raise Failure("the recovery codes are still in the page")
+    return codes
+
+
+def log_in(page, name, password):
+    page.view("login")
+    page.type("#login-name", name)
+    page.type("#login-password", password)
+    page.enter()
+
+
+def buy(page, product):
+    page.press(f'[data-product="{PREFIX}{product}"] button')
+
+
+def check_log_in(first, second, server):
+    codes = sign_up(first, server, "luna", "a good night's rest")
+    say("signed up; 8 recovery codes are shown once")
+    first.sees("#standing", "No subscription yet")
+    log_in(second, "luna", "something else")
+    second.sees("#login .error", "wrong")
+    second.type("#login-password", "a good night's rest")
+    second.enter()
+    second.view("shop")
+    say("another device logs in, after a wrong password")
+    third = first.browser.device(server.url + "/#/signup")
+    third.view("signup")
+    third.type("#signup-name", "luna")
+    third.type("#signup-password", "short")
+    third.enter()
+    third.sees("#signup .error", "too short")
+    third.type("#signup-password", "another password")
+    third.enter()
+    third.sees("#signup .error", "There is an account of this name")
+    third.close()
+    say("a name that is taken, and a password that is too short, are refused in words")
+    return codes
+
+
+def check_buying(first, second):
+    buy(first, "3monthsOfRandom")
+    first.sees("#standing", "Subscribed until")
+    until = first.text("#standing .big")
+    days = int(first.text("#standing .small").split()[0])
+    if not 89 <= days <= 92:
+        raise Failure(f"three months are {days} days")
+    second.sees("#standing", until, seconds=1)
+    say(f"bought: {until}; the other device shows it within a second")
+    buy(second, "NightOwl")
+    first.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
+    buy(first, "3monthsOfRandom")
+    second.wait(f"document.querySelector('#standing .big').innerText !== {json.dumps(until)}", "the later end")
+    days = int(second.text("#standing .small").split()[0])
+    if not 180 <= days <= 185:
+        raise Failure(f"six months are {days} days")
+    say("an owl bought there is owned here; renewed here, both devices show six months")
+    first.press('#tabs a[href="#/owls"]')
+    first.wait("document.querySelector('#owl svg')", "an owl")
+    seed = first.evaluate("document.querySelector('#owl').dataset.seed")
+    first.press("#another")
+    first.wait(f"document.querySelector('#owl').dataset.seed !== '{seed}'", "another owl")
+    say("a new owl at each press: " + first.text("#owl-words"))
+    first.press('#tabs a[href="#/shop"]')
+
+
+def check_both_at_once(first, second):
+    """Both write at once: whoever comes second is refused, merges, and writes again."""
+    for page, product in ((first, "CouchOwl"), (second, "ShyOwl")):
+        page.evaluate(f"setTimeout(() => document.querySelector('[data-product=\"{PREFIX}{product}\"] button').click(),"
+                      f" {time.time() * 1000 + 400} - Date.now())")
+    for page in (first, second):
+        for product in ("CouchOwl", "ShyOwl"):
+            page.sees(f'[data-product="{PREFIX}{product}"]', "Owned")
+    say("two devices buy in the same moment: both owls are on both")
+
+
+def check_strangers(first, server):
+    """A record of a kind that nobody knows yet is in the ledger; the page buys, and it is still there."""
+    body = """
+        const { Api } = await import("/api.js");
+        const { Ledger } = await import("/ledger.js");
+        const api = new Api();
+        const { account, incarnation } = api.session;
+        const key = `accounts/${account}/${incarnation}/ledger`;
+        const strange = { key: Uint8Array.of(0xfa, 1, 2, 9, 9), order: Uint8Array.of(1), payload: Uint8Array.of(7, 7) };
+        const found = await api.read(key);
+        const ledger = Ledger.decode(found.bytes);
+        if (isWriting) await api.write(key, ledger.joined(new Ledger([strange])).encoded(), found.tag);
+        return ledger.has(strange.key);
+    """
+    first.run(body, isWriting=True)
+    buy(first, "CryingOwl")
+    first.sees(f'[data-product="{PREFIX}CryingOwl"]', "Owned")
+    if not first.run(body, isWriting=False):
+        raise Failure("the page lost a record of a kind that it does not know")
+    say("a record of an unknown kind survives a purchase")
+
+
+def check_units(first, second, server):
+    sign_up(first, server, "sol", "wide awake at noon")
+    log_in(second, "sol", "wide awake at noon")
+    second.view("shop")
+    first.press('#tabs a[href="#/owls"]')
+    first.sees("#owl-standing", "No owl has come")
+    buy(second, "RandomOwls")
+    first.sees("#owl-standing", "5 owls left")
+    first.press("#another")
+    first.sees("#owl-standing", "4 owls left")
+    second.sees("#standing", "4 owls left", seconds=1)
+    for left in (3, 2, 1):
+        first.press("#another")
+        first.sees("#owl-standing", f"{left} owl")
+    first.press("#another")
+    first.sees("#owl-standing", "No owl has come")
+    second.sees("#standing", "0 owls left")
+    say("five owls bought on one device are spent on the other, one by one, and no sixth")
+
+
+def check_local_units(browser, server):
+    """By the tutorials' rule units stay on their device: this page has none to sell."""
+    page = browser.device(server.url + "/")
+    sign_up(page, server, "sol", "wide awake at noon")
+    page.sees(f'[data-product="{PREFIX}RandomOwls"]', "sold in the app")
+    if not page.evaluate(f"document.querySelector('[data-product=\"{PREFIX}RandomOwls\"] button').disabled"):
+        raise Failure("units are sold that nobody can use")
+    buy(page, "NightOwl")
+    page.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
+    page.close()
+    say("with the tutorials' catalogue units are not sold here, and everything else is")
+
+
+def check_return(page, name, password):
+    page.press('#tabs a[href="#/account"]')
+    page.press("#logout")
+    page.view("login")
+    kept = page.evaluate("localStorage.getItem('insomniowl.session')")
+    if kept is not None:
+        raise Failure("a session is kept after the log-out")
+    log_in(page, name, password)
+    page.view("shop")
+    before = page.text("#standing")
+    page.press("#restore")
+    page.sees("#toast", "restored")
+    say(f"logged out, logged in, restored: {page.text('#toast')} {before.splitlines()[0]}")
+
+
+def check_device(page, server):
+    status, grant = server.post("/v1/devices", {})
+    if status != 200:
+        raise Failure(f"/v1/devices: {status}")
+    page.open(server.url + "/?user_code=" + grant["user_code"])
+    page.view("device")
+    if page.evaluate("document.querySelector('#device-code').value") != grant["user_code"]:
+        raise Failure("the code is not filled in")
+    page.press("#device button[value=approve]")
+    page.sees("#toast", "let in")
+    status, session = server.post("/v1/sessions", {
+        "grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": grant["device_code"]})
+    if status != 200 or session["account"] != "luna":
+        raise Failure(f"the device is not let in: {status} {session}")
+    page.open(server.url + "/#/device")
+    page.view("device")
+    page.type("#device-code", "BCDF-GHJK")
+    page.press("#device button[value=approve]")
+    page.sees("#device .error", "No device waits")
+    say("a device is let in by its code, from the link that it shows")
+
+
+def check_outage(first, second, server):
+    first.open(server.url + "/#/shop")
+    first.view("shop")
+    server.stop()
+    first.sees("#offline", "does not answer")
+    shown = first.text("#standing")
+    buy(first, "LonelyOwl")
+    first.sees("#toast", "does not answer")
+    first.sees(f'[data-product="{PREFIX}LonelyOwl"]', "Buy")
+    server.start()
+    first.wait("document.querySelector('#offline').hidden", "the notice to go", seconds=45)
+    if first.text("#standing") != shown:
+        raise Failure("what holds is another after an outage")
+    first.sees(f'[data-product="{PREFIX}LonelyOwl"]', "Buy")
+    # The streams resume: what the other buys is seen again.
+    second.wait("document.querySelector('#offline').hidden", "the notice to go", seconds=45)
+    buy(second, "LonelyOwl")
+    first.sees(f'[data-product="{PREFIX}LonelyOwl"]', "Owned", seconds=45)
+    say("the server is away: that is said, and nothing is kept of a purchase; it is back: everything goes on by itself")
+
+
+def check_lost_answer(page, server):
+    """The answer to a write is lost: the page looks, and neither loses nor repeats the purchase."""
+    counts = page.run("""
+        const real = window.fetch;
+        let puts = 0;
+        window.fetch = async (path, options) => {
+          if (options.method !== "PUT") return real(path, options);
+          puts += 1;
+          const answer = await real(path, options);
+          if (puts === 1) throw new TypeError("the answer is lost");
+          return answer;
+        };
+        document.querySelector(`[data-product="${prefix}InLoveOwl"] button`).click();
+        const end = performance.now() + 10000;
+        while (!document.querySelector(`[data-product="${prefix}InLoveOwl"]`).innerText.includes("Owned")) {
+          if (performance.now() > end) break;
+          await new Promise((resolve) => setTimeout(resolve, 50));
+        }
+        await new Promise((resolve) => setTimeout(resolve, 500));
+        window.fetch = real;
+        return [puts, document.querySelector("#toast").innerText];
+        """, prefix=PREFIX)
+    if counts[0] != 1 or "yours" not in counts[1]:
+        raise Failure(f"a lost answer: {counts}")
+    say("the answer to a purchase is lost: the page looks it up, and does not buy twice")
+
+
+def check_end_of_session(first, second):
+    second.press('#tabs a[href="#/account"]')
+    second.press("#logout-everywhere")
+    second.view("login")
+    # Where the server has not ended the stream, the next request tells.
+    if first.evaluate("document.querySelector('#view-login').hidden"):
+        first.press("#restore")
+    first.view("login")
+    first.sees("#toast", "session has ended")
+    if first.evaluate("document.querySelector('#login-name').value") != "luna":
+        raise Failure("the name is not filled in again")
+    say("logged out everywhere: the other device says that its session has ended")
+
+
+def check_recovery(page, server, code):
+    page.press('#view-login a[href="#/forgot"]')
+    page.view("forgot")
+    page.type("#forgot-name", "luna")
+    page.type("#forgot-code", "AAAA-BBBB-CCCC-DDDD")
+    page.type("#forgot-password", "a better night's rest")
+    page.enter()
+    page.sees("#forgot .error", "wrong")
+    page.type("#forgot-code", code.lower())
+    page.type("#forgot-password", "a better night's rest")
+    page.enter()
+    page.view("shop")
+    page.sees("#standing", "Subscribed until")
+    page.press('#tabs a[href="#/account"]')
+    say("a recovery code sets a new password, and everything bought is there")
+
+
+def check_password(page):
+    page.press("#view-account details:nth-of-type(1) summary")
+    page.type("#password-old", "a better night's rest")
+    page.type("#password-new", "the best night's rest")
+    page.enter()
+    page.sees("#toast", "is changed")
+    page.press("#view-account details:nth-of-type(2) summary")
+    page.type("#renew-password", "the best night's rest")
+    page.enter()
+    page.view("codes")
+    page.press("#codes-kept")
+    page.press("#codes-done")
+    page.view("shop")
+    say("the password is changed, and there are new recovery codes")
+
+
+def check_tool(page, tool, server, folder):
+    """The command line reads what the page wrote."""
+    local = f"file:{folder / 'copy'}"
+    where = ["--local", local, "--remote", server.store]
+    tool("account", "login", "luna", *where)
+    tool("sync", *where)
+    facts = json.loads(tool("facts", "--json", *where))
+    products = sorted(fact["productID"][len(PREFIX):] for fact in facts if fact["kind"] == "purchase")
+    owls = ["NightOwl", "CouchOwl", "ShyOwl", "CryingOwl", "LonelyOwl", "InLoveOwl"]
+    expected = sorted(["3monthsOfRandom"] * 2 + owls)
+    if products != expected:
+        raise Failure(f"syncd facts finds {products}")
+    status = json.loads(tool("status", "--json", *where))
+    ours = page.run('const { Api } = await import("/api.js"); return new Api().entitlements();')
+    for member in ("subscriptions", "owned", "balances"):
+        if member == "subscriptions":
+            # The days that are left may change between two questions.
+            for each in status[member] + ours[member]:
+                each.pop("daysRemaining")
+        if status[member] != ours[member]:
+            raise Failure(f"{member}: syncd says {status[member]}, the server {ours[member]}")
+    say(f"syncd sync and facts read all {len(facts)} facts that the page wrote, and come to the same end")
+
+
+def check_guessing(browser, server):
+    page = browser.device(server.url + "/#/login")
+    page.view("login")
+    page.type("#login-name", "nobody")
+    for _ in range(12):
+        page.type("#login-password", "wrong password")
+        page.enter()
+        page.wait("document.querySelector('#login').getAttribute('aria-busy') !== 'true'")
+        if "Too many tries" in page.text("#login .error"):
+            break
+    page.sees("#login .error", "Too many tries")
+    page.wait("document.querySelector('#login button').disabled", "the button to wait")
+    say("guessing is slowed down: " + page.text("#login .error"))
+    page.close()
+
+
+def check_erasure(first, second, server):
+    second.open(server.url + "/")
+    log_in(second, "luna", "the best night's rest")
+    second.view("shop")
+    first.press('#tabs a[href="#/account"]')
+    first.press("#view-account details:nth-of-type(3) summary")
+    first.type("#erase-password", "the best night's rest")
+    first.enter()
+    first.sees("#erase .error", "Please tick")
+    first.press("#erase-sure")
+    first.type("#erase-password", "not my password")
+    first.press("#erase button")
+    first.sees("#erase .error", "wrong")
+    first.type("#erase-password", "the best night's rest")
+    first.press("#erase button")
+    first.view("login")
+    second.view("login")
+    second.sees("#toast", "erased")
+    log_in(second, "luna", "the best night's rest")
+    second.sees("#login .error", "wrong")
+    say("erased: the other device hears of it at once, and nobody can log in")
