@@ -17,6 +17,9 @@ import shutil
 import sys
 import tempfile
 
+# The folder is served as it is: nothing is left in it.
+sys.dont_write_bytecode = True
+
 from checking import looks, modules, story
 from checking.browser import Browser, Failure
 from checking.server import CATALOG, Server, Tool
