@@ -52,13 +52,14 @@ extension Service {
             return try .json { json(describing(caller.account, created: caller.isErased ? nil : record?.created)) }
         case .sessions:
             try await accounts.logOut(caller, everywhere: target.query["everywhere"] == "true")
-            endStreams(of: caller)
+            hub.poke()
             return .done
         case .ownPassword:
             let fields = try RequestFields(request.body, request.head.headerFields)
             try await accounts.changePassword(
                 of: caller, from: try fields.text("password"), to: try fields.text("new_password"),
                 peer: request.peer)
+            hub.poke()
             return .done
         case .ownRecoveryCodes:
             let fields = try RequestFields(request.body, request.head.headerFields)
@@ -102,10 +103,6 @@ extension Service {
         try await Erasure(store: store, records: accounts.records).erase(account)
         authenticator.forget(account: account.name ?? "")
         hub.poke()
-    }
-
-    private func endStreams(of caller: AccountCaller) {
-        hub.end { session, scope in session != nil && session == caller.session && scope == caller.scope }
     }
 
     private func makeAccount(_ request: ServiceRequest) async throws -> TransportAnswer {

@@ -53,6 +53,8 @@ extension Service {
                 throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger: \(error)")
             }
         }
+        // The marker comes before the account's own record hears of the erasure.
+        guard ledgers.first?.isErased != true else { throw RequestError(.gone, "the account was erased") }
         guard ledgers.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
         let replay = Replay(Facts(account: ledgers[0], server: ledgers[1]), catalog: catalog)
         let snapshot = replay.snapshot(at: instant)

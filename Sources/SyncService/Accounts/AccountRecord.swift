@@ -59,6 +59,12 @@ struct SessionRecord: Hashable, Sendable, Codable {
         KeyScope.serverPrefix + "sessions/" + LedgerKeys.escaped(name) + "/"
     }
 
+    /// The id of the session under `key`; `nil` for any other key.
+    static func id(of key: EntryKey) -> String? {
+        guard key.hasPrefix(KeyScope.serverPrefix + "sessions/") else { return nil }
+        return key.text.split(separator: "/").last.map(String.init)
+    }
+
     static func key(_ id: String, of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(prefix(of: name) + id)
     }

@@ -12,8 +12,9 @@ public struct ServiceConfiguration: Sendable {
     public var allowsSignUp = true
     /// The origins of web pages that may ask (`https://shop.example.com`), byte for byte.
     public var origins: [String] = []
-    /// Where a person approves a device, for the device grant (RFC 8628).
-    public var approvalPage = "/"
+    /// The address of the page on which a person approves a device, for the device grant (RFC 8628). The server's own
+    /// first page unless set.
+    public var approvalPage: String
     /// The token that reaches every key but the server's own; `nil` for none.
     public var operatorToken: String?
     /// Who owns a transaction that two accounts claim.
@@ -36,5 +37,6 @@ public struct ServiceConfiguration: Sendable {
     /// The usual configuration of a server called `name`.
     public init(name: String, catalog: Catalog? = nil, catalogJSON: [UInt8] = []) {
         (self.name, self.catalog, self.catalogJSON) = (name, catalog, catalogJSON)
+        approvalPage = name.hasSuffix("/") ? name : name + "/"
     }
 }

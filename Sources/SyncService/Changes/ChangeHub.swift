@@ -117,6 +117,7 @@ final class ChangeHub: Sendable {
         var places: [UInt64: Int] = [:]
         for change in page.changes {
             onChange(change.key)
+            if change.version == nil, let session = SessionRecord.id(of: change.key) { end(session: session) }
             let ids = state.withLock { state in
                 Self.prefixes(of: change.key).flatMap { state.byPrefix[$0] ?? [] }
                     .filter { state.listeners[$0]?.scope.contains(change.key) == true }
@@ -156,10 +157,10 @@ final class ChangeHub: Sendable {
         }
     }
 
-    /// Ends the streams of a session, or of a whole account.
-    func end(where isOver: (_ session: String?, _ scope: KeyScope) -> Bool) {
+    /// Ends the streams of a session that is over.
+    private func end(session: String) {
         let over = state.withLock { state in
-            state.listeners.values.filter { isOver($0.session, $0.scope) }.map(\.continuation)
+            state.listeners.values.filter { $0.session == session }.map(\.continuation)
         }
         for listener in over { listener.finish() }
     }
