@@ -25,7 +25,8 @@ struct AccountClientTests {
         return nil
     }
 
-    @Test("each refusal has its kind: a taken name, a wrong password, a bad one, too many guesses, a server that is away")
+    @Test(
+        "each refusal has its kind: a taken name, a wrong password, a bad one, too many guesses, a server that is away")
     func refusals() async throws {
         _ = try await client.signUp("alice", password: Device.password)
         #expect(await kind { _ = try await client.signUp("alice", password: "another one") } == .nameTaken)
@@ -89,7 +90,10 @@ struct AccountClientTests {
         let session = try await client.waitForApproval(of: code, host: machine.host)
         #expect(session.account == "alice" && session.refreshToken != owner.refreshToken)
         #expect(machine.pauses == [.seconds(5), .seconds(5), .seconds(10), .seconds(10)])
-        #expect(await kind { try await client.decide(device: "BCDF-GHJK", isApproved: true, token: { _ in owner.accessToken }) } == .unknown)
+        #expect(
+            await kind {
+                try await client.decide(device: "BCDF-GHJK", isApproved: true, token: { _ in owner.accessToken })
+            } == .unknown)
     }
 
     @Test("a device that is refused, or that nobody approves, is told so")

@@ -20,11 +20,11 @@ extension AccountClient {
     }
 
     private struct DeviceBody: Decodable {
-        var device_code: String
-        var user_code: String
-        var verification_uri: String
-        var verification_uri_complete: String?
-        var expires_in: Int64
+        var deviceCode: String
+        var userCode: String
+        var verificationUri: String
+        var verificationUriComplete: String?
+        var expiresIn: Int64
         var interval: Int64?
     }
 
@@ -34,9 +34,9 @@ extension AccountClient {
     public func beginDeviceLogIn() async throws(AccountError) -> DeviceCode {
         let body: DeviceBody = try await answer(.post, "/v1/devices", [:])
         return DeviceCode(
-            deviceCode: body.device_code, userCode: body.user_code, page: body.verification_uri,
-            pageWithCode: body.verification_uri_complete,
-            lifetime: .seconds(min(max(body.expires_in, 1), 86_400)),
+            deviceCode: body.deviceCode, userCode: body.userCode, page: body.verificationUri,
+            pageWithCode: body.verificationUriComplete,
+            lifetime: .seconds(min(max(body.expiresIn, 1), 86_400)),
             interval: .seconds(min(max(body.interval ?? 5, 1), 3_600)))
     }
 

@@ -34,10 +34,10 @@ extension AccountClient {
     public func addRecoveryCode(
         to name: String, token: @escaping HTTPBackend.Token
     ) async throws(AccountError) -> String {
-        struct Body: Decodable { var recovery_code: String }
+        struct Body: Decodable { var recoveryCode: String }
         let body: Body = try await answer(
             .post, "/v1/accounts/\(Self.segment(name))/recovery-code", nil, token: token)
-        return body.recovery_code
+        return body.recoveryCode
     }
 
     /// Erases an account for good, as its owner could.

@@ -62,7 +62,7 @@ public struct AccountClient: Sendable {
     public func signUp(_ name: String, password: String) async throws(AccountError) -> SignUp {
         let body: SessionBody = try await answer(
             .post, "/v1/accounts", ["name": .text(name), "password": .text(password)])
-        return SignUp(session: body.session, recoveryCodes: body.recovery_codes)
+        return SignUp(session: body.session, recoveryCodes: body.recoveryCodes)
     }
 
     /// Begins a session of the account `name`.
@@ -132,10 +132,10 @@ public struct AccountClient: Sendable {
     public func renewRecoveryCodes(
         password: String, token: @escaping HTTPBackend.Token
     ) async throws(AccountError) -> [String] {
-        struct Body: Decodable { var recovery_codes: [String] }
+        struct Body: Decodable { var recoveryCodes: [String] }
         let body: Body = try await answer(
             .post, "/v1/accounts/self/recovery-codes", ["password": .text(password)], token: token)
-        return body.recovery_codes
+        return body.recoveryCodes
     }
 
     /// Erases the account for good: what it bought is gone, on all devices, as each of them syncs. The session reads the
@@ -196,9 +196,10 @@ extension AccountClient {
         invalidGrant: AccountError.Kind = .invalidCredentials
     ) async throws(AccountError) -> Body {
         let answer = try await exchange(method, path, members, token: token, invalidGrant: invalidGrant)
-        guard let body = try? JSONDecoder().decode(Body.self, from: Data(answer.body)) else {
+        guard let body = try? JSONDecoder.wire.decode(Body.self, from: Data(answer.body)) else {
             throw AccountError(
-                .server, "\(server): the answer (\(answer.response.status.code)) is none of ours; is this the right server?",
+                .server,
+                "\(server): the answer (\(answer.response.status.code)) is none of ours; is this the right server?",
                 mayHaveHappened: method != .get)
         }
         return body

@@ -35,17 +35,26 @@ public struct ServerSession: Hashable, Sendable {
 
 /// A session as the wire has it.
 struct SessionBody: Decodable {
-    var access_token: String
-    var expires_in: Int64
-    var refresh_token: String
+    var accessToken: String
+    var expiresIn: Int64
+    var refreshToken: String
     var account: String
     var incarnation: String
-    var recovery_codes: [String]?
+    var recoveryCodes: [String]?
 
     var session: ServerSession {
         ServerSession(
-            account: account, incarnation: incarnation, accessToken: access_token,
-            lifetime: .seconds(min(max(expires_in, 1), 86_400)), refreshToken: refresh_token)
+            account: account, incarnation: incarnation, accessToken: accessToken,
+            lifetime: .seconds(min(max(expiresIn, 1), 86_400)), refreshToken: refreshToken)
+    }
+}
+
+extension JSONDecoder {
+    /// Reads what the wire has: members in the manner of OAuth 2.0.
+    static var wire: JSONDecoder {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return decoder
     }
 }
 
@@ -86,21 +95,22 @@ public struct KeptSession: Hashable, Sendable {
 
 extension KeptSession {
     private struct Body: Codable {
-        var access_token: String
+        var accessToken: String
         var account: String
-        var expires_in: Int64
+        var expiresIn: Int64
         var incarnation: String
         var received: Int64
-        var refresh_token: String
+        var refreshToken: String
     }
 
     /// It as JSON, members in the order of their names. Holds secrets.
     public var json: [UInt8] {
         let body = Body(
-            access_token: session.accessToken, account: session.account,
-            expires_in: session.lifetime.components.seconds, incarnation: session.incarnation, received: received,
-            refresh_token: session.refreshToken)
+            accessToken: session.accessToken, account: session.account,
+            expiresIn: session.lifetime.components.seconds, incarnation: session.incarnation, received: received,
+            refreshToken: session.refreshToken)
         let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         // Strings and numbers: nothing in it can fail to be encoded.
         guard let data = try? encoder.encode(body) else { return Array("{}".utf8) }
@@ -109,10 +119,10 @@ extension KeptSession {
 
     /// Reads what ``json`` is; `nil` for anything else.
     public init?(json: [UInt8]) {
-        guard let body = try? JSONDecoder().decode(Body.self, from: Data(json)) else { return nil }
+        guard let body = try? JSONDecoder.wire.decode(Body.self, from: Data(json)) else { return nil }
         let session = ServerSession(
-            account: body.account, incarnation: body.incarnation, accessToken: body.access_token,
-            lifetime: .seconds(body.expires_in), refreshToken: body.refresh_token)
+            account: body.account, incarnation: body.incarnation, accessToken: body.accessToken,
+            lifetime: .seconds(body.expiresIn), refreshToken: body.refreshToken)
         self.init(session, received: body.received)
     }
 }

@@ -64,7 +64,8 @@ struct DemoStory {
         stage.chapter("A server, over SQLite")
         // Everything that is bought is in the past by its clock, whatever the clock of this machine says.
         try stage.serve("--at 2026-03-02 --password-cost 10 --log-level warning")
-        stage.remark("For the story its clock begins on the last day, and passwords are hashed with 2^10 rounds, not 2^17.")
+        stage.remark(
+            "For the story its clock begins on the last day, and passwords are hashed with 2^10 rounds, not 2^17.")
         try buyAndRestore()
         try buyOnBothOffline()
         try refund()

@@ -14,13 +14,13 @@ struct CredentialFile: SessionStore {
     let server: String
 
     private struct Body: Codable {
-        var access_token: String
+        var accessToken: String
         var account: String
-        var expires_in: Int64
+        var expiresIn: Int64
         var incarnation: String
         var local: String
         var received: Int64
-        var refresh_token: String
+        var refreshToken: String
         var server: String
     }
 
@@ -62,7 +62,9 @@ struct CredentialFile: SessionStore {
     }
 
     private func session(_ bytes: Data) throws(BackendError) -> KeptSession {
-        guard let body = try? JSONDecoder().decode(Body.self, from: bytes) else {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        guard let body = try? decoder.decode(Body.self, from: bytes) else {
             throw BackendError(
                 .damaged, operation: .read, message: "\(path): this is no log-in of syncd: remove it, and log in again")
         }
@@ -73,16 +75,17 @@ struct CredentialFile: SessionStore {
         }
         return KeptSession(
             ServerSession(
-                account: body.account, incarnation: body.incarnation, accessToken: body.access_token,
-                lifetime: .seconds(body.expires_in), refreshToken: body.refresh_token), received: body.received)
+                account: body.account, incarnation: body.incarnation, accessToken: body.accessToken,
+                lifetime: .seconds(body.expiresIn), refreshToken: body.refreshToken), received: body.received)
     }
 
     func save(_ kept: KeptSession) async throws(BackendError) {
         let body = Body(
-            access_token: kept.session.accessToken, account: kept.session.account,
-            expires_in: kept.session.lifetime.components.seconds, incarnation: kept.session.incarnation, local: local,
-            received: kept.received, refresh_token: kept.session.refreshToken, server: server)
+            accessToken: kept.session.accessToken, account: kept.session.account,
+            expiresIn: kept.session.lifetime.components.seconds, incarnation: kept.session.incarnation, local: local,
+            received: kept.received, refreshToken: kept.session.refreshToken, server: server)
         let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes, .prettyPrinted]
         let bytes: Data
         do { bytes = try encoder.encode(body) } catch {
@@ -136,7 +139,8 @@ struct CredentialFile: SessionStore {
             try FileManager.default.createDirectory(
                 atPath: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         } catch {
-            throw BackendError(.permissionDenied, operation: .open, message: "\(folder): it cannot be made", cause: error)
+            throw BackendError(
+                .permissionDenied, operation: .open, message: "\(folder): it cannot be made", cause: error)
         }
         let lock = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard lock >= 0 else { throw error("its lock cannot be opened", errno) }
@@ -154,7 +158,8 @@ struct CredentialFile: SessionStore {
             guard errno == EWOULDBLOCK || errno == EINTR else { throw error("it cannot be locked", errno) }
             guard ContinuousClock.now < end else {
                 throw BackendError(
-                    .busy, operation: .open, message: "\(path): another process has been logging in for a minute; try again")
+                    .busy, operation: .open,
+                    message: "\(path): another process has been logging in for a minute; try again")
             }
             do { try await host.sleep(for: .milliseconds(10)) } catch {
                 throw BackendError(.cancelled, operation: .open, message: "the task was cancelled", cause: error)

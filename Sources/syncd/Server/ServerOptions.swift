@@ -20,7 +20,8 @@ struct ServerOptions: ParsableArguments {
     var tokenFile: String?
 
     @Option(
-        help: ArgumentHelp("Believe the certificates in this file, PEM, and no others (SYNCD_CA_FILE).", valueName: "file"))
+        help: ArgumentHelp(
+            "Believe the certificates in this file, PEM, and no others (SYNCD_CA_FILE).", valueName: "file"))
     var caFile: String?
 
     @Flag(help: "Send passwords and purchases to a server without TLS (SYNCD_INSECURE_HTTP=1).")
@@ -107,7 +108,8 @@ extension StoreOptions {
         guard let localText else { throw StoreOptions.localIsMissing }
         let local = try StoreURL(localText, option: "--local")
         let origin = try server.origin(text, option: "--remote")
-        let path = try server.credentials ?? environmentVariable("SYNCD_CREDENTIALS")
+        let path =
+            try server.credentials ?? environmentVariable("SYNCD_CREDENTIALS")
             ?? CredentialFile.usualPath(local: local.identity, server: origin)
         return try RemoteServer(
             origin, transport: server.transport(),

@@ -97,7 +97,8 @@ struct ServerDeviceTests {
         #expect(!FileManager.default.fileExists(atPath: sandbox.path("other-state/syncd/x")))
     }
 
-    @Test("A log-in that was ended elsewhere, one that others can read, and one of another store: exit 4, and what to do")
+    @Test(
+        "A log-in that was ended elsewhere, one that others can read, and one of another store: exit 4, and what to do")
     func lostLogIns() throws {
         _ = try run("account create alice", password: "correct horse")
         _ = try run("account login alice")
@@ -153,7 +154,8 @@ struct ServerDeviceTests {
         _ = try run("sync")
         _ = try run("account login alice", on: "tablet", password: "correct horse")
         _ = try run("restore", on: "tablet")
-        #expect(try run("account erase alice --yes", password: "wrong horse") == .refused(4, "name or password is wrong"))
+        #expect(
+            try run("account erase alice --yes", password: "wrong horse") == .refused(4, "name or password is wrong"))
         #expect(try run("check night-owl").exitCode == 0)
         #expect(try run("account erase alice --yes", password: "correct horse") == .done("erased: alice"))
         #expect(try run("check night-owl").exitCode == 10)
