@@ -17,7 +17,7 @@ final class DemoServer {
     init(program: URL, folder: URL, options: [String], environment: [String: String]) throws {
         (process, output) = (Process(), Pipe())
         let log = folder.appending(path: "server.log").path(percentEncoded: false)
-        FileManager.default.createFile(atPath: log, contents: nil)
+        try Data().write(to: URL(filePath: log))
         process.executableURL = program
         process.arguments =
             [

@@ -11,8 +11,10 @@ struct StoreOptions: ParsableArguments {
 
     @Option(
         help:
-            "The store that all share: https://HOST, file:DIR, sqlite:FILE, or folder:DIR for one of a file-sync tool "
-            + "(SYNCD_REMOTE)."
+            """
+            The store that all share: https://HOST, file:DIR, sqlite:FILE, or folder:DIR for one of a file-sync tool \
+            (SYNCD_REMOTE).
+            """
     )
     var remote: String?
 

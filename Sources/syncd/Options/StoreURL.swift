@@ -1,5 +1,5 @@
+import Entitlements
 import FileStorage
-import HTTPStorage
 import SQLiteStorage
 import SyncCore
 
@@ -36,7 +36,7 @@ struct StoreURL {
             guard let server else {
                 throw Failure(.usage, "\(option): \(text.singleLine) is a server, and this is a store of this machine")
             }
-            (self.text, place) = (text, .server(ServerStore(backend: try server(text))))
+            self.init(text: text, place: .server(ServerStore(backend: try server(text))))
             return
         }
         try self.init(ofThisMachine: text, option: option)

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Entitlements
 import Foundation
 
 /// Where passwords and codes come from: never from an argument, which everybody on the machine can read.
@@ -49,7 +50,7 @@ struct PasswordOptions: ParsableArguments {
                 .usage, "\(secret.question) is needed: --password-stdin, or \(secret.variable) in the environment")
         }
         let answer = try ask(secret.question)
-        guard !secret.isNew || answer == (try ask("\(secret.question), once more")) else {
+        if secret.isNew, try ask("\(secret.question), once more") != answer {
             throw Failure(.usage, "the two are not the same; nothing was done")
         }
         return answer

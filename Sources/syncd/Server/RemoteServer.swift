@@ -1,4 +1,5 @@
 import EntitlementSync
+import Entitlements
 import Foundation
 import HTTPStorage
 import SyncCore

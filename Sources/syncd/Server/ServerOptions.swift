@@ -1,5 +1,6 @@
 import ArgumentParser
 import CurlTransport
+import Entitlements
 import Foundation
 import HTTPStorage
 import SyncCore
