@@ -5,7 +5,7 @@ import SyncCore
 import TestSupport
 
 /// A server and a client that reaches it with the operator's token.
-final class LiveServer {
+final class LiveServer: Sendable {
     let folder: TemporaryFolder
     let server: ServerProcess
     let client: CurlClient

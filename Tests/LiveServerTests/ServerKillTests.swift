@@ -13,9 +13,14 @@ struct ServerKillTests {
     private static let writers = 16
 
     /// What writers were told, and what they are to do.
-    private struct Progress {
-        var acknowledged: [[String]]
-        var isOver = false
+    private final class Progress: Sendable {
+        private let state = Mutex<(acknowledged: [String], isOver: Bool)>(([], false))
+
+        var acknowledged: [String] { state.withLock { $0.acknowledged } }
+        var isOver: Bool { state.withLock { $0.isOver } }
+
+        func note(_ name: String) { state.withLock { $0.acknowledged.append(name) } }
+        func end() { state.withLock { $0.isOver = true } }
     }
 
     @Test(
@@ -28,7 +33,7 @@ struct ServerKillTests {
         let (url, port) = (server.url, server.port)
         let client = try CurlClient()
         let (acknowledgements, acknowledge) = AsyncStream.makeStream(of: Void.self)
-        let progress = Mutex(Progress(acknowledged: Array(repeating: [], count: Self.writers)))
+        let progress = Progress()
         try await withThrowingTaskGroup(of: Void.self) { group in
             for writer in 0..<Self.writers {
                 group.addTask {
@@ -36,10 +41,10 @@ struct ServerKillTests {
                         ServerProcess.operatorToken
                     }
                     var number = 0
-                    while !progress.withLock({ $0.isOver }) {
+                    while !progress.isOver {
                         let name = "accounts/w\(writer)/initial/\(number)"
-                        if try await Self.write(name, to: backend, while: { !progress.withLock { $0.isOver } }) {
-                            progress.withLock { $0.acknowledged[writer].append(name) }
+                        if try await Self.write(name, to: backend, until: progress) {
+                            progress.note(name)
                             acknowledge.yield()
                             number += 1
                         }
@@ -52,13 +57,13 @@ struct ServerKillTests {
                 #expect(server.kill() == -SIGKILL)
                 server = try ServerProcess(store: store, options: ["--listen", "127.0.0.1:\(port)"])
             }
-            progress.withLock { $0.isOver = true }
+            progress.end()
             try await group.waitForAll()
         }
         let backend = try HTTPBackend(server: url, transport: client) { _ throws(BackendError) in
             ServerProcess.operatorToken
         }
-        let acknowledged = progress.withLock { $0.acknowledged.flatMap(\.self) }
+        let acknowledged = progress.acknowledged
         var lost: [String] = []
         for start in stride(from: 0, to: acknowledged.count, by: 200) {
             let names = acknowledged[start..<min(start + 200, acknowledged.count)]
@@ -77,10 +82,10 @@ struct ServerKillTests {
 
     /// Writes until it is acknowledged: what may have happened is settled by writing once more.
     private static func write(
-        _ name: String, to backend: HTTPBackend, while isWanted: () -> Bool
+        _ name: String, to backend: HTTPBackend, until progress: Progress
     ) async throws -> Bool {
         let (key, value) = (try EntryKey(name), Array(name.utf8))
-        while isWanted() {
+        while !progress.isOver {
             do throws(BackendError) {
                 switch try await backend.write(value, to: key, if: .absent).outcome {
                 case .written: return true

@@ -9,7 +9,7 @@ import Foundation
 /// ```
 ///
 /// The test target has to depend on `syncd`, so that it is built.
-public final class ServerProcess {
+public final class ServerProcess: Sendable {
     /// The server did not get as far as listening.
     public struct Failure: Error, CustomStringConvertible {
         /// What it printed on standard error.
