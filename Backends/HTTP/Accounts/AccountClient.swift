@@ -138,8 +138,8 @@ public struct AccountClient: Sendable {
         return body.recoveryCodes
     }
 
-    /// Erases the account for good: what it bought is gone, on all devices, as each of them syncs. The session reads the
-    /// marker that remains, and nothing else.
+    /// Erases the account for good: what it bought is gone, on all devices, as each of them syncs. The session reads
+    /// the marker that remains, and nothing else.
     ///
     /// - Parameters:
     ///   - password: the account's.

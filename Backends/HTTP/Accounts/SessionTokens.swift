@@ -1,15 +1,15 @@
 public import SyncCore
 import Synchronization
 
-/// The access tokens of a session that is kept: gets new ones in time, one for all who wait, and keeps the refresh token
-/// before it lets go of the access token that came with it.
+/// The access tokens of a session that is kept: gets new ones in time, one for all who wait, and keeps the refresh
+/// token before it lets go of the access token that came with it.
 ///
-/// - An access token is replaced shortly before it ends, measured from when it came, so that no clock that a person sets
-///   plays a part; and once when a server refuses it.
+/// - An access token is replaced shortly before it ends, measured from when it came, so that no clock that a person
+///   sets plays a part; and once when a server refuses it.
 /// - However many requests of however many processes wait, one refresh is made: ``SessionStore/exclusively(_:)`` keeps
 ///   the others away, who then find what it brought.
-/// - A refresh whose answer is lost is made again with the same refresh token, for which the server gives the same answer
-///   for a minute. A crash at any point is the same: what is kept is the old token until the new one is.
+/// - A refresh whose answer is lost is made again with the same refresh token, for which the server gives the same
+///   answer for a minute. A crash at any point is the same: what is kept is the old token until the new one is.
 /// - When the server says that the session is over, it is kept no longer; whoever asks is told to log in.
 ///
 /// ```swift

@@ -21,8 +21,8 @@ extension EntitlementStore {
     ///
     /// - Parameter name: 1 to 255 bytes without control characters.
     /// - Throws: ``EntitlementError`` of kind `invalid`, `unsuitableStore` (an account was erased on a remote that
-    ///   cannot write conditionally), `refused` (the remote is a server, which makes accounts itself), `sync` (the remote
-    ///   is out of reach) or `storage`.
+    ///   cannot write conditionally), `refused` (the remote is a server, which makes accounts itself), `sync` (the
+    ///   remote is out of reach) or `storage`.
     @discardableResult
     public func createAccount(_ name: String) async throws(EntitlementError) -> Account {
         let fallback = try Account(name)

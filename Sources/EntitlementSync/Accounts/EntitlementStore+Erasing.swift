@@ -5,11 +5,11 @@ extension EntitlementStore {
     /// Erases an account: its ledger on the remote is replaced by a marker that nothing can be joined to, then what
     /// this device holds of it. Other devices that sync with the remote erase theirs. This cannot be undone.
     ///
-    /// Whoever can write to a shared folder can do so. A server erases by itself, by the account's password, and refuses
-    /// it here; afterwards the next sync finds the marker.
+    /// Whoever can write to a shared folder can do so. A server erases by itself, by the account's password, and
+    /// refuses it here; afterwards the next sync finds the marker.
     ///
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `refused` (the remote is a server; nothing was
-    ///   erased), `sync` (the remote is out of reach; nothing
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `refused` (the remote is a server; nothing
+    ///   was erased), `sync` (the remote is out of reach; nothing
     ///   was erased, or erasing it again completes it) or `storage`.
     public func eraseAccount(_ name: String) async throws(EntitlementError) {
         let account = try await lifeToErase(of: name)

@@ -107,8 +107,8 @@ extension EntitlementStore {
             unreadable: report.unreadable)
     }
 
-    /// What the account's server has decided since this device heard of it. Where that cannot be read, all else that the
-    /// sync brought is kept and told.
+    /// What the account's server has decided since this device heard of it. Where that cannot be read, all else that
+    /// the sync brought is kept and told.
     private func decisions(for session: AccountSession, beyond known: HeldLedger, isDryRun: Bool)
         async throws(EntitlementError) -> Decisions?
     {

@@ -134,7 +134,8 @@ final class Authenticator: Sendable {
         cache.withLock { $0.remove(LedgerKeys.escaped(account), session: session) }
     }
 
-    /// Hears of each key that changed, whoever changed it: an account or a session of another content is looked at anew.
+    /// Hears of each key that changed, whoever changed it: an account or a session of another content is looked at
+    /// anew.
     func notice(_ key: EntryKey) {
         guard key.hasPrefix(KeyScope.serverPrefix) else { return }
         let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)

@@ -4,8 +4,8 @@ import SyncCore
 
 /// An account's part of the store, where its ledger only grows and only the server decides.
 ///
-/// What a client sends is stored as it came or not at all: a server that edited it would leave the client with a version
-/// of bytes that it never saw. What there is to say about it goes into the decisions, a ledger beside it.
+/// What a client sends is stored as it came or not at all: a server that edited it would leave the client with a
+/// version of bytes that it never saw. What there is to say about it goes into the decisions, a ledger beside it.
 struct LedgerRules: KeyValueBackend {
     let store: any KeyValueBackend
     let account: Account
