@@ -1,6 +1,5 @@
-import TestSupport
 import Foundation
-import Synchronization
+import TestSupport
 
 /// `syncd serve` as a process of its own, on a port of its own.
 final class RunningServer {

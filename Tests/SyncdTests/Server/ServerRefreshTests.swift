@@ -78,8 +78,8 @@ struct ServerRefreshTests {
         func operate(_ command: String, _ environment: [String: String] = [:]) throws -> Sandbox.Outcome {
             try sandbox.run("account \(command) --remote \(server.url)", environment: environment)
         }
-        #expect(try operate("list --token-file token").output.hasPrefix("alice  since 20"))
-        #expect(try operate("list", ["SYNCD_TOKEN": token]).output.hasPrefix("alice  since 20"))
+        #expect(try operate("list --token-file token").output.hasPrefix("  alice  since 20"))
+        #expect(try operate("list", ["SYNCD_TOKEN": token]).output.hasPrefix("  alice  since 20"))
         #expect(try operate("show alice --token-file token").output.hasPrefix("alice\nsince 20"))
         #expect(try operate("show bob --token-file token").exitCode == 3)
         #expect(try operate("list", ["SYNCD_TOKEN": "wrong"]).exitCode == 4)

@@ -41,6 +41,9 @@ struct AccountErase: AsyncParsableCommand {
     }
 
     private func erase(at kept: RemoteServer) async throws {
+        // What is wrong here is told before anything is erased.
+        _ = try options.catalog.load()
+        let local = try options.openLocal()
         let password = try passwords.read(.password(of: name))[0]
         var (server, session) = (kept, try await kept.session())
         if session == nil {
@@ -55,15 +58,14 @@ struct AccountErase: AsyncParsableCommand {
             // Interrupted before this device had heard of it: the marker is there already.
             guard error.kind == .notAllowed else { throw error }
         }
-        if let session { try await bury(try session.life(), at: server) }
+        if let session { try await bury(try session.life(), in: local, at: server) }
         // Its session only read the marker from now on.
         try? await server.client.logOut(token: server.token)
         if try await kept.session() != nil { try await kept.tokens.forget() }
     }
 
     /// The next sync finds the marker; this device makes it now, if it knows the account.
-    private func bury(_ account: Account, at server: RemoteServer) async throws {
-        let local = try options.openLocal()
+    private func bury(_ account: Account, in local: any KeyValueBackend, at server: RemoteServer) async throws {
         let isKnown = try await AccountDirectory(backend: local).isKnown(account)
         guard isKnown else { return }
         let store = try await options.open(local, account: account, at: server)

@@ -32,6 +32,8 @@ struct AccountLogIn: AsyncParsableCommand {
             // Whoever was logged in before, or cannot be read, does not matter.
             return try await logIn(try required(), to: try await options.openDeviceStore(as: .anonymous))
         }
+        // What is wrong here is told before the server is asked for anything.
+        _ = try options.catalog.load()
         if device {
             guard name == nil else { throw Failure(.usage, "with --device the account is that of whoever approves it") }
             let session = try await approvedSession(at: server)

@@ -92,6 +92,8 @@ struct AccountRecover: AsyncParsableCommand {
         guard let server = try options.remoteServer(of: name) else {
             throw Failure(.usage, "this is for accounts of a server: --remote https://HOST")
         }
+        // What is wrong here is told before a code is used up.
+        _ = try options.catalog.load()
         let local = try options.openLocal()
         let secrets = try passwords.read(.recoveryCode(of: name), .newPassword(of: name))
         let session = try await server.client.recover(name, code: secrets[0], newPassword: secrets[1])
