@@ -10,8 +10,8 @@ import SyncProtocol
 struct ServerOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Where the log-in at a server is kept; by default a file for each store and server in $XDG_STATE_HOME/syncd "
-                + "(SYNCD_CREDENTIALS).", valueName: "file"))
+            "Where the log-in at a server is kept; by default a file for each store and server in "
+                + "$XDG_STATE_HOME/syncd (SYNCD_CREDENTIALS).", valueName: "file"))
     var credentials: String?
 
     @Option(

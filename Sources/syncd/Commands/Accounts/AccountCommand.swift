@@ -18,8 +18,8 @@ struct AccountCommand: AsyncParsableCommand {
 
     func run() async throws {
         throw ValidationError(
-            "what about the account? create, login, logout, list, show, password, recovery-codes, recover, device, reset "
-                + "or erase")
+            "what about the account? create, login, logout, list, show, password, recovery-codes, recover, device, "
+                + "reset or erase")
     }
 }
 

@@ -8,8 +8,8 @@ struct AccountCreate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "create", abstract: "Make an account, unless it is there already.",
         discussion: """
-            On a server this signs up, and prints recovery codes: each of them gives the account another password, once. \
-            Whoever signs up again with the right password has one account.
+            On a server this signs up, and prints recovery codes: each of them gives the account another password, \
+            once. Whoever signs up again with the right password has one account.
             """)
 
     @Argument(help: "The account's name.")
