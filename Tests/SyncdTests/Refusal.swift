@@ -51,7 +51,7 @@ extension Refusal {
     static let stores: [Refusal] = [
         Refusal(
             2, "status --local http://host",
-            #"--local: "http://host" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
+            "--local: http://host is a server, and this is a store of this machine"),
         Refusal(
             2, "status --local store",
             #"--local: "store" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
