@@ -1,29 +1,29 @@
 import Foundation
-public import HTTPTypes
-public import SyncCore
-public import SyncProtocol
-public import SyncService
+package import HTTPTypes
+package import SyncCore
+package import SyncProtocol
+package import SyncService
 import Synchronization
 
 /// What came back, all of it.
-public struct Reply: Sendable {
-    public var status: Int
-    public var fields: HTTPFields
-    public var body: [UInt8]
+package struct Reply: Sendable {
+    package var status: Int
+    package var fields: HTTPFields
+    package var body: [UInt8]
 
     /// The body as JSON: texts, lists of texts, numbers and flags by name.
-    public subscript(member: String) -> String? { members[member] as? String }
+    package subscript(member: String) -> String? { members[member] as? String }
 
-    public var members: [String: Any] {
+    package var members: [String: Any] {
         (try? JSONSerialization.jsonObject(with: Data(body))) as? [String: Any] ?? [:]
     }
 
-    public var problem: Problem? { Problem(json: body) }
+    package var problem: Problem? { Problem(json: body) }
 }
 
 extension Service {
     /// Asks as a client would that has `token`.
-    public func ask(
+    package func ask(
         _ method: HTTPRequest.Method, _ path: String, token: String? = nil, _ fields: HTTPFields = [:],
         body: [UInt8] = [], peer: String = "192.0.2.1"
     ) async -> Reply {
@@ -37,7 +37,7 @@ extension Service {
     }
 
     /// Asks with a JSON object of texts and flags.
-    public func ask(
+    package func ask(
         _ method: HTTPRequest.Method, _ path: String, token: String? = nil, json: [String: any Sendable],
         peer: String = "192.0.2.1"
     ) async -> Reply {
@@ -48,12 +48,12 @@ extension Service {
 
 /// Carries requests to a service in this process, as a wire would: what a header field or a path cannot carry does not
 /// arrive.
-public struct DirectTransport: HTTPTransport {
+package struct DirectTransport: HTTPTransport {
     private let service: Service
 
-    public init(_ service: Service) { self.service = service }
+    package init(_ service: Service) { self.service = service }
 
-    public func send(
+    package func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
     ) async throws(TransportError) -> TransportAnswer {
         guard let path = request.path, path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
@@ -69,24 +69,24 @@ public struct DirectTransport: HTTPTransport {
 
 extension String {
     /// The operator's token of services for tests.
-    public static let operatorToken = "operator-token-of-tests"
+    package static let operatorToken = "operator-token-of-tests"
 }
 
 /// A wall clock that a test sets.
-public final class SetClock: Sendable {
+package final class SetClock: Sendable {
     private let time: Mutex<Int64>
 
     /// A clock that stands at `time`, in milliseconds since 1970 UTC.
-    public init(_ time: Int64) { self.time = Mutex(time) }
+    package init(_ time: Int64) { self.time = Mutex(time) }
 
     /// What it shows.
-    public var now: Int64 { time.withLock { $0 } }
+    package var now: Int64 { time.withLock { $0 } }
 
     /// Moves it, backwards too.
-    public func advance(seconds: Int64) { time.withLock { $0 += seconds * 1_000 } }
+    package func advance(seconds: Int64) { time.withLock { $0 += seconds * 1_000 } }
 
     /// This machine with this clock.
-    public var host: HostServices {
+    package var host: HostServices {
         var host = HostServices.system
         host.now = { self.now }
         return host
@@ -95,14 +95,14 @@ public final class SetClock: Sendable {
 
 extension Service {
     /// A service for tests: it takes ``Swift/String/operatorToken``.
-    public static func open(
+    package static func open(
         _ store: any KeyValueBackend, now: Int64, onError: @escaping @Sendable (BackendError) -> Void = { _ in }
     ) async throws(BackendError) -> Service {
         try await open(store, clock: SetClock(now), onError: onError)
     }
 
     /// A service for tests by `clock`.
-    public static func open(
+    package static func open(
         _ store: any KeyValueBackend, clock: SetClock = SetClock(1_800_000_000_000), issuer: String? = nil,
         onError: @escaping @Sendable (BackendError) -> Void = { _ in },
         configure: (inout ServiceConfiguration) -> Void = { _ in }

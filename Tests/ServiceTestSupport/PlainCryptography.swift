@@ -1,36 +1,36 @@
 import Checksums
-public import SyncCore
-public import SyncService
+package import SyncCore
+package import SyncService
 
 /// Cryptography without any: fast and repeatable, for tests of what is built on it. Proves nothing to anybody.
-public struct PlainCryptography: ServiceCryptography {
+package struct PlainCryptography: ServiceCryptography {
     private let host: HostServices
     /// The issuer whose tokens are believed beside the server's own: `external|SUBJECT|SECONDS`.
     private let issuer: String?
 
-    public init(host: HostServices = .system, issuer: String? = nil) { (self.host, self.issuer) = (host, issuer) }
+    package init(host: HostServices = .system, issuer: String? = nil) { (self.host, self.issuer) = (host, issuer) }
 
-    public func hash(password: [UInt8]) async throws(CryptographyError) -> String { text(digest(of: password)) }
+    package func hash(password: [UInt8]) async throws(CryptographyError) -> String { text(digest(of: password)) }
 
-    public func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
+    package func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
         text(digest(of: password)) == hash
     }
 
-    public func digest(of bytes: [UInt8]) -> [UInt8] {
+    package func digest(of bytes: [UInt8]) -> [UInt8] {
         (1...4).flatMap { seed in
             withUnsafeBytes(of: XXHash64.digest(of: bytes, seed: UInt64(seed)).bigEndian) { Array($0) }
         }
     }
 
-    public func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] { digest(of: key + bytes) }
+    package func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] { digest(of: key + bytes) }
 
-    public func randomBytes(_ count: Int) -> [UInt8] {
+    package func randomBytes(_ count: Int) -> [UInt8] {
         (0..<count).map { _ in UInt8(truncatingIfNeeded: host.randomBits()) }
     }
 
-    public func makeSigningKey() -> [UInt8] { randomBytes(32) }
+    package func makeSigningKey() -> [UInt8] { randomBytes(32) }
 
-    public func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
+    package func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
         let parts = [
             claims.account, claims.incarnation, claims.session, claims.server, "\(claims.issuedAt)",
             "\(claims.expiresAt)", key.id,
@@ -39,7 +39,7 @@ public struct PlainCryptography: ServiceCryptography {
         return statement + "." + text(authenticationCode(of: Array(statement.utf8), key: key.bytes))
     }
 
-    public func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
+    package func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
         if let issuer, token.hasPrefix("external|") {
             let parts = token.split(separator: "|").map(String.init)
             guard parts.count == 3, let expiresAt = Int64(parts[2]) else { throw TokenRefusal("malformed") }
