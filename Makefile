@@ -20,7 +20,7 @@ demo: setup ## Build syncd and let it tell its story: two devices, a lost phone,
 	"$$(swift build --show-bin-path)/syncd" demo
 
 test: setup ## Run all tests, and the tests of dates once more in several time zones
-	@.ci/setup apache2-bin curl nodejs openssl python3
+	@.ci/setup curl nodejs openssl python3
 	.ci/mutants check
 	.ci/test --enable-all-traits
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format

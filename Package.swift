@@ -14,7 +14,6 @@ let package = Package(
         .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
-        .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
         .library(name: "CurlTransport", targets: ["CurlTransport"]),
         .library(name: "URLSessionTransport", targets: ["URLSessionTransport"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
@@ -90,11 +89,6 @@ let package = Package(
             name: "URLSessionTransport",
             dependencies: ["SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
             path: "Backends/URLSession"),
-        .target(
-            name: "WebDAVStorage",
-            dependencies: [
-                "Checksums", "SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types"),
-            ], path: "Backends/WebDAV"),
         .target(
             name: "SyncService",
             dependencies: [
@@ -181,12 +175,6 @@ let package = Package(
         .testTarget(
             name: "LiveServerTests",
             dependencies: ["CurlTransport", "HTTPStorage", "SyncCore", "SyncCoreTesting", "TestSupport", "syncd"]),
-        .testTarget(
-            name: "WebDAVStorageTests",
-            dependencies: [
-                "CurlTransport", "Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting", "SyncProtocol",
-                "TestSupport", "WebDAVStorage", .product(name: "HTTPTypes", package: "swift-http-types"),
-            ]),
         .testTarget(
             name: "SyncServerTests",
             dependencies: [
