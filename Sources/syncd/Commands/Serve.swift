@@ -10,8 +10,8 @@ struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve", abstract: "Serve a store to all devices of all accounts, over HTTP.",
         discussion: """
-            When it is ready, standard output gets one line, "listening on URL"; everything else goes to standard \
-            error. SIGTERM and SIGINT end it: nobody is let in any more, what is under way is finished, and it exits with 0.
+            When it is ready, standard output gets one line, "listening on URL"; all else goes to standard error. \
+            SIGTERM and SIGINT end it: nobody is let in any more, what is under way is finished, and it exits with 0.
 
             Examples:
               syncd serve --store sqlite:/var/lib/syncd/store.sqlite --catalog catalog.json

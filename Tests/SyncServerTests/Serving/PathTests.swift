@@ -35,23 +35,17 @@ struct PathTests {
     @Test("what is no HTTP is refused, and the server goes on")
     func noHTTP() throws {
         let server = try ServerProcess(store: "memory:")
-        let lines = Self.fields.joined(separator: "\r\n")
+        let start = "PUT /v1/kv/a?if=any HTTP/1.1\r\nHost: x\r\n" + Self.fields.joined(separator: "\r\n") + "\r\n"
         for bytes: [UInt8] in [
             Array("GET /v1/kv/a\0b HTTP/1.1\r\nHost: x\r\n\r\n".utf8),
             Array("GET /v1/kv/a\rb HTTP/1.1\r\nHost: x\r\n\r\n".utf8),
             Array("GET /v1/kv/a b HTTP/1.1\r\nHost: x\r\n\r\n".utf8),
             Array("GET /a HTTP/1.1\r\nHost: x\r\nA\0: b\r\n\r\n".utf8),
             Array("GET /a HTTP/9.9\r\nHost: x\r\n\r\n".utf8), Array("G\0T / HTTP/1.1\r\n\r\n".utf8),
-            Array("PUT /v1/kv/a?if=any HTTP/1.1\r\nHost: x\r\n\(lines)\r\nContent-Length: -1\r\n\r\n".utf8),
-            Array(
-                "PUT /v1/kv/a?if=any HTTP/1.1\r\nHost: x\r\n\(lines)\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxy"
-                    .utf8),
-            Array(
-                "PUT /v1/kv/a?if=any HTTP/1.1\r\nHost: x\r\n\(lines)\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-                    .utf8
-            ),
-            Array(
-                "PUT /v1/kv/a?if=any HTTP/1.1\r\nHost: x\r\n\(lines)\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".utf8),
+            Array("\(start)Content-Length: -1\r\n\r\n".utf8),
+            Array("\(start)Content-Length: 1\r\nContent-Length: 2\r\n\r\nxy".utf8),
+            Array("\(start)Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".utf8),
+            Array("\(start)Transfer-Encoding: chunked\r\n\r\nzz\r\n".utf8),
             [0x16, 0x03, 0x01, 0x00, 0x05, 1, 2, 3, 4, 5], [UInt8](repeating: 0xFF, count: 100),
             Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8),
         ] {
