@@ -93,7 +93,7 @@ actor ChangeFeed {
 
     private func request(_ token: String?) -> HTTPRequest {
         var fields: HTTPFields = [.accept: "text/event-stream"]
-        if !lastEventID.isEmpty, let name = HTTPField.Name("Last-Event-ID") { fields[name] = lastEventID }
+        if !lastEventID.isEmpty, let name = HTTPField.Name(WireFields.lastEventID) { fields[name] = lastEventID }
         return source.address.request(.get, "/v1/changes", fields, token: token)
     }
 

@@ -41,6 +41,11 @@ public enum WireFields {
     }
 }
 
+extension WireFields {
+    /// The position from which a stream of events is to go on (the WHATWG's server-sent events).
+    public static let lastEventID = "Last-Event-ID"
+}
+
 extension Problem {
     private static let absence = "urn:entitlementsync:problem:absent"
 

@@ -126,7 +126,7 @@ public final class Service: Sendable {
             case .keys, .key, .batch:
                 answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)
             case .changes:
-                if CrossOrigin.accepts("text/event-stream", request.head) {
+                if EventStream.isAskedFor(by: request.head) {
                     return try await stream(target, request, caller)
                 }
                 answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)
@@ -151,7 +151,8 @@ public final class Service: Sendable {
 
     private func stream(_ target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async throws -> ServiceAnswer
     {
-        let text = request.head.headerFields[.lastEventID] ?? target.query["after"]
+        let resumed = HTTPField.Name(WireFields.lastEventID).flatMap { request.head.headerFields[$0] }
+        let text = resumed ?? target.query["after"]
         let cursor: ChangeCursor? = if let text { try CursorText.cursor(text) } else { nil }
         let service = try keyValues(of: caller)
         // A cursor that counts nothing any more is answered before the stream begins.
@@ -160,7 +161,7 @@ public final class Service: Sendable {
         let listening = hub.listen(service.scope, session: account?.session, expires: account?.expires ?? .max)
         let events = EventStream(service, from: cursor, listening: listening, host: host)
         var response = HTTPResponse(status: .ok)
-        response.headerFields[.contentType] = "text/event-stream"
+        response.headerFields[.contentType] = EventStream.mediaType
         return ServiceAnswer(
             response, body: .stream(AsyncStream { await events.next() }), route: target.place.route,
             caller: caller.name)
@@ -192,8 +193,4 @@ public final class Service: Sendable {
         }
         return answer
     }
-}
-
-extension HTTPField.Name {
-    static var lastEventID: HTTPField.Name { HTTPField.Name("Last-Event-ID") ?? .eTag }
 }

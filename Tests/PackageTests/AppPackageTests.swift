@@ -20,17 +20,7 @@ struct AppPackageTests {
                 try await store.record(.reported("owl"))
                 print(try await store.access(to: "owl").isGranted ? "ready" : "denied")
                 """)
-        defer { try? app.remove() }
-
-        let build = try await app.build()
-        try #require(build.status == 0, "\(build.output)")
-
-        let packages = try app.packages()
-        #expect(packages.count <= 3, "fetched \(packages.fetched)")
-
-        let launch = try await app.launch()
-        #expect(launch.status == 0)
-        #expect(launch.output == "ready\n")
+        try await expect(app, prints: "ready\n")
     }
 
     @Test(
@@ -51,8 +41,12 @@ struct AppPackageTests {
                     print(error.kind, error.disposition)
                 }
                 """)
-        defer { try? app.remove() }
+        try await expect(app, prints: "unavailable transient\n")
+    }
 
+    /// Builds the app, counts what it fetched, runs it, and removes it.
+    private func expect(_ app: AppPackage, prints output: String) async throws {
+        defer { try? app.remove() }
         let build = try await app.build()
         try #require(build.status == 0, "\(build.output)")
 
@@ -61,7 +55,7 @@ struct AppPackageTests {
 
         let launch = try await app.launch()
         #expect(launch.status == 0)
-        #expect(launch.output == "unavailable transient\n")
+        #expect(launch.output == output)
     }
 
     @Test("Packages are counted by checkouts and by pins, each once, and with this one")

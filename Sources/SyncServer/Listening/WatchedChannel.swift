@@ -25,7 +25,6 @@ struct WatchedChannel<Base: ServerChildChannel>: ServerChildChannel {
             // Behind what encrypts, which tells when it is ready.
             let encryption = try channel.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self)
             try channel.pipeline.syncOperations.addHandler(StreamEndings(), position: .after(encryption))
-            try channel.pipeline.syncOperations.addHandler(WriteJoiner(), position: .after(encryption))
             try channel.pipeline.syncOperations.addHandler(ConnectionWatch(limits), position: .after(encryption))
             return result
         } catch {

@@ -19,12 +19,6 @@ struct AccountService: Sendable {
     /// How many recovery codes an account gets.
     static let recoveryCodeCount = 8
 
-    /// What an operation here can throw.
-    enum Failure: Error {
-        case request(RequestError)
-        case store(BackendError)
-    }
-
     /// What making an account gave.
     struct SignUp: Sendable {
         var grant: Sessions.Grant

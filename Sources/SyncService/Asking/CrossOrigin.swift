@@ -9,7 +9,7 @@ struct CrossOrigin {
 
     private static let exposed =
         "ETag, Retry-After, Location, \(WireFields.serverTime), \(WireFields.decisions)"
-    private static let taken = "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID"
+    private static let taken = "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID)"
 
     /// Notes in an answer that the page of `origin` may read it.
     func note(_ origin: String?, in fields: inout HTTPFields) {
@@ -31,12 +31,5 @@ struct CrossOrigin {
         response.headerFields[.accessControlAllowHeaders] = Self.taken
         response.headerFields[.accessControlMaxAge] = "600"
         return TransportAnswer(response)
-    }
-
-    /// Whether a request asks for this media type by name.
-    static func accepts(_ mediaType: String, _ request: HTTPRequest) -> Bool {
-        (request.headerFields[.accept] ?? "").lowercased().split(separator: ",").contains { part in
-            part.split(separator: ";").first?.filter { $0 != " " } == mediaType
-        }
     }
 }

@@ -1,3 +1,4 @@
+import HTTPTypes
 import SyncCore
 import SyncProtocol
 
@@ -9,6 +10,15 @@ import Foundation
 
 /// The changes of a scope as server-sent events: first what was missed since a cursor, then what happens.
 actor EventStream {
+    static let mediaType = "text/event-stream"
+
+    /// Whether a request asks for a stream by name.
+    static func isAskedFor(by request: HTTPRequest) -> Bool {
+        (request.headerFields[.accept] ?? "").lowercased().split(separator: ",").contains { part in
+            part.split(separator: ";").first?.filter { $0 != " " } == mediaType
+        }
+    }
+
     private enum Phase {
         case greeting
         case catchingUp

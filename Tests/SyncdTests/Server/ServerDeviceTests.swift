@@ -6,11 +6,11 @@ import Testing
 @Suite("Devices over a real server")
 struct ServerDeviceTests {
     private let sandbox: Sandbox
-    private let server: RunningServer
+    private let server: ServerProcess
 
     init() throws {
         sandbox = try Sandbox()
-        server = try RunningServer(sandbox)
+        server = try ServerProcess(sandbox)
     }
 
     /// A device has a store and a log-in of its own.
@@ -195,7 +195,7 @@ struct ServerDeviceTests {
             #expect(outcome.exitCode == 75 && outcome.output.isEmpty, "\(command): \(outcome)")
         }
         #expect(try run("check night-owl", to: url).exitCode == 0)
-        let again = try RunningServer(sandbox, port: port)
+        let again = try ServerProcess(sandbox, port: port)
         #expect(again.url == url)
         #expect(try run("sync", to: url) == .done("synced alice: received nothing, sent what the remote lacked"))
         again.stop()

@@ -9,7 +9,7 @@ struct ServerRefreshTests {
 
     init() throws { sandbox = try Sandbox() }
 
-    private func start(_ command: String, _ server: RunningServer) throws -> RunningCommand {
+    private func start(_ command: String, _ server: ServerProcess) throws -> RunningCommand {
         try sandbox.start(
             "\(command) --local file:phone --remote \(server.url)".split(separator: " ").map(String.init),
             environment: ["SYNCD_PASSWORD": "correct horse", "SYNCD_CREDENTIALS": sandbox.path("log-in.json")])
@@ -23,7 +23,7 @@ struct ServerRefreshTests {
 
     @Test("Twelve processes that find the access token refused at once get one new one")
     func together() throws {
-        let server = try RunningServer(sandbox)
+        let server = try ServerProcess(sandbox)
         for command in ["account create alice", "account login alice", "sync"] {
             #expect(try start(command, server).outcome().exitCode == 0, "\(command)")
         }
@@ -53,7 +53,7 @@ struct ServerRefreshTests {
     func killed() throws {
         let seed = printedSeed("kill -9 of sync while it refreshes")
         var aim = Aim(generator: SeededGenerator(seed: seed), step: 1.15)
-        let server = try RunningServer(sandbox)
+        let server = try ServerProcess(sandbox)
         for command in ["account create alice", "account login alice", "sync"] {
             #expect(try start(command, server).outcome().exitCode == 0, "\(command)")
         }
@@ -70,9 +70,9 @@ struct ServerRefreshTests {
 
     @Test("The operator lists, shows, helps and erases accounts, and copies the store")
     func operating() throws {
-        let token = String(repeating: "t", count: 40)
+        let token = ServerProcess.operatorToken
         try sandbox.write(token + "\n", to: "token")
-        let server = try RunningServer(sandbox, options: ["--operator-token-file", "token"])
+        let server = try ServerProcess(sandbox)
         #expect(try start("account create alice", server).outcome().exitCode == 0)
         #expect(try start("account login alice", server).outcome().exitCode == 0)
         func operate(_ command: String, _ environment: [String: String] = [:]) throws -> Sandbox.Outcome {
