@@ -174,7 +174,10 @@ let package = Package(
             ]),
         .testTarget(
             name: "LiveServerTests",
-            dependencies: ["CurlTransport", "HTTPStorage", "SyncCore", "SyncCoreTesting", "TestSupport", "syncd"]),
+            dependencies: [
+                "CurlTransport", "EntitlementSync", "Entitlements", "HTTPStorage", "SyncCore", "SyncCoreTesting",
+                "TestSupport", "syncd",
+            ]),
         .testTarget(
             name: "SyncServerTests",
             dependencies: [

@@ -45,9 +45,10 @@ extension HTTPBackend {
         maximumByteCount: Int?
     ) async throws(BackendError) -> TransportAnswer {
         do throws(TransportError) {
-            return try await transport.send(
+            return try await transport.exchange(
                 request, body: body, timeout: timeout,
-                maximumByteCount: maximumByteCount ?? max(capabilities.maximumValueByteCount ?? 0, 1 << 20))
+                maximumByteCount: maximumByteCount ?? max(capabilities.maximumValueByteCount ?? 0, 1 << 20),
+                id: host.randomBits())
         } catch {
             throw BackendError(error, operation: operation, key: key, label: label)
         }

@@ -48,7 +48,8 @@ public final class HTTPBackend: KeyValueBackend {
     ///   - timeout: how long a request may take.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`, and larger answers not
     ///     read.
-    ///   - host: the timer and the randomness of the pauses between two connections for signals.
+    ///   - host: the timer and the randomness of the pauses between two connections for signals, and of the names that
+    ///     requests have.
     ///   - token: where requests get their credential from.
     /// - Throws: `BackendError.Kind.notAStore` where `server` is no such address, or has a password, a query or a
     ///   fragment.

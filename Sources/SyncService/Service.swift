@@ -86,6 +86,7 @@ public final class Service: Sendable {
             answer = ServiceAnswer(refusal, route: "none")
         }
         WireFields.note(serverTime: host.now(), in: &answer.response.headerFields)
+        WireFields.noteRequestID(of: request.head.headerFields, in: &answer.response.headerFields)
         if answer.response.headerFields[.cacheControl] == nil {
             answer.response.headerFields[.cacheControl] = "no-store"
         }

@@ -100,6 +100,14 @@ public final class RawServer: Sendable {
     /// `127.0.0.1:PORT`.
     public var authority: String { "127.0.0.1:\(port)" }
 
+    fileprivate static func loopback(port: UInt16) -> sockaddr_in {
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr = in_addr(s_addr: in_addr_t(0x7F00_0001).bigEndian)
+        return address
+    }
+
     private static func listen() throws -> Int32 {
         #if os(Linux)
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -107,9 +115,7 @@ public final class RawServer: Sendable {
         let descriptor = socket(AF_INET, SOCK_STREAM, 0)
         #endif
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr = in_addr(s_addr: in_addr_t(0x7F00_0001).bigEndian)
+        var address = loopback(port: 0)
         let code = withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
                 bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
@@ -122,7 +128,7 @@ public final class RawServer: Sendable {
     }
 }
 
-/// The server's end of a connection. Only its own thread uses it.
+/// One end of a connection. Only its own thread uses it.
 public final class RawConnection: Sendable {
     private let descriptor: Int32
     private let shared: RawServer.Shared
@@ -132,8 +138,33 @@ public final class RawConnection: Sendable {
         (self.descriptor, self.shared) = (descriptor, shared)
     }
 
+    /// A connection to a server on this machine; `nil` where nobody listens.
+    public static func connect(to port: UInt16) -> RawConnection? {
+        #if os(Linux)
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        #else
+        let descriptor = socket(AF_INET, SOCK_STREAM, 0)
+        #endif
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        var address = RawServer.loopback(port: port)
+        let code = withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                Foundation.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
+        guard code == 0 else {
+            _ = Foundation.close(descriptor)
+            return nil
+        }
+        return RawConnection(descriptor: descriptor, shared: RawServer.Shared())
+    }
+
     /// Reads a request, header and body; `nil` when the client has closed.
-    public func readRequest() -> String? {
+    public func readRequest() -> String? { readMessage().map { String(decoding: $0, as: UTF8.self) } }
+
+    /// Reads a request or an answer, header and body, of those that say how long they are or have no body; `nil` when
+    /// the other side has closed.
+    public func readMessage() -> [UInt8]? {
         var bytes: [UInt8] = []
         while true {
             if let end = bytes.firstRange(of: Array("\r\n\r\n".utf8)) {
@@ -141,7 +172,7 @@ public final class RawConnection: Sendable {
                 let length = head.split(separator: "\r\n").compactMap { line in
                     line.lowercased().hasPrefix("content-length: ") ? Int(line.dropFirst(16)) : nil
                 }.first
-                if bytes.count - end.upperBound >= length ?? 0 { return String(decoding: bytes, as: UTF8.self) }
+                if bytes.count - end.upperBound >= length ?? 0 { return bytes }
             }
             guard let more = read() else { return nil }
             bytes += more

@@ -1,6 +1,5 @@
 import HTTPTypes
-import SyncCore
-import SyncCore
+public import SyncCore
 public import SyncProtocol
 
 #if canImport(FoundationEssentials)
@@ -28,6 +27,7 @@ public struct AccountClient: Sendable {
     private let address: ServerAddress
     private let transport: any HTTPTransport
     private let timeout: Duration
+    private let host: HostServices
 
     /// A client of the server at `server`.
     ///
@@ -35,14 +35,15 @@ public struct AccountClient: Sendable {
     ///   - server: `https://HOST[:PORT][/PATH]`.
     ///   - transport: what carries the requests.
     ///   - timeout: how long a request may take; hashing a password may take a second.
+    ///   - host: the randomness of the names that requests have.
     /// - Throws: ``AccountError`` of kind `invalid` where `server` is no such address.
     public init(
-        server: String, transport: any HTTPTransport, timeout: Duration = .seconds(30)
+        server: String, transport: any HTTPTransport, timeout: Duration = .seconds(30), host: HostServices = .system
     ) throws(AccountError) {
         do throws(BackendError) { address = try ServerAddress(server) } catch {
             throw AccountError(.invalid, error.message)
         }
-        (self.server, self.transport, self.timeout) = (server, transport, timeout)
+        (self.server, self.transport, self.timeout, self.host) = (server, transport, timeout, host)
     }
 
     /// What signing up gave.
@@ -224,7 +225,8 @@ extension AccountClient {
             let request = address.request(method, path, fields, token: credential)
             let answer: TransportAnswer
             do throws(TransportError) {
-                answer = try await transport.send(request, body: body, timeout: timeout, maximumByteCount: 1 << 20)
+                answer = try await transport.exchange(
+                    request, body: body, timeout: timeout, maximumByteCount: 1 << 20, id: host.randomBits())
             } catch {
                 throw AccountError(error, server: server)
             }

@@ -8,8 +8,9 @@ struct CrossOrigin {
     let origins: [String]
 
     private static let exposed =
-        "ETag, Retry-After, Location, \(WireFields.serverTime), \(WireFields.decisions)"
-    private static let taken = "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID)"
+        "ETag, Retry-After, Location, \(WireFields.serverTime), \(WireFields.decisions), \(WireFields.requestID)"
+    private static let taken =
+        "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID), \(WireFields.requestID)"
 
     /// Notes in an answer that the page of `origin` may read it.
     func note(_ origin: String?, in fields: inout HTTPFields) {

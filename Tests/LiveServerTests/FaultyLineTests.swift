@@ -1,0 +1,206 @@
+import CurlTransport
+import EntitlementSync
+import Entitlements
+import Foundation
+import HTTPStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("Devices behind a line that breaks in every way")
+struct FaultyLineTests {
+    /// Years before any clock here, so that nothing depends on when the test runs.
+    private static let firstDate = Timestamp(milliseconds: 1_700_000_000_000)
+    private static let month: Int64 = 30 * 86_400_000
+
+    private struct Device {
+        let client: AccountClient
+        let tokens: SessionTokens
+        let store: EntitlementStore
+
+        init(_ line: FaultyLine, _ transport: CurlClient, _ catalog: Catalog) async throws {
+            let client = try AccountClient(server: line.url, transport: transport, timeout: .seconds(2))
+            let tokens = SessionTokens(client, store: MemorySessionStore())
+            let remote = try HTTPBackend(server: line.url, transport: transport, timeout: .seconds(2)) {
+                (refused) throws(BackendError) in try await tokens.token(refused: refused)
+            }
+            (self.client, self.tokens) = (client, tokens)
+            store = try await EntitlementStore(catalog: catalog, local: MemoryBackend(), remote: remote)
+        }
+    }
+
+    /// How attempts ended.
+    private struct Tally {
+        var successes = 0
+        var failures = 0
+
+        /// Tries `body` once. Whatever a line does, trying again must be able to help.
+        mutating func attempt<Value>(_ what: String, _ body: () async throws -> Value) async -> Value? {
+            do {
+                let value = try await body()
+                successes += 1
+                return value
+            } catch {
+                failures += 1
+                #expect(Self.mayBeRepeated(error), "\(what): \(error)")
+                return nil
+            }
+        }
+
+        /// Tries `body` until it succeeds.
+        mutating func insist<Value>(_ what: String, _ body: () async throws -> Value) async throws -> Value {
+            for _ in 0..<100 {
+                if let value = await attempt(what, body) { return value }
+            }
+            throw CancellationError()
+        }
+
+        private static func mayBeRepeated(_ error: any Error) -> Bool {
+            switch error {
+            case let error as AccountError: error.isTransient
+            case let error as BackendError: error.disposition != .permanent
+            case let error as EntitlementError:
+                error.syncError?.isTransient ?? (error.backendError.map { $0.disposition != .permanent } ?? false)
+            default: false
+            }
+        }
+    }
+
+    private func catalog() throws -> Catalog {
+        try Catalog(
+            json: Array(
+                """
+                {"products":[{"id":"month","type":"nonRenewing","group":"owls","duration":"P1M"},
+                  {"id":"owl","type":"nonConsumable"}],
+                 "entitlements":[{"id":"owls","grantedBy":["group:owls"]},{"id":"owl","grantedBy":["product:owl"]}]}
+                """.utf8))
+    }
+
+    private func purchase(_ number: Int) -> Evidence {
+        .reported(
+            "month", transaction: TransactionID("t\(number)"),
+            date: Timestamp(milliseconds: Self.firstDate.milliseconds + Int64(number) * Self.month))
+    }
+
+    @Test(
+        "lose nothing, count nothing twice, stay logged in, and agree as soon as the line is good again",
+        .timeLimit(.minutes(5)))
+    func faults() async throws {
+        let folder = try TemporaryFolder()
+        let server = try ServerProcess(store: "sqlite:\(folder.path(of: "store.sqlite"))")
+        let line = try FaultyLine(to: server.port, seed: printedSeed("FaultyLineTests"))
+        let transport = try CurlClient()
+        let catalog = try catalog()
+        let devices = [
+            try await Device(line, transport, catalog), try await Device(line, transport, catalog),
+            try await Device(line, transport, catalog),
+        ]
+        var tally = Tally()
+        line.isFaulty = true
+        for device in devices {
+            // Whoever comes later, or does not know that he came first, is the same account.
+            let session = try await tally.insist("sign-up") {
+                try await device.client.signUp("alice", password: "correct horse").session
+            }
+            try await device.tokens.begin(session)
+            _ = try await tally.insist("log-in") { try await device.store.logIn("alice", adoptAnonymous: true) }
+        }
+        let count = 90
+        for number in 0..<count {
+            let device = devices[number % devices.count]
+            try await device.store.record(purchase(number))
+            _ = await tally.attempt("sync") { try await device.store.sync() }
+            if number % 10 == 0 {
+                _ = await tally.attempt("refresh") {
+                    let token = try await device.tokens.token()
+                    return try await device.tokens.token(refused: token)
+                }
+            }
+        }
+        line.isFaulty = false
+        // Twice for what is still on the way, and once more to hear of the others'.
+        for device in devices + devices {
+            _ = await tally.attempt("the last answers") { try await device.store.sync() }
+            try await device.store.sync()
+        }
+        let expected = Set((0..<count).map { TransactionID("t\($0)") })
+        for device in devices {
+            let purchases = try await device.store.replay().facts.purchases
+            #expect(Set(purchases.map(\.transaction.id)) == expected && purchases.count == count)
+            #expect(try await device.store.conflicts().isEmpty)
+            let subscription = try #require(try await device.store.snapshot().subscriptions.first)
+            #expect(subscription.expires == (try await devices[0].store.snapshot().subscriptions.first?.expires))
+        }
+        let faults = line.counts
+        let told = FaultyLine.Fault.allCases.map { "\($0.rawValue) \(faults[$0] ?? 0)" }.joined(separator: ", ")
+        print("\(tally.successes) attempts succeeded, \(tally.failures) failed; faults: \(told)")
+        #expect(tally.failures > 20 && FaultyLine.Fault.allCases.allSatisfy { faults[$0, default: 0] > 0 })
+        #expect(server.stop() == 0)
+    }
+
+    @Test("take no answer for that of another request")
+    func answersOfOthers() async throws {
+        let server = try LiveServer(store: "memory:")
+        let (first, second) = (try EntryKey("accounts/a/initial/1"), try EntryKey("accounts/a/initial/2"))
+        let direct = try server.backend()
+        for (key, value) in [(first, 1), (second, 2)] as [(EntryKey, UInt8)] {
+            _ = try await direct.write([value], to: key, if: .absent)
+        }
+        // Each answer is that of the request before.
+        let port = UInt16(server.server.port)
+        let late = try RawServer { client, _ in
+            guard let server = RawConnection.connect(to: port) else { return }
+            defer { server.close() }
+            var last: [UInt8]?
+            while let request = client.readMessage() {
+                server.write(request)
+                guard let answer = server.readMessage() else { return }
+                client.write(last ?? answer)
+                last = answer
+            }
+        }
+        let backend = try HTTPBackend(server: "http://\(late.authority)", transport: try CurlClient()) {
+            _ throws(BackendError) in ServerProcess.operatorToken
+        }
+        guard case .found(let entry) = try await backend.read(first).outcome else {
+            Issue.record("nothing found")
+            return
+        }
+        #expect(entry.value == [1])
+        await expectKind(.unavailable) { try await backend.read(second) }
+        let error = await expectKind(.unavailable) { try await backend.write([3], to: first, if: .absent) }
+        #expect(error?.disposition == .outcomeUnknown)
+    }
+
+    @Test("follow a server whose clock is wrong only until it is right again", arguments: ["2035-01-01", "2024-01-01"])
+    func wrongClock(date: String) async throws {
+        let folder = try TemporaryFolder()
+        let store = "sqlite:\(folder.path(of: "store.sqlite"))"
+        var server = try ServerProcess(store: store)
+        let options = ["--listen", "127.0.0.1:\(server.port)"]
+        let line = try FaultyLine(to: server.port, seed: 0)
+        let device = try await Device(line, try CurlClient(), try catalog())
+        try await device.tokens.begin(device.client.signUp("alice", password: "correct horse").session)
+        try await device.store.logIn("alice")
+        let end = try await device.store.preview(buying: "month")
+        try await device.store.record(.reported("month", transaction: "t1"))
+        try await device.store.sync()
+        #expect(try await device.store.access(to: "owls").isGranted)
+
+        server.stop()
+        server = try ServerProcess(store: store, options: options + ["--at", "\(date)T00:00:00Z"])
+        _ = try? await device.store.sync()
+        server.stop()
+        server = try ServerProcess(store: store, options: options)
+        // Tokens of the other clock may be refused; whoever logs in again is where he was.
+        if (try? await device.store.sync()) == nil {
+            try await device.tokens.begin(device.client.logIn("alice", password: "correct horse"))
+            try await device.store.sync()
+        }
+        #expect(try await device.store.access(to: "owls").isGranted)
+        let expires = try await device.store.snapshot().subscriptions.first?.expires
+        #expect(abs((expires?.milliseconds ?? 0) - end.milliseconds) < 60_000)
+        #expect(try await device.store.conflicts().isEmpty)
+    }
+}
