@@ -36,6 +36,8 @@ final class FaultyLine: Sendable {
     private struct State {
         var generator: SeededGenerator
         var isFaulty = false
+        /// What comes next, so that everything comes.
+        var deck: [Fault] = []
         var counts: [Fault: Int] = [:]
     }
 
@@ -76,11 +78,14 @@ final class FaultyLine: Sendable {
     private static func draw(_ state: Shared, hasAnswered: Bool) -> Fault? {
         state.value.withLock { state in
             guard state.isFaulty, Bool.random(using: &state.generator) else { return nil }
-            guard let fault = Fault.allCases.randomElement(using: &state.generator),
-                fault != .answerOfAnother || hasAnswered
-            else { return nil }
-            // Each costs as long as a client waits.
-            if fault == .silence, Int.random(in: 0..<3, using: &state.generator) > 0 { return nil }
+            if state.deck.isEmpty {
+                // Silence costs as long as a client waits.
+                state.deck = (Fault.allCases + Fault.allCases.filter { $0 != .silence })
+                    .shuffled(using: &state.generator)
+            }
+            let next = state.deck.firstIndex { $0 != .answerOfAnother || hasAnswered }
+            guard let next else { return nil }
+            let fault = state.deck.remove(at: next)
             state.counts[fault, default: 0] += 1
             return fault
         }

@@ -9,15 +9,21 @@ import Testing
 
 @Suite("A live server", .serialized)
 struct LiveConformanceTests {
-    @Test("passes the conformance checks over libcurl", arguments: ["memory:", "file", "sqlite"])
-    func conformance(store: String) async throws {
+    @Test(
+        "passes the conformance checks over libcurl, with HTTP/1.1 and with TLS and HTTP/2",
+        arguments: ["memory:", "file", "sqlite"], [false, true])
+    func conformance(store: String, isSecure: Bool) async throws {
+        let (used, other) = isSecure ? ("HTTP/2", "HTTP/1.1") : ("HTTP/1.1", "HTTP/2")
         let servers = Mutex<[LiveServer]>([])
-        await expectConformance(of: "\(store) over HTTP/1.1", seed: printedSeed("LiveConformanceTests")) {
-            let server = try LiveServer(store: store)
+        await expectConformance(of: "\(store) over \(used)", seed: printedSeed("LiveConformanceTests")) {
+            let server = try LiveServer(store: store, isSecure: isSecure)
             let backend = try server.backend()
             servers.withLock { $0.append(server) }
             return backend
         }
+        let logs = servers.withLock { $0.map(\.server.log) }
+        #expect(
+            logs.contains { $0.contains("protocol=\(used)") } && !logs.contains { $0.contains("protocol=\(other)") })
     }
 
     @Test("speaks TLS and HTTP/2 with libcurl: values, conflicts, batches and signals")

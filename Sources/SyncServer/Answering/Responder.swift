@@ -79,8 +79,8 @@ public struct Responder: Sendable {
         let isHTTP1 = Peer.isHTTP1(channel)
         finishHead(of: &answer, mustClose: isHTTP1 && !body.isWhole)
         let report = Report(
-            method: request.method, route: answer.route, status: answer.response.status, caller: answer.caller,
-            start: start)
+            method: request.method, route: answer.route, status: answer.response.status, isHTTP1: isHTTP1,
+            caller: answer.caller, start: start)
         switch answer.body {
         case .bytes(let bytes):
             let isHeadOnly = request.method == .head
@@ -116,6 +116,7 @@ extension Responder {
         var method: HTTPRequest.Method
         var route: String
         var status: HTTPResponse.Status
+        var isHTTP1: Bool
         var caller: String?
         var start: ContinuousClock.Instant
     }
@@ -137,7 +138,7 @@ extension Responder {
             "request",
             metadata: AccessLine.metadata(
                 method: ServerMetrics.name(of: report.method), route: report.route, status: report.status.code,
-                byteCount: byteCount, elapsed: elapsed, caller: report.caller))
+                byteCount: byteCount, elapsed: elapsed, isHTTP1: report.isHTTP1, caller: report.caller))
     }
 
     /// Sends one piece after the other until there are no more, the client goes away or the server ends.
@@ -152,16 +153,15 @@ extension Responder {
             metrics.endStream()
             log(report, ContinuousClock.now - report.start, sent)
         }
-        let isHTTP1 = Peer.isHTTP1(channel)
         var head = head
         // A connection that has carried a stream carries nothing else: a piece of the next request may be lost.
-        if isHTTP1 { head.headerFields[.connection] = "close" }
+        if report.isHTTP1 { head.headerFields[.connection] = "close" }
         if report.method == .head {
             try await writer.writeResponse(head)
             throw ConnectionEnds()
         }
         sent = try await PieceSending.run(pieces, head, over: channel, writer)
-        if isHTTP1 { throw ConnectionEnds() }
+        if report.isHTTP1 { throw ConnectionEnds() }
     }
 }
 
