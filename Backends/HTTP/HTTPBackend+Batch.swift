@@ -101,14 +101,35 @@ extension HTTPBackend {
         guard let results = try? BatchBody.results(answer.body), results.count == chunk.count else {
             throw foreign(answer, batch.operation, nil)
         }
-        let outcomes = zip(chunk, results).map { request, result -> Result<Outcome, BackendError> in
+        let answered = results.prefix { result in
+            if case .problem(let problem) = result { !problem.isPostponed } else { true }
+        }
+        guard !answered.isEmpty else { throw foreign(answer, batch.operation, nil) }
+        let outcomes = zip(chunk, answered).map { request, result -> Result<Outcome, BackendError> in
             if case .problem(let problem) = result {
                 return .failure(problem.error(during: batch.operation, key: batch.key(request)))
             }
             if let outcome = batch.outcome(request, result) { return .success(outcome) }
             return .failure(foreign(answer, batch.operation, batch.key(request)))
         }
-        return Answer(outcomes, serverTime: WireFields.serverTime(of: answer.response))
+        let told = Answer(outcomes, serverTime: WireFields.serverTime(of: answer.response))
+        return answered.count == chunk.count ? told : await postponed(chunk.dropFirst(answered.count), batch, told)
+    }
+
+    /// Asks for what did not fit into an answer, after what did.
+    private func postponed<Request, Outcome>(
+        _ chunk: ArraySlice<Request>, _ batch: Batch<Request, Outcome>,
+        _ told: Answer<[Result<Outcome, BackendError>]>
+    ) async -> Answer<[Result<Outcome, BackendError>]> {
+        var all = told
+        do throws(BackendError) {
+            let rest = try await ask(chunk, batch)
+            all.outcome += rest.outcome
+            all.serverTime = rest.serverTime ?? all.serverTime
+        } catch {
+            all.outcome += chunk.map { .failure(error.about(batch.key($0))) }
+        }
+        return all
     }
 
     private func askAlone<Request, Outcome>(

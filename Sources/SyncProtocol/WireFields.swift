@@ -89,6 +89,19 @@ extension HTTPTransport {
 }
 
 extension Problem {
+    private static let postponement = "urn:entitlementsync:problem:postponed"
+
+    /// The result of an operation of a batch that was not begun, because the answer is long enough already.
+    public static var postponed: Problem {
+        var problem = Problem(
+            BackendError(.busy, disposition: .transient, message: "the answer is full; ask for this once more"))
+        (problem.type, problem.title) = (postponement, "postponed")
+        return problem
+    }
+
+    /// Whether an operation of a batch was not begun, because the answer was long enough.
+    public var isPostponed: Bool { type == Self.postponement }
+
     private static let absence = "urn:entitlementsync:problem:absent"
 
     /// The answer that a key holds nothing: the server has looked. A 404 that does not say so may be any server's.

@@ -16,6 +16,7 @@ public final class Service: Sendable {
     let accounts: AccountService
     let devices: DeviceGrants
     let owners: TransactionOwners
+    let witness: ClockWitness
     let hub: ChangeHub
 
     /// A service over `store`.
@@ -53,20 +54,30 @@ public final class Service: Sendable {
         devices = DeviceGrants(
             records: records, sessions: sessions, guesses: guesses, cryptography: cryptography, host: host)
         owners = TransactionOwners(records: records, policy: configuration.ownership)
+        witness = ClockWitness(records, host: host)
+        try await witness.load(isRight: configuration.isClockAccepted)
         hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
     }
 
     /// Follows what changes in the store, for streams of events and for tokens that are revoked by another server.
     /// Returns when the task is cancelled; the streams end then.
-    public func run() async { await hub.run() }
+    public func run() async {
+        await withTaskGroup(of: Void.self) { group in
+            let (witness, onError) = (witness, onError)
+            group.addTask { await witness.run(onError: onError) }
+            await hub.run()
+            group.cancelAll()
+        }
+    }
 
     /// How many streams of events are open.
     public var streamCount: Int { hub.listenerCount }
 
-    /// Whether the store answers.
+    /// Whether the store answers, and the clock can be right.
     ///
-    /// - Throws: the store's error.
+    /// - Throws: the store's error, and `BackendError.Kind.unavailable` where the clock was set back.
     public func checkReadiness() async throws(BackendError) {
+        try witness.check()
         _ = try await store.read(try EntryKey(KeyScope.serverPrefix + "keys"))
     }
 
@@ -85,7 +96,8 @@ public final class Service: Sendable {
                 }
             answer = ServiceAnswer(refusal, route: "none")
         }
-        WireFields.note(serverTime: host.now(), in: &answer.response.headerFields)
+        // A time that is known to be wrong is told to nobody.
+        if !witness.isBehind { WireFields.note(serverTime: host.now(), in: &answer.response.headerFields) }
         WireFields.noteRequestID(of: request.head.headerFields, in: &answer.response.headerFields)
         if answer.response.headerFields[.cacheControl] == nil {
             answer.response.headerFields[.cacheControl] = "no-store"
@@ -145,7 +157,7 @@ public final class Service: Sendable {
         case .operator: KeyValueService(store, limits: configuration.limits, onError: onError)
         case .account(let caller):
             KeyValueService(
-                try LedgerRules(store, caller.account, owners, host), scope: caller.scope,
+                try LedgerRules(store, caller.account, owners, witness, host), scope: caller.scope,
                 limits: configuration.limits, onError: onError)
         }
     }

@@ -169,6 +169,47 @@ struct BatchTests {
         #expect(results.count == 4 && halves.requests.count == 3)
     }
 
+    @Test("are asked in parts where their entries are too much for one answer, and each is done once")
+    func postponed() async throws {
+        let store = MemoryBackend()
+        let service = try await Service.open(store, configure: { $0.limits.batchByteCount = 100_000 })
+        let remote = try HTTPBackend(server: "http://127.0.0.1:1", transport: DirectTransport(service)) {
+            _ throws(BackendError) in .operatorToken
+        }
+        let keys = try keys(100)
+        let value = [UInt8](repeating: 7, count: 10_000)
+        let written = try await remote.write(keys.map { WriteRequest($0, value: value, if: .absent) }).outcome
+        for result in written {
+            guard case .written = try result.get() else {
+                Issue.record("not written: \(result)")
+                continue
+            }
+        }
+        // Each of them meets an entry.
+        let again = try await remote.write(keys.map { WriteRequest($0, value: [], if: .absent) }).outcome
+        let read = try await remote.read(keys.map { ReadRequest($0) }).outcome
+        #expect(again.count == 100 && read.count == 100)
+        for (met, found) in zip(again, read) {
+            guard case .conflict(let entry?) = try met.get(), case .found(let same) = try found.get() else {
+                Issue.record("\(met), \(found)")
+                continue
+            }
+            #expect(entry == same && entry.value == value)
+        }
+        // By hand: what is not begun says so.
+        let operations = keys.map { BatchOperation.read(ReadRequest($0)) }
+        let reply = await service.ask(
+            .post, BatchBody.path, token: .operatorToken, [.contentType: BatchBody.mediaType],
+            body: BatchBody.bytes(of: operations))
+        let results = try BatchBody.results(reply.body)
+        let begun = results.prefix { if case .read = $0 { true } else { false } }
+        #expect(results.count == 100 && begun.count == 16 && reply.body.count < 300_000)
+        for result in results.dropFirst(begun.count) {
+            guard case .problem(let problem) = result else { continue }
+            #expect(problem.isPostponed && problem.disposition == "transient")
+        }
+    }
+
     @Test("the pause that a server asks for, and the version of its decisions, are passed on")
     func fields() async throws {
         let busy = try backend(ScriptedTransport([.success(TransportAnswer(503, [.retryAfter: "7"]))]))

@@ -122,6 +122,26 @@ struct HTTPBackendTests {
         #expect(sent == ["Bearer t", "Bearer t+", "Bearer t", "Bearer t+"])
     }
 
+    @Test("gives each request a name that no other has, which the service repeats")
+    func requestIDs() async throws {
+        let name = try #require(HTTPField.Name(WireFields.requestID))
+        let service = try await Service.open(MemoryBackend())
+        for (id, told) in [("a1", "a1"), ("", nil), ("a b", nil), (String(repeating: "x", count: 65), nil)] {
+            let reply = await service.ask(.get, "/v1/kv/a", token: .operatorToken, [name: id])
+            #expect(reply.fields[name] == told, "\(id)")
+        }
+        let transport = ScriptedTransport(
+            [.success(TransportAnswer(200, [.eTag: "\"01\""], "v"))]
+                + Array(repeating: .success(TransportAnswer(200, [.eTag: "\"01\"", name: "another"], "v")), count: 2))
+        let backend = try HTTPBackend(server: "http://127.0.0.1:1", transport: transport)
+        _ = try await backend.read(EntryKey("a"))
+        await expectKind(.unavailable) { try await backend.read(try EntryKey("a")) }
+        let error = await expectKind(.unavailable) { try await backend.write([1], to: try EntryKey("a"), if: .absent) }
+        #expect(error?.disposition == .outcomeUnknown)
+        let ids = transport.requests.compactMap { $0.headerFields[name] }
+        #expect(ids.count == 3 && Set(ids).count == 3)
+    }
+
     @Test("tells the server's clock, and not that of an answer which a cache kept")
     func time() async throws {
         let clock = try #require(HTTPField.Name(WireFields.serverTime))

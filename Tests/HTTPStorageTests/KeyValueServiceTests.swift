@@ -124,6 +124,12 @@ struct KeyValueServiceTests {
         let problem = try #require(Problem(json: answer.body))
         #expect(!problem.detail.contains("secret") && problem.kind == "busy")
         #expect(errors.withLock { $0.map(\.kind) } == [.busy])
+        // What a client did wrong is no error of the server's.
+        #expect(await service.ask(.get, "/v1/kv?limit=0", token: .operatorToken).status == 400)
+        let expired = await service.ask(.get, "/v1/changes?after=AQID", token: .operatorToken)
+        #expect(
+            [400, 410].contains(expired.status) && Problem(json: expired.body)?.detail.contains("failing:") == false)
+        #expect(errors.withLock { $0.count } == 1)
     }
 }
 

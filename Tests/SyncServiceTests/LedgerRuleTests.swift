@@ -5,6 +5,7 @@ import ServiceTestSupport
 import SyncCore
 import SyncProtocol
 import SyncService
+import TestSupport
 import Testing
 
 /// Ledgers as bytes.
@@ -18,6 +19,7 @@ enum LedgerDocumentBytes {
 struct LedgerRuleTests {
     private static let now: Int64 = 1_800_000_000_000
     private let store = MemoryBackend()
+    private let clock = SetClock(Self.now)
     private let service: Service
     private let session: Reply
     private let path: String
@@ -31,7 +33,7 @@ struct LedgerRuleTests {
                  "entitlements":[{"id":"owls","grantedBy":["group:owls"]}]}
                 """.utf8))
         service = try await .open(
-            store, clock: SetClock(Self.now),
+            store, clock: clock,
             configure: { configuration in
                 configuration.catalog = catalog
                 configuration.catalogJSON = Array("{}".utf8)
@@ -170,9 +172,57 @@ struct LedgerRuleTests {
             await service.ask(
                 .post, "/v1/accounts/self/erasure", token: session["access_token"], json: password
             ).status == 204)
+        // Whoever was refused for the sake of an account that is gone has what he recorded.
+        #expect(await get(as: mallory).fields[HTTPField.Name(WireFields.decisions)!] != decisions.fields[.eTag])
+        let later = try LedgerDocument(decoding: await get("decisions", as: mallory).body).ledger
+        #expect(
+            Facts(account: Ledger(), server: later).acceptances[TransactionReference(id: "1")]?.decision == .accepted)
+        let restored = await service.ask(.get, "/v1/entitlements", token: mallory["access_token"])
+        #expect(String(decoding: restored.body, as: UTF8.self).components("transactionID") == 2)
+        #expect(await get(as: mallory).fields[.eTag] == get(as: mallory).fields[.eTag])
         let carol = await service.ask(.post, "/v1/accounts", json: ["name": "carol", "password": "correct horse"])
         #expect(await put(LedgerDocumentBytes.of([purchase("1")]), as: carol).status == 200)
-        #expect(await get("decisions", as: carol).status == 404)
+        let refusal = try LedgerDocument(decoding: await get("decisions", as: carol).body).ledger
+        #expect(
+            Facts(account: Ledger(), server: refusal).acceptances.keys.map(\.id.rawValue) == ["1"],
+            "it is mallory's now")
+    }
+
+    @Test("of many transactions at once, those that are another's are refused and no others")
+    func manyTransactions() async throws {
+        let mine = (0..<700).map { purchase("\($0)", "owl") }
+        #expect(await put(LedgerDocumentBytes.of(mine)).status == 200)
+        let mallory = await service.ask(.post, "/v1/accounts", json: ["name": "mallory", "password": "battery staple"])
+        let claimed = (400..<1_000).map { purchase("\($0)", "owl") }
+        #expect(await put(LedgerDocumentBytes.of(claimed), as: mallory).status == 200)
+        let decisions = try LedgerDocument(decoding: await get("decisions", as: mallory).body).ledger
+        let refused = Facts(account: Ledger(), server: decisions).acceptances.keys.compactMap { Int($0.id.rawValue) }
+        #expect(refused.sorted() == Array(400..<700))
+    }
+
+    @Test("a clock that was set back decides nothing and is told to nobody; one that was ahead can be set right")
+    func clockSetBack() async throws {
+        let time = try #require(HTTPField.Name(WireFields.serverTime))
+        let written = await put(LedgerDocumentBytes.of([purchase("1")]))
+        let more = LedgerDocumentBytes.of([purchase("1"), purchase("2")])
+        clock.advance(seconds: -86_400 * 400)
+        let refused = await put(more, matching(written))
+        #expect(refused.status == 503 && refused.problem?.disposition == "transient")
+        let read = await get()
+        #expect(read.status == 200 && read.fields[.eTag] == written.fields[.eTag] && read.fields[time] == nil)
+        await expectKind(.unavailable) { try await service.checkReadiness() }
+        // Nor after a restart, unless somebody says that it is right.
+        let restarted = try await Service.open(store, clock: clock)
+        await expectKind(.unavailable) { try await restarted.checkReadiness() }
+        clock.advance(seconds: 86_400 * 400)
+        try await service.checkReadiness()
+        let accepted = await put(more, matching(written))
+        #expect(accepted.status == 200 && accepted.fields[time] != nil)
+        #expect(await get("decisions").status == 404, "nothing was dated")
+        clock.advance(seconds: -86_400)
+        let corrected = try await Service.open(store, clock: clock, configure: { $0.isClockAccepted = true })
+        try await corrected.checkReadiness()
+        try await Service.open(store, clock: clock).checkReadiness()
     }
 
     @Test("hostile numbers crash nothing and count nothing")

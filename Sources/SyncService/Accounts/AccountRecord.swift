@@ -134,7 +134,7 @@ struct RecordStore: Sendable {
         throw BackendError(.busy, operation: .write, key: key, message: "others write this all the time; try again")
     }
 
-    private func bytes(of value: some Encodable) throws(BackendError) -> [UInt8] {
+    func bytes(of value: some Encodable) throws(BackendError) -> [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         do { return Array(try encoder.encode(value)) } catch {

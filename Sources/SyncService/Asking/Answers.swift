@@ -47,12 +47,20 @@ extension Problem {
 
     /// What a client gets told of an error of the server's store: paths and causes are the server's affair.
     static func told(of error: BackendError, _ onError: (BackendError) -> Void) -> Problem {
-        onError(error)
         // What the server's own process may not do is no refusal of the client.
         let isOurs = error.kind == .permissionDenied
-        let error = isOurs ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
-        let isTheirs = !isOurs && (400..<500).contains(Problem.status(of: error).code)
-        let detail = isTheirs ? error.message : "the server could not do this (\(error.kind)); its log says why"
+        let told = isOurs ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
+        let isTheirs = !isOurs && (400..<500).contains(Problem.status(of: told).code)
+        // What a client did wrong is no error of the server's.
+        if !isTheirs { onError(error) }
+        let detail =
+            switch told.kind {
+            // The store's own words name its file.
+            case .cursorExpired: "what has changed since this cursor cannot be said any more; begin anew without one"
+            case _ where isTheirs: told.message
+            default: "the server could not do this (\(told.kind)); its log says why"
+            }
+        let error = told
         return Problem(error, detail: detail)
     }
 }

@@ -23,6 +23,8 @@ public struct ServiceConfiguration: Sendable {
     public var accessTokenLifetime = 600
     /// How long a session lives that is not refreshed, in seconds.
     public var sessionLifetime = 180 * 86_400
+    /// Whether the clock is right although the store has seen later times; for one start, after the clock was ahead.
+    public var isClockAccepted = false
     /// How much one request may ask for.
     public var limits = KeyValueService.Limits()
 

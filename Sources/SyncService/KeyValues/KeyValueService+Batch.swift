@@ -17,27 +17,37 @@ extension KeyValueService {
         }
         var results: [BatchResult] = []
         results.reserveCapacity(operations.count)
-        // Neighbours of one sort go to the store together: one look, one commit.
+        // Neighbours of one sort go to the store together, one look, one commit, as many as may be held at once.
         var index = 0
+        var room = limits.batchByteCount
         while index < operations.count {
             var reads: [ReadRequest] = []
             var writes: [WriteRequest] = []
             while index < operations.count {
-                if case .read(let request) = operations[index], writes.isEmpty {
+                if case .read(let request) = operations[index], writes.isEmpty, reads.count < Self.readCount {
                     reads.append(request)
-                } else if case .write(let request) = operations[index], reads.isEmpty {
+                } else if case .write(let request) = operations[index], reads.isEmpty, writes.count < Self.writeCount {
                     writes.append(request)
                 } else {
                     break
                 }
                 index += 1
             }
-            results += reads.isEmpty ? try await write(writes) : try await read(reads)
+            let new = reads.isEmpty ? try await write(writes) : try await read(reads)
+            room -= new.reduce(0) { $0 + $1.byteCount }
+            results += new
+            guard room > 0 || index == operations.count else {
+                results += operations[index...].map { _ in .problem(.postponed) }
+                break
+            }
         }
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = BatchBody.mediaType
         return TransportAnswer(response, body: BatchBody.bytes(ofAnswer: results))
     }
+
+    /// So many entries are read at once, and so many writes, each of which may meet another entry.
+    private static let (readCount, writeCount) = (16, 32)
 
     private func read(_ requests: [ReadRequest]) async throws(BackendError) -> [BatchResult] {
         let verdicts = requests.map { scope.mayRead($0.key) ? nil : Problem.notYours }
@@ -74,6 +84,16 @@ extension KeyValueService {
             case .failure(let error): return .problem(problem(error))
             case nil: return .problem(Problem(.internalServerError, "the store answered half of a batch"))
             }
+        }
+    }
+}
+
+extension BatchResult {
+    /// What it adds to an answer.
+    fileprivate var byteCount: Int {
+        switch self {
+        case .read(.found(let entry)), .write(.conflict(let entry?)): entry.value.count
+        default: 0
         }
     }
 }

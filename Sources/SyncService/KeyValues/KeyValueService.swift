@@ -12,6 +12,8 @@ public struct KeyValueService: Sendable {
         public var valueByteCount = 4 << 20
         /// A page has at most so many keys or changes, whatever was asked for.
         public var pageSize = 1_000
+        /// The values in the answer to a batch have about so many bytes together; what does not fit is asked for again.
+        public var batchByteCount = 16 << 20
         /// The size of a page where none was asked for.
         public var usualPageSize = 100
 

@@ -11,6 +11,7 @@ struct LedgerRules: KeyValueBackend {
     let account: Account
     let keys: LedgerKeys
     let owners: TransactionOwners
+    let witness: ClockWitness
     let host: HostServices
     let limits = LedgerLimits.standard
 
@@ -18,10 +19,11 @@ struct LedgerRules: KeyValueBackend {
     /// server's time.
     static let tolerance: Int64 = 300_000
 
-    init(_ store: any KeyValueBackend, _ account: Account, _ owners: TransactionOwners, _ host: HostServices)
-        throws(BackendError)
-    {
-        (self.store, self.account, self.owners, self.host) = (store, account, owners, host)
+    init(
+        _ store: any KeyValueBackend, _ account: Account, _ owners: TransactionOwners, _ witness: ClockWitness,
+        _ host: HostServices
+    ) throws(BackendError) {
+        (self.store, self.account, self.owners, self.witness, self.host) = (store, account, owners, witness, host)
         keys = try LedgerKeys(account)
     }
 
@@ -35,7 +37,8 @@ struct LedgerRules: KeyValueBackend {
             ReadRequest(key, unless: knownVersion), ReadRequest(keys.decisions),
         ]).outcome
         guard results.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
-        return Answer(try results[0].get(), companion: Self.version(try results[1].get()))
+        guard case .found(let decided) = try results[1].get() else { return Answer(try results[0].get()) }
+        return Answer(try results[0].get(), companion: try await reconsider(decided))
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
@@ -118,10 +121,6 @@ struct LedgerRules: KeyValueBackend {
 }
 
 extension LedgerRules {
-    private static func version(_ outcome: ReadOutcome) -> EntryVersion? {
-        if case .found(let entry) = outcome { entry.version } else { nil }
-    }
-
     private static func ledger(of value: [UInt8], _ key: EntryKey) throws(BackendError) -> Ledger {
         let document: LedgerDocument
         do throws(LedgerFormatError) { document = try LedgerDocument(decoding: value) } catch {
@@ -133,7 +132,7 @@ extension LedgerRules {
         return document.ledger
     }
 
-    private static func stored(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Ledger {
+    static func stored(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Ledger {
         do throws(LedgerFormatError) { return try LedgerDocument(decoding: entry.value).ledger } catch {
             throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger: \(error)")
         }
@@ -155,66 +154,5 @@ extension LedgerRules {
 
     private static func refused(_ key: EntryKey, _ message: String) -> BackendError {
         BackendError(.refused, operation: .write, key: key, message: message)
-    }
-
-    /// Decides about the purchases that are new, before they are stored: so that what is acknowledged is decided.
-    ///
-    /// - Returns: the version of the decisions, `nil` where there are none.
-    private func decide(about sent: Ledger, beyond known: Ledger, _ decided: Entry?) async throws(BackendError)
-        -> EntryVersion?
-    {
-        let news = sent.records(beyond: known).filter(\.isPurchase)
-        guard !news.isEmpty else { return decided?.version }
-        let now = host.now()
-        var decisions: [TransactionReference: Acceptance.Decision] = [:]
-        for record in news {
-            guard case .purchase(let purchase) = Fact(record) else { continue }
-            if try await !owners.claim(purchase.transaction, for: account, at: now) {
-                decisions[purchase.transaction] = .refused("another account recorded this transaction first")
-            } else if purchase.date.milliseconds - now > Self.tolerance {
-                decisions[purchase.transaction] = .countsAsOf(Timestamp(milliseconds: now))
-            }
-        }
-        guard !decisions.isEmpty else { return decided?.version }
-        return try await record(decisions, at: now)
-    }
-
-    private func record(_ decisions: [TransactionReference: Acceptance.Decision], at now: Int64)
-        async throws(BackendError) -> EntryVersion?
-    {
-        for _ in 0..<32 {
-            let stored: Entry? =
-                if case .found(let entry) = try await store.read(keys.decisions).outcome {
-                    entry
-                } else {
-                    nil
-                }
-            let ledger =
-                try stored.map { (entry) throws(BackendError) in try Self.stored(entry, keys.decisions) }
-                ?? Ledger()
-            let facts = Facts(account: Ledger(), server: ledger)
-            let date = Timestamp(milliseconds: now)
-            // A decision stands: a purchase that was dated once keeps its date.
-            let new = decisions.filter { facts.acceptances[$0.key] == nil }
-            guard !new.isEmpty else { return stored?.version }
-            let time = facts.latestTime.next(at: date)
-            let added = Ledger(
-                new.map { transaction, decision in
-                    Fact.acceptance(
-                        Acceptance(transaction: transaction, decision: decision, date: date, logicalTime: time)
-                    ).record
-                })
-            let bytes = LedgerDocument(ledger: ledger.joined(with: added)).encoded()
-            do throws(BackendError) {
-                let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-                if case .written(let version) = try await store.write(bytes, to: keys.decisions, if: condition).outcome
-                {
-                    return version
-                }
-            } catch {
-                guard error.disposition == .outcomeUnknown else { throw error }
-            }
-        }
-        throw BackendError(.busy, key: keys.decisions, message: "others write this all the time; try again")
     }
 }

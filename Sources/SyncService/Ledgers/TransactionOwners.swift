@@ -15,15 +15,49 @@ struct TransactionOwners: Sendable {
         var since: Int64
     }
 
-    /// Claims `transaction` for `account`.
+    /// Claims `transactions` for `account`, as many as are nobody's by one commit. An owner that was erased owns nothing
+    /// any more.
     ///
-    /// - Returns: whether it is that account's. An owner that was erased owns nothing any more.
-    func claim(_ transaction: TransactionReference, for account: Account, at now: Int64) async throws(BackendError)
-        -> Bool
-    {
-        guard policy == .keepWithFirst, let name = account.name else { return true }
-        let key = try Self.key(of: transaction)
+    /// - Returns: those that are another account's.
+    func claim(
+        _ transactions: [TransactionReference], for account: Account, at now: Int64
+    ) async throws(BackendError) -> Set<TransactionReference> {
+        guard policy == .keepWithFirst, let name = account.name else { return [] }
         let owner = Owner(account: name, incarnation: account.incarnation, since: now)
+        let bytes = try records.bytes(of: owner)
+        var others: Set<TransactionReference> = []
+        var rest = transactions[...]
+        while !rest.isEmpty {
+            let chunk = rest.prefix(Self.chunkCount)
+            rest = rest.dropFirst(Self.chunkCount)
+            let requests = try chunk.map { (transaction) throws(BackendError) in
+                WriteRequest(try Self.key(of: transaction), value: bytes, if: .absent)
+            }
+            let results = try await records.backend.write(requests).outcome
+            guard results.count == chunk.count else {
+                throw BackendError(.other, message: "the store answered half of a question")
+            }
+            for (transaction, result) in zip(chunk, results) {
+                if case .success(.written) = result { continue }
+                if try await !claim(transaction, for: account, owner) { others.insert(transaction) }
+            }
+        }
+        return others
+    }
+
+    /// Whether nobody has `transaction`, or only somebody who was erased.
+    func isFree(_ transaction: TransactionReference) async throws(BackendError) -> Bool {
+        guard let held = try await records.read(try Self.key(of: transaction), as: Owner.self) else { return true }
+        return try await isErased(held.value)
+    }
+
+    private static let chunkCount = 256
+
+    /// One that was there already, or about which the store was not sure.
+    private func claim(
+        _ transaction: TransactionReference, for account: Account, _ owner: Owner
+    ) async throws(BackendError) -> Bool {
+        let key = try Self.key(of: transaction)
         for _ in 0..<32 {
             let held = try await records.read(key, as: Owner.self)
             if let held {

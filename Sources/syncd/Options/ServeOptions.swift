@@ -91,6 +91,9 @@ struct ServiceOptions: ParsableArguments {
     @Option(help: "Who owns a transaction that two accounts claim: keepWithFirst or share (SYNCD_OWNERSHIP).")
     var ownership: String?
 
+    @Flag(help: "Take the clock as right although the store has seen later times: once, after the clock was ahead.")
+    var acceptClock = false
+
     @OptionGroup var catalog: CatalogOptions
 
     func configuration(_ listener: ListenerConfiguration) throws -> ServiceConfiguration {
@@ -106,6 +109,7 @@ struct ServiceOptions: ParsableArguments {
         }
         let isClosed = try isSet("SYNCD_NO_SIGN_UP")
         configuration.allowsSignUp = !noSignUp && !isClosed
+        configuration.isClockAccepted = acceptClock
         configuration.origins = try readOrigins()
         configuration.operatorToken = try operatorToken()
         if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
