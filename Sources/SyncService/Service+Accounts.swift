@@ -51,7 +51,7 @@ extension Service {
             let record = try await accounts.record(caller.account.name ?? "")
             return try .json { json(describing(caller.account, created: caller.isErased ? nil : record?.created)) }
         case .sessions:
-            try await accounts.logOut(caller, everywhere: target.query["everywhere"] == "true")
+            try await accounts.logOut(caller, everywhere: try target.query.flag("everywhere") ?? false)
             hub.poke()
             return .done
         case .ownPassword:
@@ -154,10 +154,12 @@ extension Service {
 
     private func list(_ query: WireQuery) async throws -> TransportAnswer {
         let prefix = KeyScope.serverPrefix + "accounts/"
-        let after: EntryKey? = if let name = query["after"] { try AccountRecord.key(of: name) } else { nil }
-        guard let limit = Int(query["limit"] ?? "100"), (1...1_000).contains(limit) else {
-            throw RequestError(.badRequest, "limit is a whole number of 1 to 1000")
+        var after: EntryKey?
+        if let name = query["after"] {
+            guard (try? Account(name)) != nil else { throw RequestError(.badRequest, "after is an account's name") }
+            after = try AccountRecord.key(of: name)
         }
+        let limit = try query.pageSize(configuration.limits)
         let page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
         var rows: [JSON] = []
         var last: String?

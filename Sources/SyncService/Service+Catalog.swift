@@ -14,12 +14,13 @@ extension Service {
         var response = HTTPResponse(status: .ok)
         response.headerFields[.eTag] = tag.description
         response.headerFields[.cacheControl] = "no-cache"
-        if let field = request.head.headerFields[.ifNoneMatch], let condition = TagCondition(field) {
-            let isKnown =
-                switch condition {
-                case .anything: true
-                case .tags(let tags): tags.contains { $0.text == tag.text }
-                }
+        if let field = request.head.headerFields[.ifNoneMatch] {
+            let isKnown: Bool
+            switch TagCondition(field) {
+            case nil: throw RequestError(.badRequest, "If-None-Match is * or a list of entity tags")
+            case .anything: isKnown = true
+            case .tags(let tags): isKnown = tags.contains { $0.text == tag.text }
+            }
             if isKnown {
                 response.status = .notModified
                 return TransportAnswer(response)

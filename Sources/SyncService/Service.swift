@@ -26,8 +26,8 @@ public final class Service: Sendable {
     ///   - configuration: how it behaves.
     ///   - cryptography: hashes passwords, signs and verifies tokens.
     ///   - host: clock, timer and randomness.
-    ///   - onError: is told of every error of the store, whose text a client does not see where it is the server's
-    ///     affair.
+    ///   - onError: is told of each error of the store that is not the client's mistake; a client does not see its
+    ///     text.
     /// - Throws: the store's error where it cannot be read or written, and `BackendError.Kind.unsupported` where it
     ///   cannot compare and swap.
     public init(
@@ -110,12 +110,12 @@ public final class Service: Sendable {
         let place = target.place
         var request = request
         if request.head.method == .options {
-            let answer = CrossOrigin(origins: configuration.origins).preflight(request.head, methods: place.methods)
+            let answer = CrossOrigin(origins: configuration.origins).preflight(request.head, methods: place.allowed)
             return ServiceAnswer(answer, route: place.route)
         }
         if request.head.method == .head { request.head.method = .get }
         guard place.methods.contains(request.head.method) else {
-            let methods = place.methods.map(\.rawValue).joined(separator: ", ")
+            let methods = place.allowed
             var answer = TransportAnswer.refusal(.methodNotAllowed, "this path takes \(methods)")
             answer.response.headerFields[.allow] = methods
             return ServiceAnswer(answer, route: place.route)

@@ -74,6 +74,9 @@ struct KeyValueServiceTests {
         #expect(page.items.map(\.key.text) == ["a", "b"] && page.next?.text == "b")
         let rest = try KeyPageBody.page(json: await ask(.get, "/v1/kv?after=b").body)
         #expect(rest.items.map(\.key.text) == ["c"] && rest.next == nil)
+        // More than a machine word: as much as the server gives.
+        let all = await ask(.get, "/v1/kv?limit=99999999999999999999999")
+        #expect(try KeyPageBody.page(json: all.body).items.count == 3)
         let changes = try ChangePageBody.page(json: await ask(.get, "/v1/changes").body)
         let cursor = try #require(changes.cursor)
         #expect(changes.changes.count == 3)
@@ -82,7 +85,10 @@ struct KeyValueServiceTests {
         #expect(none.changes.isEmpty)
         let old = await ask(.get, "/v1/changes?after=1-0000000000000000")
         #expect(old.response.status == .gone && Problem(json: old.body)?.kind == "cursorExpired")
-        for path in ["/v1/kv?limit=0", "/v1/kv?limit=x", "/v1/kv?limit=%zz", "/v1/changes?after=1", "/v1/kv?after="] {
+        for path in [
+            "/v1/kv?limit=0", "/v1/kv?limit=x", "/v1/kv?limit=%zz", "/v1/kv?limit=-1", "/v1/kv?limit=%2B1",
+            "/v1/kv?limit=", "/v1/changes?after=1", "/v1/kv?after=",
+        ] {
             #expect(await ask(.get, path).response.status == .badRequest, "\(path)")
         }
     }
@@ -104,7 +110,10 @@ struct KeyValueServiceTests {
 
     @Test("a method that a path does not have is refused with those that it has")
     func methods() async {
-        for (path, allowed) in [("/v1/kv", "GET"), ("/v1/changes", "GET"), ("/v1/kv/a", "GET, PUT, DELETE")] {
+        let pages = "GET, HEAD, OPTIONS"
+        for (path, allowed) in [
+            ("/v1/kv", pages), ("/v1/changes", pages), ("/v1/kv/a", "GET, HEAD, PUT, DELETE, OPTIONS"),
+        ] {
             for method in [HTTPRequest.Method.post, .patch, .trace] {
                 let answer = await ask(method, path)
                 #expect(answer.response.status == .methodNotAllowed && answer.response.headerFields[.allow] == allowed)
@@ -119,6 +128,10 @@ struct KeyValueServiceTests {
             failing: key,
             error: BackendError(.busy, message: "/srv/secret/store.sqlite: another process holds the database"))
         let service = try await Service.open(failing, now: 5) { error in errors.withLock { $0.append(error) } }
+        for path in ["/v1/kv?limit=x", "/v1/changes?after=x", "/v1/kv?after=%01", "/v1/accounts?after=%01"] {
+            #expect(await service.ask(.get, path, token: .operatorToken).status == 400, "\(path)")
+        }
+        #expect(errors.withLock { $0.isEmpty }, "what a client does wrong does not fill the log")
         let answer = await service.ask(.get, "/v1/kv/a/b", token: .operatorToken)
         #expect(answer.status == 503 && answer.fields[.retryAfter] == "1")
         let problem = try #require(Problem(json: answer.body))
@@ -130,6 +143,24 @@ struct KeyValueServiceTests {
         #expect(
             [400, 410].contains(expired.status) && Problem(json: expired.body)?.detail.contains("failing:") == false)
         #expect(errors.withLock { $0.count } == 1)
+    }
+
+    @Test("the store's own words on a refusal stay with the server: where it is, and what its file system says")
+    func places() async throws {
+        for (error, status) in [
+            (BackendError(.cursorExpired, message: "/srv/secret/store.sqlite: no change 7"), 410),
+            (BackendError(.tooLarge, message: "/srv/secret/a: too large", cause: CancellationError()), 413),
+            (BackendError(.permissionDenied, message: "/srv/secret/a: no access"), 503),
+        ] {
+            let errors = Mutex(0)
+            let service = try await Service.open(FailingStore(failing: key, error: error), now: 5) { _ in
+                errors.withLock { $0 += 1 }
+            }
+            let answer = await service.ask(.get, "/v1/kv/a/b", token: .operatorToken)
+            #expect(answer.status == status)
+            #expect(answer.problem.map { !$0.detail.isEmpty && !$0.detail.contains("secret") } == true, "\(error)")
+            #expect(errors.withLock { $0 } == (status == 410 ? 0 : 1), "\(error)")
+        }
     }
 }
 

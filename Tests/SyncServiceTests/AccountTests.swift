@@ -102,6 +102,11 @@ struct AccountTests {
         #expect(await status(of: laptop) == 200, "who changes it stays")
         #expect(await logIn("correct horse").status == 400)
         #expect(await logIn("battery staple").status == 200)
+        for flag in ["", "=", "=null", "=yes", "=1", "=TRUE"] {
+            let path = "/v1/sessions?everywhere\(flag)"
+            #expect(await service.ask(.delete, path, token: laptop).status == 400, "\(path)")
+        }
+        #expect(await status(of: laptop) == 200, "what is misspelt ends nothing")
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: laptop).status == 204)
         #expect(await status(of: laptop) == 401)
         #expect(await refresh(try #require(reply["refresh_token"])).status == 400)
@@ -244,6 +249,12 @@ struct AccountTests {
             after = "&after=\(next)"
         }
         #expect(names == ["alice", "bob", "carol"])
-        #expect(await service.ask(.get, "/v1/accounts?limit=0", token: .operatorToken).status == 400)
+        for (query, status) in [
+            ("limit=0", 400), ("limit=1001", 200), ("limit=99999999999999999999999", 200), ("after=", 400),
+            ("after=" + String(repeating: "x", count: 256), 400), ("after=x", 200),
+        ] {
+            #expect(
+                await service.ask(.get, "/v1/accounts?" + query, token: .operatorToken).status == status, "\(query)")
+        }
     }
 }

@@ -251,6 +251,17 @@ struct LedgerRuleTests {
         }
     }
 
+    @Test("the catalogue is not sent again to who has it; a condition that is none is refused")
+    func catalogue() async throws {
+        let tag = try #require(await service.ask(.get, "/v1/catalog").fields[.eTag])
+        for (condition, status) in [
+            (tag, 304), ("W/" + tag, 304), ("\"0f\", " + tag, 304), ("*", 304), ("\"0f\"", 200), ("0f", 400), ("", 400),
+        ] {
+            let answer = await service.ask(.get, "/v1/catalog", [.ifNoneMatch: condition])
+            #expect(answer.status == status, "\(condition)")
+        }
+    }
+
     @Test("more than a ledger may hold is refused by size")
     func limits() async throws {
         let records = (0..<100_001).map { Record(key: Array("k\($0)".utf8), order: [], payload: []) }

@@ -45,22 +45,21 @@ extension Problem {
     /// What is outside of a caller's scope: the same for all keys, there or not.
     static let notYours = Problem(.forbidden, "this is not yours: a token reaches its own account's keys and no other")
 
-    /// What a client gets told of an error of the server's store: paths and causes are the server's affair.
+    /// What a client gets told of an error of the server's store: paths and causes are the server's affair, and only
+    /// those go to `onError`. A client that asks for nonsense must not fill the server's log.
     static func told(of error: BackendError, _ onError: (BackendError) -> Void) -> Problem {
-        // What the server's own process may not do is no refusal of the client.
+        // What the server's own process may not do is no refusal of the client, nor is what its file system refuses.
         let isOurs = error.kind == .permissionDenied
-        let told = isOurs ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
-        let isTheirs = !isOurs && (400..<500).contains(Problem.status(of: told).code)
-        // What a client did wrong is no error of the server's.
+        let isTheirs = !isOurs && error.cause == nil && (400..<500).contains(Problem.status(of: error).code)
         if !isTheirs { onError(error) }
+        let error = isOurs ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
         let detail =
-            switch told.kind {
-            // The store's own words name its file.
-            case .cursorExpired: "what has changed since this cursor cannot be said any more; begin anew without one"
-            case _ where isTheirs: told.message
-            default: "the server could not do this (\(told.kind)); its log says why"
+            switch error.kind {
+            case _ where !isTheirs: "the server could not do this (\(error.kind)); its log says why"
+            // The store's own words name the place where it is.
+            case .cursorExpired: "what changed since this cursor cannot be said any more; read everything again"
+            default: error.message
             }
-        let error = told
         return Problem(error, detail: detail)
     }
 }

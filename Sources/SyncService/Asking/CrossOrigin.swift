@@ -22,9 +22,8 @@ struct CrossOrigin {
         fields[.accessControlExposeHeaders] = Self.exposed
     }
 
-    /// The answer to the question whether a page may ask with a method and fields.
-    func preflight(_ request: HTTPRequest, methods: [HTTPRequest.Method]) -> TransportAnswer {
-        let names = (methods + [.options]).map(\.rawValue).joined(separator: ", ")
+    /// The answer to the question whether a page may ask with a method and fields, of a path that takes `names`.
+    func preflight(_ request: HTTPRequest, methods names: String) -> TransportAnswer {
         var response = HTTPResponse(status: .noContent)
         response.headerFields[.allow] = names
         guard request.headerFields[.accessControlRequestMethod] != nil else { return TransportAnswer(response) }

@@ -108,6 +108,14 @@ extension WireTarget.Place {
     }
 }
 
+extension WireTarget.Place {
+    /// As `Allow` has it: `HEAD` is answered wherever `GET` is, and `OPTIONS` everywhere.
+    var allowed: String {
+        let names = methods.flatMap { $0 == .get ? [.get, .head] : [$0] } + [.options]
+        return names.map(\.rawValue).joined(separator: ", ")
+    }
+}
+
 extension Service {
     /// Each path under `/v1` as the OpenAPI document writes it, and what it takes.
     public static var routes: [(path: String, methods: [HTTPRequest.Method])] {

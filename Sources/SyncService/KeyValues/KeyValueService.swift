@@ -30,8 +30,8 @@ public struct KeyValueService: Sendable {
     ///   - store: where the values are. It must be able to compare and swap.
     ///   - scope: which keys are reached.
     ///   - limits: how much one request may ask for.
-    ///   - onError: is told of every error of the store, whose text a client does not see where it is the server's
-    ///     affair.
+    ///   - onError: is told of each error of the store that is not the client's mistake; a client does not see its
+    ///     text.
     public init(
         _ store: any KeyValueBackend, scope: KeyScope = .everything, limits: Limits = Limits(),
         onError: @escaping @Sendable (BackendError) -> Void
@@ -152,7 +152,7 @@ extension KeyValueService {
 
     private func list(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
         let after: EntryKey? = if let text = query["after"] { try EntryKey(text) } else { nil }
-        let limit = try pageSize(query)
+        let limit = try query.pageSize(limits)
         guard let prefix = scope.listing(of: query["prefix"] ?? "") else {
             return try .json { try KeyPageBody.json(of: KeyPage(items: [], next: nil)) }
         }
@@ -163,7 +163,7 @@ extension KeyValueService {
 
     private func changes(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
         let cursor: ChangeCursor? = if let text = query["after"] { try CursorText.cursor(text) } else { nil }
-        let page = try await changes(since: cursor, limit: try pageSize(query))
+        let page = try await changes(since: cursor, limit: try query.pageSize(limits))
         return try .json { try ChangePageBody.json(of: page) }
     }
 
@@ -179,14 +179,6 @@ extension KeyValueService {
             guard next.hasMore, page.changes.count < limit else { break }
         }
         return page
-    }
-
-    private func pageSize(_ query: WireQuery) throws(BackendError) -> Int {
-        guard let text = query["limit"] else { return limits.usualPageSize }
-        guard let limit = Int(text), limit >= 1 else {
-            throw BackendError(.invalidCursor, message: "limit is a whole number of 1 or more")
-        }
-        return min(limit, limits.pageSize)
     }
 }
 
