@@ -1,0 +1,280 @@
+"""Tries a real `syncd serve` with whatever its OpenAPI document allows and forbids, by schemathesis.
+
+Run it by `.ci/fuzz-api`, which installs what it needs. It starts a server over SQLite, asks as nobody, as an account, as
+one that was erased, and as the operator, reads streams of events, and looks at the server afterwards: it lives, it has
+answered nothing with 5xx and nothing that the document does not have, it ends when it is told to, and its store is whole.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+DOCUMENT = ROOT / "Sources/SyncServer/Resources/openapi.yaml"
+CATALOG = ROOT / "Examples/insomniowl.json"
+OPERATOR = "the-token-of-the-operator-while-fuzzing"
+ROLES = ("nobody", "account", "erased", "operator")
+
+
+class Failure(Exception):
+    """Something is not as it should be."""
+
+
+class Server:
+    """`syncd serve` over SQLite in a folder."""
+
+    def __init__(self, syncd, folder):
+        self.syncd, self.folder = syncd, folder
+        self.store = f"sqlite:{folder / 'server.sqlite'}"
+        self.clean = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_")}
+        token = folder / "operator"
+        token.touch(0o600)
+        token.write_text(OPERATOR + "\n")
+        with open(folder / "server.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [syncd, "serve", "--store", self.store, "--catalog", CATALOG, "--listen", "127.0.0.1:0",
+                 "--password-cost", "10", "--operator-token-file", token],
+                stdout=subprocess.PIPE, stderr=log, env=self.clean)
+        line = self.process.stdout.readline().decode()
+        if not line.startswith("listening on "):
+            self.kill()
+            raise Failure("the server does not start: " + self.log()[-2000:])
+        self.url = line.split()[-1]
+        self.address = urllib.parse.urlsplit(self.url).netloc
+
+    def log(self):
+        return (self.folder / "server.log").read_text(errors="replace")
+
+    def tool(self, *arguments):
+        done = subprocess.run(
+            [self.syncd, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.clean,
+            timeout=120, check=False)
+        if done.returncode:
+            raise Failure(f"syncd {' '.join(map(str, arguments))} ended with {done.returncode}: "
+                          + (done.stdout + done.stderr).decode(errors="replace").strip())
+        return done.stdout
+
+    def post(self, path, body, token=None):
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST")
+        if token:
+            request.add_header("Authorization", "Bearer " + token)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def sees(self, path):
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+                answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Failure(f"{path} after the requests: {error}; the server's log ends so:\n{self.log()[-2000:]}")
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            status = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Failure("the server does not end when it is told to") from None
+        if status:
+            raise Failure(f"the server ended with {status}: {self.log()[-2000:]}")
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def arrange(server, folder):
+    """What the requests are about: an account with a purchase, one that was erased, and a ledger as devices write it."""
+    password = "a password for fuzzing"
+    other, erased = (server.post("/v1/accounts", {"name": name, "password": password}) for name in ("other", "gone"))
+    server.post("/v1/accounts/self/erasure", {"password": password}, erased["access_token"])
+    local = ["--local", f"file:{folder / 'device'}", "--account", "device", "--catalog", CATALOG]
+    server.tool("account", "create", "device", *local[:2], *local[4:])
+    server.tool("record", "purchase", "com.back40.InsomniOwl.3monthsOfRandom", "--transaction", "T1", *local)
+    ledger = server.tool("export", "--format", "ledger", *local)
+    key = f"/v1/kv/accounts/{other['account']}/{other['incarnation']}/ledger"
+    request = urllib.request.Request(server.url + key, ledger, {
+        "Authorization": "Bearer " + other["access_token"], "If-None-Match": "*",
+        "Content-Type": "application/octet-stream"}, method="PUT")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        answer.read()
+    world = folder / "world.json"
+    world.write_text(json.dumps({
+        "url": server.url, "operator": OPERATOR, "erased": erased["access_token"], "ledger": ledger.hex(),
+        "other": {"account": other["account"], "incarnation": other["incarnation"]}}))
+    return world
+
+
+def run_schemathesis(role, server, world, options):
+    """One run of schemathesis; gives what it says of its cases."""
+    command = [
+        sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml", "run", DOCUMENT,
+        "--url", server.url, "--seed", str(options.seed), "--max-examples", str(options.examples), "--no-color",
+        "--workers", str(options.workers)]
+    environment = {**server.clean, "FUZZ_AS": role, "FUZZ_WORLD": str(world), "PYTHONPATH": str(HERE),
+                   "PYTHONDONTWRITEBYTECODE": "1"}
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        try:
+            # It leaves files where it runs.
+            status = subprocess.run(
+                list(map(str, command)), stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=world.parent,
+                timeout=options.limit, check=False).returncode
+        except subprocess.TimeoutExpired:
+            status = f"no end within {options.limit} s"
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    cases = re.search(r"Test cases:\n *(.*)", said)
+    print(f"as {role}: {cases[1] if cases else 'no word of its cases'} ({time.monotonic() - started:.0f} s)", flush=True)
+    if options.verbose or status != 0 or not cases:
+        print(said, flush=True)
+    if status != 0 or not cases:
+        return f"as {role}: schemathesis ended with {status}; see above"
+    return None
+
+
+def try_streams(server, seed, rounds):
+    """Streams of events, which do not end by themselves: the head, and the first bytes where it is one."""
+    generator = random.Random(seed)
+    token = server.post("/v1/accounts", {"name": "reader", "password": "a password for fuzzing"})["access_token"]
+    letters = "0123456789abcdef-XYZ %&\u00ff"
+    for _ in range(rounds):
+        cursor = generator.choice([
+            "", "0-0000000000000000", f"{generator.randrange(20)}-{generator.randrange(2**64):016x}",
+            "".join(generator.choices(letters, k=generator.randrange(40))), "9" * 40 + "-" + "f" * 16])
+        headers = {"Accept": generator.choice(["text/event-stream", "application/json, text/event-stream;q=0.5"])}
+        if generator.random() < 0.9:
+            headers["Authorization"] = "Bearer " + generator.choice([token, token, OPERATOR, token[:-2], ""])
+        if generator.random() < 0.5:
+            headers["Last-Event-ID"] = cursor.encode("latin-1")
+        path = "/v1/changes" + ("?after=" + urllib.parse.quote(cursor) if generator.random() < 0.5 else "")
+        connection = http.client.HTTPConnection(server.address, timeout=20)
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            kind = answer.headers.get_content_type()
+            if answer.status == 200:
+                if kind != "text/event-stream" or not answer.read1(64).startswith(b"retry: "):
+                    raise Failure(f"a stream that is none: {path} {headers}: {kind}")
+            elif answer.status not in (400, 401, 410) or kind != "application/problem+json":
+                raise Failure(f"a stream is answered {answer.status} {kind}: {path} {headers}")
+        finally:
+            connection.close()
+
+
+def documented():
+    """Each method and path of the document, and the statuses that it names."""
+    with open(DOCUMENT, encoding="utf-8") as file:
+        paths = yaml.safe_load(file)["paths"]
+    return {(method.upper(), path): {int(status) for status in operation["responses"]}
+            for path, operations in paths.items() for method, operation in operations.items()
+            if method != "parameters"}
+
+
+# What any path may be answered: no such path for the parts of it, no such method.
+ANYWHERE = {"none": {404, 400}, "unread": {408, 413, 415}}
+
+
+def judge(server):
+    """What the server itself has noted: nothing has failed, and nothing was answered that the document does not have."""
+    known = documented()
+    paths = {path for _, path in known}
+    counts, faults = {}, set()
+    for line in server.log().splitlines():
+        # What a client does wrong is no error of the server.
+        if re.search(r"^\S+ (error|critical) ", line):
+            faults.add(line.split(" ", 1)[1])
+        found = re.search(r"method=(\S+) .*route=(\S+) status=(\d+)", line)
+        if not found:
+            continue
+        method, route, status = found[1], found[2], int(found[3])
+        counts[status] = counts.get(status, 0) + 1
+        method = "GET" if method == "HEAD" else method
+        if status >= 500:
+            fits = False
+        elif route in ANYWHERE:
+            fits = status in ANYWHERE[route]
+        elif (method, route) in known:
+            fits = status in known[method, route]
+        else:
+            fits = route in paths and status == (204 if method == "OPTIONS" and route.startswith("/v1") else 405)
+        if not fits:
+            faults.add(f"{method} {route} was answered {status}")
+    total = sum(counts.values())
+    print(f"the server has answered {total} requests: "
+          + ", ".join(f"{count} with {status}" for status, count in sorted(counts.items())), flush=True)
+    if not total:
+        faults.add("the server's log has no request")
+    return sorted(faults)
+
+
+def fuzz(options, folder):
+    failures = []
+    server = Server(options.syncd, folder)
+    try:
+        world = arrange(server, folder)
+        for role in options.roles:
+            failure = run_schemathesis(role, server, world, options)
+            failures += [failure] if failure else []
+            server.sees("/healthz")
+            server.sees("/readyz")
+        try_streams(server, options.seed, options.streams)
+        print(f"{options.streams} streams of events were begun", flush=True)
+        server.stop()
+        failures += judge(server)
+        server.tool("store", "check", server.store)
+        print("the server has ended, and its store is whole", flush=True)
+    finally:
+        server.kill()
+        if options.keep:
+            (pathlib.Path(options.keep)).write_text(server.log())
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--syncd", required=True, help="the program to try")
+    parser.add_argument("--seed", type=int, default=1, help="for everything that is random")
+    parser.add_argument("--examples", type=int, default=20, help="how many cases for each operation and phase, at most")
+    parser.add_argument("--streams", type=int, default=100, help="how many streams of events")
+    parser.add_argument("--limit", type=int, default=300, help="seconds that one who asks may take")
+    parser.add_argument("--workers", type=int, default=1, help="requests at once; with more, a seed says less")
+    parser.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES, help="as whom to ask")
+    parser.add_argument("--keep", help="a file for the server's log")
+    parser.add_argument("--verbose", action="store_true", help="print all that schemathesis says")
+    options = parser.parse_args()
+    print(f"seed of the requests: {options.seed}", flush=True)
+    started = time.monotonic()
+    # The server and schemathesis are ended, whoever ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            failures = fuzz(options, pathlib.Path(folder))
+        except Failure as failure:
+            failures = [str(failure)]
+    for failure in failures:
+        print(f"fuzz-api: {failure}", file=sys.stderr)
+    print(f"fuzz-api: {'FAILED' if failures else 'all as it should be'} after {time.monotonic() - started:.0f} s")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

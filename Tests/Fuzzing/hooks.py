@@ -1,0 +1,221 @@
+"""What schemathesis has to know of this server beyond its OpenAPI document.
+
+Who asks is in the environment variable FUZZ_AS; where the server is, and what is on it, in the JSON file that FUZZ_WORLD
+names (see fuzz_api.py).
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import threading
+import time
+import urllib.request
+
+import requests.adapters
+import schemathesis
+import urllib3.connection
+from hypothesis import strategies as st
+
+with open(os.environ["FUZZ_WORLD"], encoding="utf-8") as file:
+    WORLD = json.load(file)
+ROLE = os.environ["FUZZ_AS"]
+
+# Guesses of secrets are counted by address. With one address all passwords would be answered 429 after the first fifty;
+# so each new connection comes from another one of this machine, and a few share one, so that 429 comes, too.
+CONNECTIONS_OF_ADDRESS = 30
+_connections = itertools.count()
+_connect = urllib3.connection.HTTPConnection.connect
+
+
+def _connect_from_another_address(self):
+    number = next(_connections) // CONNECTIONS_OF_ADDRESS
+    self.source_address = (f"127.{1 + number // 62500 % 250}.{number // 250 % 250}.{1 + number % 250}", 0)
+    _connect(self)
+
+
+urllib3.connection.HTTPConnection.connect = _connect_from_another_address
+# Which operations check a secret: each of their requests comes over a connection of its own.
+GUESSED = {"createAccount", "createSession", "changePassword", "renewRecoveryCodes", "eraseAccount", "approveDevice"}
+# Which operations end the session, or all of the account: each of their requests comes from an account of its own.
+ENDING = {"endSession", "changePassword", "eraseAccount"}
+PASSWORD = "a password for fuzzing"
+
+
+def name_of(operation):
+    return operation.definition.raw["operationId"]
+
+
+class Accounts:
+    """Makes accounts, over the wire as anybody would."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.numbers = itertools.count()
+        self.known = None
+
+    def make(self):
+        with self.lock:
+            number = next(self.numbers)
+        body = json.dumps({"name": f"fuzzed-{ROLE}-{number}", "password": PASSWORD}).encode()
+        request = urllib.request.Request(
+            WORLD["url"] + "/v1/accounts", body, {"Content-Type": "application/json"}, method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read())
+
+    def current(self):
+        """The account that most requests are of. Its access token lives for ten minutes, and is renewed before."""
+        with self.lock:
+            due = self.known is None or time.monotonic() - self.known[1] > 300
+        if due:
+            made = self.make()
+            with self.lock:
+                self.known = (made, time.monotonic())
+        return self.known[0]
+
+
+ACCOUNTS = Accounts()
+
+
+class Bearer:
+    """The token of whoever asks."""
+
+    def get(self, case, context):
+        if name_of(case.operation) == "createAccount" and not is_chance(case, 4):
+            # It is for those who have none; with one it is refused before the body is looked at.
+            return None
+        if ROLE == "operator":
+            return WORLD["operator"]
+        if ROLE == "erased":
+            return WORLD["erased"]
+        return (ACCOUNTS.make() if name_of(case.operation) in ENDING else ACCOUNTS.current())["access_token"]
+
+    def set(self, case, data, context):
+        case.headers["Authorization"] = f"Bearer {data}"
+
+
+if ROLE != "nobody":
+    schemathesis.auth(refresh_interval=None)(Bearer)
+
+
+# Bodies that are no JSON.
+
+def field(number, payload):
+    """A field of proto3 with a length."""
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def varint(number):
+    pieces = bytearray()
+    while number > 0x7F:
+        pieces.append(number & 0x7F | 0x80)
+        number >>= 7
+    pieces.append(number)
+    return bytes(pieces)
+
+
+def own_keys():
+    """Keys that the caller reaches, and some that it does not."""
+    own = ACCOUNTS.current() if ROLE == "account" else WORLD["other"]
+    prefix = f"accounts/{escaped(own['account'])}/{own['incarnation']}/"
+    other = WORLD["other"]
+    return [prefix + name for name in ("ledger", "decisions", "a", "b/c", "é")] + [
+        f"accounts/{escaped(own['account'])}/account", f"accounts/{other['account']}/{other['incarnation']}/ledger",
+        "server/keys", "server/accounts/x", "free", ""]
+
+
+def escaped(name):
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def mutated(whole):
+    """`whole` with a few bytes changed, or cut off."""
+    change = st.tuples(st.integers(0, max(0, len(whole) - 1)), st.integers(0, 255))
+
+    def apply(drawn):
+        changes, length = drawn
+        bytes_ = bytearray(whole)
+        for place, value in changes if whole else []:
+            bytes_[place] = value
+        return bytes(bytes_[:length])
+
+    return st.tuples(st.lists(change, max_size=3), st.one_of(st.just(len(whole)), st.integers(0, len(whole)))).map(apply)
+
+
+LEDGER = bytes.fromhex(WORLD["ledger"])
+VALUES = st.one_of(st.binary(max_size=64), st.just(LEDGER), mutated(LEDGER))
+
+
+def operations():
+    key = st.one_of(st.deferred(lambda: st.sampled_from(own_keys())).map(str.encode), st.binary(max_size=12))
+    version = st.one_of(st.just(b""), st.binary(max_size=70))
+    read = st.tuples(key, version).map(lambda it: field(1, field(1, it[0]) + field(2, it[1])))
+    condition = st.one_of(
+        st.sampled_from([b"\x18\x01", b"\x20\x01", b"\x18\x00", b""]), version.map(lambda it: field(5, it)))
+    value = st.one_of(st.just(b""), VALUES.map(lambda it: field(2, it)))
+    write = st.tuples(key, value, condition).map(lambda it: field(2, field(1, it[0]) + it[1] + it[2]))
+    return st.lists(st.one_of(read, write), max_size=12).map(lambda all_: b"".join(field(1, it) for it in all_))
+
+
+BATCHES = st.one_of(operations(), operations().flatmap(mutated), st.binary(max_size=64))
+schemathesis.openapi.media_type("application/vnd.entitlementsync.batch", BATCHES)
+schemathesis.openapi.media_type("application/octet-stream", VALUES)
+
+
+@schemathesis.deserializer("application/octet-stream", "application/vnd.entitlementsync.batch")
+def read_bytes(context, response):
+    return response.content.decode("latin-1")
+
+
+@schemathesis.deserializer("application/yaml")
+def read_text(context, response):
+    return response.content.decode()
+
+
+def is_chance(case, number):
+    """One of `number` cases, always the same for the same case."""
+    text = repr((case.path_parameters, case.query, case.headers, case.body))
+    return hashlib.sha256(text.encode(errors="replace")).digest()[0] % number == 0
+
+
+def is_negative(case):
+    return case.meta is not None and case.meta.generation.mode.is_negative
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    operation = name_of(case.operation)
+    if operation in GUESSED:
+        case.headers["Connection"] = "close"
+    if is_negative(case):
+        return
+    for name in ("If-Match", "If-None-Match"):
+        # A string of a pattern in a header: schemathesis 4.32 draws none, and takes the number 0 for one.
+        if case.headers.get(name) == "0":
+            case.headers[name] = '"5f9c0a3e"'
+    if operation in ("readValue", "writeValue", "deleteValue") and not is_chance(case, 4):
+        # What schemathesis makes up is hardly ever a key that the caller reaches.
+        keys = [key for key in own_keys() if key]
+        case.path_parameters["key"] = keys[len(repr(case.path_parameters)) % len(keys)]
+    if operation in ("writeValue", "deleteValue") and not is_chance(case, 5):
+        # One condition, not two that exclude each other.
+        ways = [name for name in ("If-Match", "If-None-Match") if name in case.headers]
+        for name in ways[1:]:
+            del case.headers[name]
+        if ways and case.query:
+            case.query.pop("if", None)
+    if operation in ENDING | {"renewRecoveryCodes"} and isinstance(case.body, dict) and not is_chance(case, 3):
+        case.body["password"] = PASSWORD
+    if operation == "createSession" and isinstance(case.body, dict) and not is_chance(case, 3):
+        # What is used up by a log-in needs an account of its own.
+        own = ACCOUNTS.current() if "password" in case.body else ACCOUNTS.make()
+        known = {
+            "username": own["account"], "password": PASSWORD, "refresh_token": own["refresh_token"],
+            "recovery_code": own.get("recovery_codes", [""])[0]}
+        case.body.update({name: value for name, value in known.items() if name in case.body})
+    if operation == "approveDevice" and isinstance(case.body, dict) and not is_chance(case, 3):
+        request = urllib.request.Request(WORLD["url"] + "/v1/devices", b"", method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            case.body["user_code"] = json.loads(answer.read())["user_code"]
+    if operation in ("resetAccount", "eraseAccountByName") and not is_chance(case, 3):
+        case.path_parameters["name"] = ACCOUNTS.make()["account"]
