@@ -14,6 +14,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -85,12 +86,21 @@ def main():
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser")
                         or shutil.which("google-chrome"), help="the browser")
     parser.add_argument("--rounds", type=int, default=50, help="how often the time is taken")
+    parser.add_argument("--limit", type=int, default=600, help="how long all of it may take, in seconds")
     parser.add_argument("--screenshots", type=pathlib.Path, help="a folder for pictures")
     options = parser.parse_args()
     if not options.chromium:
         sys.exit("check.py: there is no Chromium here; install one, or name it with --chromium")
     if not os.access(options.syncd, os.X_OK):
         sys.exit(f"check.py: {options.syncd} is not there; build it, or name it with --syncd")
+
+    def give_up(number, _):
+        # As any failure: the server and the browser are ended.
+        raise Failure(f"no end within {options.limit} s" if number == signal.SIGALRM else "told to end")
+
+    for number in (signal.SIGALRM, signal.SIGTERM):
+        signal.signal(number, give_up)
+    signal.alarm(options.limit)
     with tempfile.TemporaryDirectory() as folder:
         try:
             check(options, pathlib.Path(folder))

@@ -4,12 +4,14 @@ export const $ = (selector, root = document) => root.querySelector(selector);
 
 // The page is English: dates are as the browser's kind of English has them.
 const locale = navigator.languages.find((language) => /^en-/.test(language)) ?? "en-GB";
+// A date is not torn apart where a line ends.
+const noBreak = "\u00a0";
 const longDate = new Intl.DateTimeFormat(locale, { dateStyle: "long" });
 const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const utf8 = new TextEncoder();
 
 /** A date (RFC 3339, or milliseconds) as a person reads it, in the time zone of the browser. */
-export const dateText = (date) => longDate.format(new Date(date));
+export const dateText = (date) => longDate.format(new Date(date)).replaceAll(" ", noBreak);
 export const clockText = (date) => clock.format(new Date(date));
 export const counted = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 

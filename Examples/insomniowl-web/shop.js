@@ -114,9 +114,15 @@ export class Shop extends EventTarget {
       const isChanged = this.#isChanged;
       this.#isChanged = false;
       try {
-        const [snapshot] = await Promise.all([this.#api.entitlements(), isChanged ? this.#look() : null]);
+        const look = isChanged ? this.#look() : null;
+        // Its failure is heard of below; it may come before that.
+        look?.catch(() => {});
+        const snapshot = await this.#api.entitlements();
         if (this.#isClosed) return;
         this.snapshot = snapshot;
+        // What holds is shown without waiting for the ledger.
+        this.dispatchEvent(new Event("change"));
+        await look;
       } catch (error) {
         this.#isBehind = true;
         this.#isChanged ||= isChanged;
@@ -124,8 +130,7 @@ export class Shop extends EventTarget {
         throw this.#erased();
       }
     } while (this.#isAsked);
-    this.#schedule();
-    this.dispatchEvent(new Event("change"));
+    if (!this.#isClosed) this.#schedule();
   }
 
   /**
