@@ -19,10 +19,12 @@ demo: setup ## Build syncd and let it tell its story: two devices, a lost phone,
 	swift build --product syncd
 	"$$(swift build --show-bin-path)/syncd" demo
 
-test: setup ## Run all tests, and the tests of dates once more in several time zones
-	@.ci/setup curl nodejs openssl python3
+test: setup ## Run all tests; try a real server by its OpenAPI document, and its web page in a browser
+	@.ci/setup chromium curl nodejs openssl python3 python3-venv
 	.ci/mutants check
 	.ci/test --enable-all-traits
+	.ci/fuzz-api
+	Examples/insomniowl-web/check.py --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/test --package-path Examples/JournalStore --scratch-path .build-example
 	.ci/zones '$(DATE_TESTS)'
