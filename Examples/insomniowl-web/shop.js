@@ -59,6 +59,8 @@ export class Shop extends EventTarget {
   #isChanged = false;
   #reading = null;
   #isAsked = false;
+  /** Settled when no write is under way. */
+  #written = Promise.resolve();
   #timer = 0;
   #isClosed = false;
   #following = null;
@@ -154,7 +156,10 @@ export class Shop extends EventTarget {
     try { await this.refresh(); } catch { /* The next event, or the next press of a button, tries again. */ }
   }
 
-  #hear({ key, version }) {
+  async #hear({ key, version }) {
+    // The event of a write may be here before its answer, which says whose it is.
+    await Promise.race([this.#written, pauseOf(500)]);
+    if (this.#isClosed) return;
     // What this page has written itself, it knows.
     if (key === this.#ledgerKey && version !== undefined && this.#entry?.tag === `"${version}"`) return;
     if (key === this.#ledgerKey) this.#isChanged = true;
@@ -271,7 +276,9 @@ export class Shop extends EventTarget {
         const next = ledger.joined(new Ledger(records));
         this.#isBehind = true;
         isOpen = true;
-        const answer = await this.#api.write(this.#ledgerKey, next.encoded(), tag);
+        const writing = this.#api.write(this.#ledgerKey, next.encoded(), tag);
+        this.#written = writing.then(() => {}, () => {});
+        const answer = await writing;
         isOpen = false;
         this.#entry = "conflict" in answer ? this.#decoded(answer.conflict) : { ledger: next, tag: answer.tag };
         if (!("conflict" in answer)) return true;
