@@ -12,7 +12,7 @@ extension HTTPBackend {
     }
 
     func version(of answer: TransportAnswer) -> EntryVersion? {
-        guard let field = answer.response.headerFields[.eTag], case .tags(let tags) = TagCondition(field),
+        guard let field = answer.response.headerFields.value(of: .eTag), case .tags(let tags) = TagCondition(field),
             tags.count == 1
         else { return nil }
         return tags[0].version

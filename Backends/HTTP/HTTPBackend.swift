@@ -75,7 +75,9 @@ public final class HTTPBackend: KeyValueBackend {
         -> Answer<ReadOutcome>
     {
         var fields = HTTPFields()
-        if let knownVersion { fields[.ifNoneMatch] = EntityTag(knownVersion).description }
+        if let knownVersion {
+            fields.append(HTTPField(name: .ifNoneMatch, value: EntityTag(knownVersion).description))
+        }
         let answer = try await exchange(.get, WirePath.path(of: key), fields, for: .read, key: key)
         return Answer(
             try readOutcome(of: answer, key, known: knownVersion),

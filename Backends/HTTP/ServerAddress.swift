@@ -29,9 +29,9 @@ struct ServerAddress: Sendable {
     func request(
         _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields, token: String?
     ) -> HTTPRequest {
-        var request = HTTPRequest(
+        var fields = fields
+        if let token { fields.append(HTTPField(name: .authorization, value: "Bearer \(token)")) }
+        return HTTPRequest(
             method: method, scheme: scheme, authority: authority, path: self.path + path, headerFields: fields)
-        if let token { request.headerFields[.authorization] = "Bearer \(token)" }
-        return request
     }
 }

@@ -11,9 +11,12 @@ public enum WireFields {
     /// decided anything.
     public static let decisions = "EntitlementSync-Decisions"
 
+    private static let serverTimeName = HTTPField.Name(serverTime)
+    private static let decisionsName = HTTPField.Name(decisions)
+
     /// The version of the server's decisions that an answer about a ledger tells of; `nil` for none.
     public static func decisions(of response: HTTPResponse) -> EntryVersion? {
-        guard let name = HTTPField.Name(decisions), let field = response.headerFields[name],
+        guard let name = decisionsName, let field = response.headerFields.value(of: name),
             case .tags(let tags) = TagCondition(field), tags.count == 1
         else { return nil }
         return tags[0].version
@@ -21,23 +24,36 @@ public enum WireFields {
 
     /// Notes the version of the server's decisions in `fields`.
     public static func note(decisions version: EntryVersion, in fields: inout HTTPFields) {
-        guard let name = HTTPField.Name(decisions) else { return }
+        guard let name = decisionsName else { return }
         fields[name] = EntityTag(version).description
     }
 
     /// The server's clock of an answer that comes from it directly; `nil` where it does not say, and for an answer that
     /// a cache kept, which says so by `Age`.
     public static func serverTime(of response: HTTPResponse) -> Int64? {
-        guard let name = HTTPField.Name(serverTime), response.headerFields[.age] == nil,
-            let text = response.headerFields[name], let time = Int64(text), (0...253_402_300_799_999).contains(time)
+        guard let name = serverTimeName, !response.headerFields.contains(.age),
+            let text = response.headerFields.value(of: name), let time = Int64(text),
+            (0...253_402_300_799_999).contains(time)
         else { return nil }
         return time
     }
 
     /// Notes the server's clock in `fields`.
     public static func note(serverTime time: Int64, in fields: inout HTTPFields) {
-        guard let name = HTTPField.Name(serverTime) else { return }
+        guard let name = serverTimeName else { return }
         fields[name] = String(time)
+    }
+}
+
+extension HTTPFields {
+    /// What `self[name]` is, without a copy where there is one field of that name.
+    package func value(of name: HTTPField.Name) -> String? {
+        var value: String?
+        for field in self where field.name == name {
+            if value != nil { return self[name] }
+            value = field.value
+        }
+        return value
     }
 }
 

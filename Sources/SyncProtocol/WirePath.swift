@@ -18,12 +18,15 @@ public enum WirePath {
         let parts = key.text.utf8.split(separator: slash, omittingEmptySubsequences: false)
         let isPlain = parts.allSatisfy { part in part.contains { $0 != dot } }
         var path = Array(prefix.utf8)
+        path.reserveCapacity(path.count + key.text.utf8.count)
         for (index, part) in parts.enumerated() {
-            if index > 0 { path += isPlain ? [slash] : PercentCoding.encoded(slash) }
+            if index > 0 {
+                if isPlain { path.append(slash) } else { path += PercentCoding.encoded(slash) }
+            }
             let isOnlyDots = part.allSatisfy { $0 == dot }
             for byte in part {
                 let isAsItIs = PercentCoding.isUnreserved(byte) && !isOnlyDots
-                path += isAsItIs ? [byte] : PercentCoding.encoded(byte)
+                if isAsItIs { path.append(byte) } else { path += PercentCoding.encoded(byte) }
             }
         }
         return String(decoding: path, as: UTF8.self)
