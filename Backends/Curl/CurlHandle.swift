@@ -9,10 +9,14 @@ final class CurlHandle {
     private(set) var hasToldHead = false
     /// When a stream has been silent for too long; `nil` while it is not to be watched.
     private(set) var deadline: ContinuousClock.Instant?
+    private(set) var began: ContinuousClock.Instant?
 
     private let configuration: CurlClient.Configuration
     /// Where libcurl writes one line about an error.
     private let text: UnsafeMutablePointer<CChar>
+    /// What libcurl was told for the exchange before: an idle device asks for the same again and again.
+    private var told: Told?
+    /// The header of `told`; libcurl reads it while it sends.
     private var list: UnsafeMutablePointer<curl_slist>?
     /// libcurl reads it while it sends; an array's storage could not be lent for so long.
     private var sentBody: UnsafeMutableRawBufferPointer?
@@ -22,6 +26,7 @@ final class CurlHandle {
     private var mayRepeat = false
     private var sentCount = 0
     private var failure: TransportError?
+    private var idleTimeout: Duration?
 
     init(_ configuration: CurlClient.Configuration) throws(TransportError) {
         guard let easy = curl_easy_init() else { throw .curl("libcurl gives no handle") }
@@ -44,6 +49,7 @@ final class CurlHandle {
     deinit {
         curl_easy_cleanup(easy)
         recycle()
+        curl_slist_free_all(list)
         text.deallocate()
     }
 
@@ -51,10 +57,6 @@ final class CurlHandle {
     var isSent: Bool { sentCount > 0 }
     /// Whether it may be silent for so long only.
     var isWatched: Bool { idleTimeout != nil }
-
-    private var idleTimeout: Duration? {
-        if case .stream(_, _, let idleTimeout) = receiver { idleTimeout } else { nil }
-    }
 
     private static func setUp(
         _ easy: UnsafeMutableRawPointer, _ configuration: CurlClient.Configuration
@@ -99,22 +101,49 @@ final class CurlHandle {
         do throws(TransportError) {
             try set(job)
         } catch {
+            told = nil
             recycle()
             throw error
         }
-        mayRepeat = ["GET", "HEAD"].contains(job.message.method)
-        if case .whole(_, let maximum) = job.receiver { maximumByteCount = maximum }
+        mayRepeat = job.message.method == "GET" || job.message.method == "HEAD"
+        switch job.receiver {
+        case .whole(_, let maximum): maximumByteCount = maximum
+        case .stream(_, _, let idleTimeout): self.idleTimeout = idleTimeout
+        }
         deadline = idleTimeout.map { now + $0 }
+        began = now
     }
 
     private func set(_ job: CurlJob) throws(TransportError) {
-        let message = job.message
+        let (message, before) = (job.message, told)
+        let next = Told(job)
+        if before?.method != next.method || before?.sendsBody != next.sendsBody || next.sendsBody {
+            try setMethod(message)
+        }
+        if before?.url != next.url { try Self.check(ccurl_set_text(easy, CURLOPT_URL, next.url), "URL") }
+        if before?.lines != next.lines { try setHeader(next.lines) }
+        if before?.timeout != next.timeout {
+            try Self.check(ccurl_set_long(easy, CURLOPT_TIMEOUT_MS, next.timeout), "TIMEOUT_MS")
+        }
+        if before?.connectTimeout != next.connectTimeout {
+            try Self.check(ccurl_set_long(easy, CURLOPT_CONNECTTIMEOUT_MS, next.connectTimeout), "CONNECTTIMEOUT_MS")
+        }
+        if before?.isSecure != next.isSecure {
+            // With TLS a second request waits for the first connection: it may turn out to carry both.
+            try Self.check(ccurl_set_long(easy, CURLOPT_PIPEWAIT, next.isSecure ? 1 : 0), "PIPEWAIT")
+        }
+        if configuration.proxy == .environment, before?.isLocal != next.isLocal {
+            try Self.check(ccurl_set_text(easy, CURLOPT_NOPROXY, next.isLocal ? "*" : nil), "NOPROXY")
+        }
+        told = next
+    }
+
+    private func setMethod(_ message: CurlMessage) throws(TransportError) {
         // Takes back what the exchange before was: a body, or none of the answer.
         try Self.check(ccurl_set_long(easy, CURLOPT_HTTPGET, 1), "HTTPGET")
-        try Self.check(ccurl_set_text(easy, CURLOPT_URL, message.url), "URL")
         if message.method == "HEAD" {
             try Self.check(ccurl_set_long(easy, CURLOPT_NOBODY, 1), "NOBODY")
-        } else if !message.body.isEmpty || ["POST", "PUT", "PATCH"].contains(message.method) {
+        } else if message.sendsBody {
             let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(message.body.count, 1), alignment: 1)
             copy.copyBytes(from: message.body)
             sentBody = copy
@@ -124,24 +153,25 @@ final class CurlHandle {
         }
         let isUsual = message.method == "GET" || message.method == "HEAD"
         try Self.check(ccurl_set_text(easy, CURLOPT_CUSTOMREQUEST, isUsual ? nil : message.method), "CUSTOMREQUEST")
-        for line in message.lines {
-            guard let longer = curl_slist_append(list, line) else { throw .curl("no memory is left") }
-            list = longer
+    }
+
+    private func setHeader(_ lines: [String]) throws(TransportError) {
+        var longer: UnsafeMutablePointer<curl_slist>?
+        for line in lines {
+            guard let list = curl_slist_append(longer, line) else {
+                curl_slist_free_all(longer)
+                throw .curl("no memory is left")
+            }
+            longer = list
         }
-        try Self.check(ccurl_set_list(easy, CURLOPT_HTTPHEADER, list), "HTTPHEADER")
-        let timeout = job.timeout.map(Self.milliseconds) ?? 0
-        try Self.check(ccurl_set_long(easy, CURLOPT_TIMEOUT_MS, timeout), "TIMEOUT_MS")
-        let connect = Self.milliseconds(job.connectTimeout)
-        try Self.check(ccurl_set_long(easy, CURLOPT_CONNECTTIMEOUT_MS, connect), "CONNECTTIMEOUT_MS")
-        // With TLS a second request waits for the first connection: it may turn out to carry both.
-        try Self.check(ccurl_set_long(easy, CURLOPT_PIPEWAIT, message.isSecure ? 1 : 0), "PIPEWAIT")
-        if configuration.proxy == .environment {
-            try Self.check(ccurl_set_text(easy, CURLOPT_NOPROXY, message.isLocal ? "*" : nil), "NOPROXY")
-        }
+        let code = ccurl_set_list(easy, CURLOPT_HTTPHEADER, longer)
+        curl_slist_free_all(list)
+        list = longer
+        try Self.check(code, "HTTPHEADER")
     }
 
     /// At least 1: zero is for ever.
-    private static func milliseconds(_ duration: Duration) -> Int {
+    fileprivate static func milliseconds(_ duration: Duration) -> Int {
         let (seconds, rest) = duration.components
         guard seconds < 1_000_000 else { return 1_000_000_000 }
         return max(Int(seconds) * 1_000 + Int((rest + 999_999_999_999_999) / 1_000_000_000_000_000), 1)
@@ -150,15 +180,36 @@ final class CurlHandle {
     /// Forgets the exchange.
     func recycle() {
         receiver = nil
-        curl_slist_free_all(list)
-        list = nil
         sentBody?.deallocate()
         sentBody = nil
-        head = ResponseHead(maximumByteCount: configuration.maximumHeaderByteCount)
+        head.reset()
         body = []
         (maximumByteCount, sentCount, mayRepeat) = (.max, 0, false)
-        (hasToldHead, failure, deadline) = (false, nil, nil)
+        (hasToldHead, failure, deadline, idleTimeout) = (false, nil, nil, nil)
         text.pointee = 0
+    }
+}
+
+/// The settings of an exchange that libcurl keeps until it is told others.
+private struct Told {
+    let url: String
+    let method: String
+    let sendsBody: Bool
+    let lines: [String]
+    let timeout: Int
+    let connectTimeout: Int
+    let isSecure: Bool
+    let isLocal: Bool
+
+    init(_ job: CurlJob) {
+        url = job.message.url
+        method = job.message.method
+        sendsBody = job.message.sendsBody
+        lines = job.message.lines
+        timeout = job.timeout.map(CurlHandle.milliseconds) ?? 0
+        connectTimeout = CurlHandle.milliseconds(job.connectTimeout)
+        isSecure = job.message.isSecure
+        isLocal = job.message.isLocal
     }
 }
 

@@ -1,8 +1,13 @@
 import CCurl
 import SyncProtocol
 
-/// The life of a client's thread: begins exchanges, lets libcurl work, ends them. Only that thread touches it.
+/// Begins exchanges, lets libcurl work, ends them. One thread at a time touches it: whoever drives, as ``CurlQueue``
+/// says. That is the client's own thread; an exchange that is alone begins on the thread of its caller.
 final class CurlLoop {
+    /// How long a caller's thread waits for an answer, and only where the one before came within that time too: from
+    /// this machine or the same network, where handing the exchange over would take longer than the answer.
+    private static let patience = Duration.milliseconds(1)
+
     private let multi: UnsafeMutableRawPointer
     private let queue: CurlQueue
     private let configuration: CurlClient.Configuration
@@ -13,6 +18,8 @@ final class CurlLoop {
     private var idle: [CurlHandle] = []
     /// How many of the active ones may be silent for so long only.
     private var watchedCount = 0
+    /// Whether the last answer came within ``patience``.
+    private var isNear = false
 
     init(multi: UnsafeMutableRawPointer, queue: CurlQueue, configuration: CurlClient.Configuration) {
         (self.multi, self.queue, self.configuration) = (multi, queue, configuration)
@@ -32,17 +39,45 @@ final class CurlLoop {
         idle.append(try CurlHandle(configuration))
     }
 
+    /// The life of the client's thread.
     func run() {
-        while let commands = queue.take() {
+        while let commands = queue.take(isBusy: isBusy) {
             for command in commands { perform(command) }
-            var count: Int32 = 0
-            curl_multi_perform(multi, &count)
-            endFinished()
+            advance()
             if watchedCount > 0 { endSilent() }
-            if queue.rest() { curl_multi_poll(multi, nil, 0, pause(), nil) }
+            if isBusy, queue.rest() { curl_multi_poll(multi, nil, 0, pause(), nil) }
         }
         for id in active.keys.sorted() { end(id, .failure(.cancelled(mayHaveArrived: true))) }
         close()
+    }
+
+    /// Begins an exchange on the caller's thread, which drives and has nothing else under way. Who answers at once is
+    /// waited for; for all others, and as soon as somebody asks for more, the client's thread takes over.
+    func lead(_ id: UInt64, _ job: CurlJob) {
+        let signals = ccurl_hold_pipe_signal()
+        start(id, job)
+        advance()
+        let end = clock.now + Self.patience
+        while isNear, isBusy, clock.now < end, queue.rest() {
+            curl_multi_poll(multi, nil, 0, 1, nil)
+            advance()
+        }
+        ccurl_release_pipe_signal(signals)
+        queue.endLeading(isBusy: isBusy)
+    }
+
+    private func advance() {
+        var count: Int32 = 0
+        curl_multi_perform(multi, &count)
+        endFinished()
+    }
+
+    /// Whether there is something to wait for: exchanges, or what libcurl wants to do later.
+    private var isBusy: Bool {
+        if !active.isEmpty { return true }
+        var milliseconds = -1
+        curl_multi_timeout(multi, &milliseconds)
+        return milliseconds >= 0
     }
 
     /// Gives everything back.
@@ -81,6 +116,7 @@ final class CurlLoop {
         var code = CURLE_OK
         while let easy = ccurl_next_finished(multi, &code) {
             guard let id = ids[easy], let handle = active[id] else { continue }
+            if let began = handle.began { isNear = clock.now - began < Self.patience }
             end(id, handle.outcome(of: code))
         }
     }

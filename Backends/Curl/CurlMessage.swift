@@ -31,17 +31,22 @@ struct CurlMessage: Sendable {
         lines.reserveCapacity(request.headerFields.count + 4)
         for field in request.headerFields where !Self.ownFields.contains(field.name.canonicalName) {
             // Without a value libcurl takes the field out, unless it ends so.
-            lines.append(field.value.isEmpty ? field.name.rawName + ";" : "\(field.name.rawName): \(field.value)")
+            lines.append(field.value.isEmpty ? field.name.rawName + ";" : field.name.rawName + ": " + field.value)
         }
-        lines.append("Expect:")
-        if request.headerFields[.accept] == nil { lines.append("Accept:") }
-        if request.headerFields[.contentType] == nil { lines.append("Content-Type:") }
+        if !request.headerFields.contains(.accept) { lines.append("Accept:") }
         // No field would mean any coding (RFC 9110, section 12.5.3).
-        if request.headerFields[.acceptEncoding] == nil { lines.append("Accept-Encoding: identity") }
+        if !request.headerFields.contains(.acceptEncoding) { lines.append("Accept-Encoding: identity") }
+        if sendsBody {
+            lines.append("Expect:")
+            if !request.headerFields.contains(.contentType) { lines.append("Content-Type:") }
+        }
     }
 
+    /// Whether something is sent after the header, be it nothing: these methods say so.
+    var sendsBody: Bool { !body.isEmpty || method == "PUT" || method == "POST" || method == "PATCH" }
+
     /// What libcurl says of the transfer by itself.
-    private static let ownFields: Set = ["host", "connection", "content-length", "transfer-encoding", "expect"]
+    private static let ownFields = ["host", "connection", "content-length", "transfer-encoding", "expect"]
 
     private static func isPlain(_ text: String, without excluded: String) -> Bool {
         text.utf8.allSatisfy { byte in byte > 0x20 && byte < 0x7F && !excluded.utf8.contains(byte) }
@@ -49,8 +54,9 @@ struct CurlMessage: Sendable {
 
     private static func isLoopback(_ authority: String) -> Bool {
         if authority.hasPrefix("[::1]") { return true }
-        let host = authority.prefix { $0 != ":" }.lowercased()
-        return host == "localhost" || host.hasPrefix("127.") && host.utf8.allSatisfy { $0 == 0x2E || $0 < 0x3A }
+        let host = authority.utf8.prefix { $0 != UInt8(ascii: ":") }
+        return host.elementsEqual("localhost".utf8, by: { $0 | 0x20 == $1 })
+            || host.starts(with: "127.".utf8) && host.allSatisfy { $0 == 0x2E || $0 < 0x3A }
     }
 }
 

@@ -5,6 +5,8 @@ import Synchronization
 /// Keeps the thread of a client alive, and ends it.
 final class CurlSession: Sendable {
     let queue: CurlQueue
+    /// Touched only between `queue.beginLeading()` and what it does last.
+    private nonisolated(unsafe) let loop: CurlLoop
 
     init(_ configuration: CurlClient.Configuration) throws(TransportError) {
         guard Self.isReady, let multi = curl_multi_init() else { throw .curl("libcurl does not start") }
@@ -29,7 +31,7 @@ final class CurlSession: Sendable {
             loop.close()
             throw .curl("the system gives no thread (error \(code))")
         }
-        self.queue = queue
+        (self.queue, self.loop) = (queue, loop)
     }
 
     deinit { queue.close() }
@@ -47,7 +49,7 @@ final class CurlSession: Sendable {
                     continuation.resume(returning: .failure(.cancelled(mayHaveArrived: false)))
                     return
                 }
-                queue.add(.start(id, job(continuation)))
+                start(id, job(continuation))
                 // Cancelled in between: the handler has run already, and found nothing to end.
                 if Task.isCancelled { queue.add(.cancel(id)) }
             }
@@ -56,74 +58,13 @@ final class CurlSession: Sendable {
         }
         return try result.get()
     }
-}
 
-/// What tasks ask of the thread of a client.
-final class CurlQueue: Sendable {
-    enum Command: Sendable {
-        case start(UInt64, CurlJob)
-        case cancel(UInt64)
-        /// Somebody has taken what a stream had; it may go on.
-        case resume(UInt64)
-    }
-
-    private struct State {
-        var commands: [Command] = []
-        var nextID: UInt64 = 0
-        var isClosed = false
-        /// Whether the thread waits, or is about to.
-        var isResting = false
-    }
-
-    private let state = Mutex(State())
-    /// Only woken from here: the one call that libcurl allows beside others. Under the lock, so that it is not gone.
-    private nonisolated(unsafe) let multi: UnsafeMutableRawPointer
-
-    init(multi: UnsafeMutableRawPointer) { self.multi = multi }
-
-    func makeID() -> UInt64 {
-        state.withLock { state in
-            state.nextID += 1
-            return state.nextID
+    /// An exchange that is alone begins here and now; the thread would have to be woken for it.
+    private func start(_ id: UInt64, _ job: CurlJob) {
+        if case .whole = job.receiver, queue.beginLeading() {
+            loop.lead(id, job)
+        } else {
+            queue.add(.start(id, job))
         }
-    }
-
-    func add(_ command: Command) {
-        state.withLock { state in
-            state.commands.append(command)
-            wake(&state)
-        }
-    }
-
-    /// Ends the thread, and with it what is still under way.
-    func close() {
-        state.withLock { state in
-            state.isClosed = true
-            wake(&state)
-        }
-    }
-
-    /// What has been asked for since the last time; `nil` when nobody will ask any more.
-    func take() -> [Command]? {
-        state.withLock { state in
-            state.isResting = false
-            guard !state.isClosed else { return nil }
-            defer { state.commands.removeAll(keepingCapacity: true) }
-            return state.commands
-        }
-    }
-
-    /// Whether nothing was asked for since; whoever asks from now on wakes the thread.
-    func rest() -> Bool {
-        state.withLock { state in
-            state.isResting = state.commands.isEmpty && !state.isClosed
-            return state.isResting
-        }
-    }
-
-    private func wake(_ state: inout State) {
-        guard state.isResting else { return }
-        state.isResting = false
-        curl_multi_wakeup(multi)
     }
 }

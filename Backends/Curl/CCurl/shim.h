@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 // CURLOPT_PREREQFUNCTION, without which nobody could tell whether a request was sent.
@@ -106,6 +107,61 @@ static inline int ccurl_start_thread(void *(*body)(void *), void *context) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code == 0) pthread_detach(thread);
     return code;
+}
+
+// Where one thread waits for another one to open it; closed again behind whoever went through.
+typedef struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+    bool is_open;
+} ccurl_gate;
+
+static inline void ccurl_gate_init(ccurl_gate *gate) {
+    pthread_mutex_init(&gate->mutex, NULL);
+    pthread_cond_init(&gate->condition, NULL);
+    gate->is_open = false;
+}
+
+static inline void ccurl_gate_destroy(ccurl_gate *gate) {
+    pthread_cond_destroy(&gate->condition);
+    pthread_mutex_destroy(&gate->mutex);
+}
+
+static inline void ccurl_gate_open(ccurl_gate *gate) {
+    pthread_mutex_lock(&gate->mutex);
+    gate->is_open = true;
+    pthread_cond_signal(&gate->condition);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static inline void ccurl_gate_wait(ccurl_gate *gate) {
+    pthread_mutex_lock(&gate->mutex);
+    while (!gate->is_open) pthread_cond_wait(&gate->condition, &gate->mutex);
+    gate->is_open = false;
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+// Keeps SIGPIPE from a thread that is not ours, for a moment; returns its mask of signals before.
+static inline sigset_t ccurl_hold_pipe_signal(void) {
+    sigset_t pipe, before;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    return before;
+}
+
+// Takes the SIGPIPE that a broken connection may have raised meanwhile, and gives the thread its mask back.
+static inline void ccurl_release_pipe_signal(sigset_t before) {
+    if (sigismember(&before, SIGPIPE) == 1) return;
+    sigset_t pending, pipe;
+    int taken;
+    sigemptyset(&pending);
+    if (sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1) {
+        sigemptyset(&pipe);
+        sigaddset(&pipe, SIGPIPE);
+        sigwait(&pipe, &taken);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 #endif
