@@ -48,6 +48,9 @@ docs: ## Build the documentation of every library; a warning is an error
 bench: setup ## Time the hot paths in release mode
 	swift run --package-path Benchmarks --configuration release benchmarks
 	swift run --package-path Benchmarks --configuration release store-benchmarks
+	swift build --configuration release --product syncd
+	swift run --package-path Benchmarks --configuration release wire-benchmarks \
+		--syncd "$$(swift build --configuration release --show-bin-path)/syncd"
 
 proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with
 	@.ci/setup protobuf-compiler

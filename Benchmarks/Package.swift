@@ -8,6 +8,7 @@ let package = Package(
         .package(name: "EntitlementSync", path: ".."),
         // Only for sqlite3's C API, which the SQLite store is held against: the same library that the store uses.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
     ],
     targets: [
         .executableTarget(
@@ -15,6 +16,7 @@ let package = Package(
             dependencies: [
                 "BenchmarkSupport",
                 .product(name: "Entitlements", package: "EntitlementSync"),
+                .product(name: "SyncCoreTesting", package: "EntitlementSync"),
                 .product(name: "SyncSimulation", package: "EntitlementSync"),
                 // Spawned, not called: listed so that running the benchmarks builds it.
                 "start-to-access",
@@ -27,14 +29,29 @@ let package = Package(
                 .product(name: "GRDBSQLite", package: "GRDB.swift"),
                 .product(name: "SQLiteStorage", package: "EntitlementSync"),
                 .product(name: "SyncCore", package: "EntitlementSync"),
+                .product(name: "SyncCoreTesting", package: "EntitlementSync"),
+            ]),
+        .executableTarget(
+            name: "wire-benchmarks",
+            dependencies: [
+                "BenchmarkSupport", "RawCurl",
+                .product(name: "CurlTransport", package: "EntitlementSync"),
+                .product(name: "EntitlementSync", package: "EntitlementSync"),
+                .product(name: "Entitlements", package: "EntitlementSync"),
+                .product(name: "HTTPStorage", package: "EntitlementSync"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "SyncCore", package: "EntitlementSync"),
+                .product(name: "SyncProtocol", package: "EntitlementSync"),
             ]),
         .target(name: "BenchmarkSupport"),
+        // What the wire is held against: libcurl called from C.
+        .target(name: "RawCurl", linkerSettings: [.linkedLibrary("curl")]),
         .executableTarget(
             name: "start-to-access", dependencies: [.product(name: "Entitlements", package: "EntitlementSync")]),
     ]
 )
 
-for target in package.targets {
+for target in package.targets where target.name != "RawCurl" {
     target.swiftSettings = [
         .swiftLanguageMode(.v6),
         .treatAllWarnings(as: .error),

@@ -45,3 +45,15 @@ package func temporaryFolder() -> String {
 package func removeFile(_ path: String) {
     unlink(path)
 }
+
+/// Removes a folder and all that is in it.
+package func removeFolder(_ path: String) {
+    guard let folder = opendir(path) else { return }
+    while let item = readdir(folder) {
+        let name = withUnsafeBytes(of: item.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+        if name == "." || name == ".." { continue }
+        if item.pointee.d_type == UInt8(DT_DIR) { removeFolder("\(path)/\(name)") } else { unlink("\(path)/\(name)") }
+    }
+    closedir(folder)
+    rmdir(path)
+}

@@ -1,5 +1,5 @@
-import BenchmarkSupport
 import Entitlements
+import SyncCoreTesting
 
 /// Facts as the buyers of the InsomniOwl catalogue leave them: mostly purchases with their recordings, some refunds,
 /// spends of units, and a mark on each owl.

@@ -1,5 +1,6 @@
 import BenchmarkSupport
 import Entitlements
+import SyncCoreTesting
 
 /// Two ledgers of one size that share half of their records, and all that is measured about them.
 struct Workload {

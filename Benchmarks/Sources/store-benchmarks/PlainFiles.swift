@@ -85,15 +85,3 @@ func residentMemory() -> Int {
     return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss : 0
     #endif
 }
-
-/// Removes a folder and all that is in it.
-func removeFolder(_ path: String) {
-    guard let folder = opendir(path) else { return }
-    while let item = readdir(folder) {
-        let name = withUnsafeBytes(of: item.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-        if name == "." || name == ".." { continue }
-        if item.pointee.d_type == UInt8(DT_DIR) { removeFolder("\(path)/\(name)") } else { unlink("\(path)/\(name)") }
-    }
-    closedir(folder)
-    rmdir(path)
-}

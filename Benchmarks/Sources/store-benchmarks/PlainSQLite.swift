@@ -1,5 +1,6 @@
 import BenchmarkSupport
 import GRDBSQLite
+import SyncCoreTesting
 
 /// The statements of a store's reads and writes by sqlite3's C API, with every call that they need and none besides:
 /// what the SQLite store is held against. No checksums, no keys compared, one thread.

@@ -1,0 +1,84 @@
+import BenchmarkSupport
+import CurlTransport
+import EntitlementSync
+import Entitlements
+import HTTPStorage
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+import Synchronization
+
+/// An account with ten years of purchases on a server, and devices of it.
+struct WireAccount {
+    static let purchaseCount = 120
+
+    let server: String
+    let session: ServerSession
+    let ledger: EntryKey
+    private let catalog: Catalog
+
+    /// Signs up, buys every month for ten years on one device, and sends that to `server`.
+    init(server: String, transport: any HTTPTransport) async throws {
+        self.server = server
+        catalog = try Catalog(
+            json: Array(
+                """
+                {"products":[{"id":"com.example.month","type":"nonRenewing","group":"owls","duration":"P1M"}],
+                 "entitlements":[{"id":"owls","grantedBy":["group:owls"]}]}
+                """.utf8))
+        session = try await AccountClient(server: server, transport: transport)
+            .signUp("bench", password: "correct horse").session
+        ledger = try EntryKey("accounts/bench/\(session.incarnation)/ledger")
+        let phone = try await store(on: try backend(transport))
+        for month in 0..<Self.purchaseCount {
+            let date = Timestamp(milliseconds: 1_460_000_000_000 + Int64(month) * 2_629_746_000)
+            let transaction = TransactionID("\(month + 1_000_000)")
+            try await phone.record(.reported("com.example.month", transaction: transaction, date: date))
+        }
+        try await phone.logIn("bench", adoptAnonymous: true)
+        try await phone.sync()
+    }
+
+    /// The server as a store.
+    func backend(_ transport: any HTTPTransport) throws -> HTTPBackend {
+        let token = session.accessToken
+        return try HTTPBackend(server: server, transport: transport) { _ throws(BackendError) in token }
+    }
+
+    /// A device without anything.
+    func store(on remote: HTTPBackend) async throws -> EntitlementStore {
+        try await EntitlementStore(catalog: catalog, local: MemoryBackend(), remote: remote)
+    }
+
+    /// A device that gets all of it; it has the session already.
+    func newDevice(_ remote: HTTPBackend) async throws -> EntitlementStore {
+        let store = try await store(on: remote)
+        try await store.logIn("bench")
+        let count = try await store.restore().purchases.count
+        expect(count == Self.purchaseCount, "a new device gets all purchases")
+        return store
+    }
+}
+
+/// Counts the requests that go through it.
+final class CountingTransport: HTTPTransport {
+    private let wrapped: CurlClient
+    private let count = Mutex(0)
+
+    init(_ wrapped: CurlClient) { self.wrapped = wrapped }
+
+    /// How many there were since the last time.
+    func take() -> Int {
+        count.withLock { count in
+            defer { count = 0 }
+            return count
+        }
+    }
+
+    func send(
+        _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
+    ) async throws(TransportError) -> TransportAnswer {
+        count.withLock { $0 += 1 }
+        return try await wrapped.send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
+    }
+}

@@ -1,0 +1,99 @@
+import BenchmarkSupport
+import CurlTransport
+import EntitlementSync
+import Entitlements
+import HTTPStorage
+import SyncCore
+import SyncProtocol
+
+/// What a device asks a server for, in turns with raw libcurl that asks for the same bytes.
+struct WireRows {
+    let program: String
+    let folder: String
+    let isSecure: Bool
+
+    func measure() async -> WireMeasurement {
+        do {
+            let server = try WireServer(program: program, folder: folder, isSecure: isSecure)
+            defer { server.end() }
+            return try await measure(server)
+        } catch { exitWithFailure("\(error)") }
+    }
+
+    private func measure(_ server: WireServer) async throws -> WireMeasurement {
+        var configuration = CurlClient.Configuration()
+        if let file = server.certificates { configuration.trust = .file(file) }
+        let transport = try CurlClient(configuration)
+        let account = try await WireAccount(server: server.url, transport: transport)
+        let remote = try account.backend(transport)
+        guard case .found(let entry) = try await remote.read(account.ledger).outcome else {
+            exitWithFailure("the ledger is not there")
+        }
+        let url = server.url + WirePath.path(of: account.ledger)
+        let tag = EntityTag(entry.version).description
+        let token = account.session.accessToken
+        let unchanged = RawRequest(url, token: token, tag: tag, certificates: server.certificates, status: 304)
+        let whole = RawRequest(url, token: token, certificates: server.certificates, status: 200)
+        defer {
+            unchanged.free()
+            whole.free()
+        }
+        expect(unchanged.perform() == 0, "nothing comes of what is known")
+        expect(whole.perform() == entry.value.count, "all of it comes otherwise")
+        expect(unchanged.version == (isSecure ? 20 : 11), "TLS means HTTP/2")
+        try await checkRequests(account, transport)
+
+        let device = try await account.newDevice(remote)
+        let engine = SyncEngine(local: MemoryBackend(), remote: remote, merge: LedgerMerge())
+        _ = try await engine.sync(account.ledger)
+        let subjects = [
+            Subject("conditional read", against: .unchanged) {
+                guard case .unchanged = try await remote.read(account.ledger, unless: entry.version).outcome else {
+                    exitWithFailure("it did change")
+                }
+            },
+            Subject("idle sync, engine", against: .unchanged) { _ = try await engine.sync(account.ledger) },
+            Subject("idle sync, EntitlementStore", against: .unchanged) { try await device.sync() },
+            Subject("read", against: .whole) { _ = try await remote.read(account.ledger) },
+            Subject("new device", against: .whole, requests: 3) { _ = try await account.newDevice(remote) },
+        ]
+        return WireMeasurement(
+            name: isSecure ? "TLS, HTTP/2" : "HTTP/1.1", byteCount: entry.value.count,
+            rows: try await WireStopwatch().measure(
+                subjects, unchanged: { unchanged.perform() }, whole: { whole.perform() }))
+    }
+
+    /// Counts before anything is timed.
+    private func checkRequests(_ account: WireAccount, _ transport: CurlClient) async throws {
+        let counting = CountingTransport(transport)
+        let remote = try account.backend(counting)
+        let device = try await account.newDevice(remote)
+        expect(counting.take() == 3, "a new device makes 3 requests")
+        try await device.sync()
+        expect(counting.take() == 1, "an idle sync is 1 request")
+        let engine = SyncEngine(local: MemoryBackend(), remote: remote, merge: LedgerMerge())
+        _ = try await engine.sync(account.ledger)
+        _ = counting.take()
+        _ = try await engine.sync(account.ledger)
+        expect(counting.take() == 1, "an engine's idle sync is 1 request")
+    }
+}
+
+/// Something that a device does.
+struct Subject {
+    /// What it is held against.
+    enum Floor {
+        case unchanged
+        case whole
+    }
+
+    let name: String
+    let floor: Floor
+    /// How many requests it makes, and with it how many the floor makes.
+    let requests: Int
+    let body: () async throws -> Void
+
+    init(_ name: String, against floor: Floor, requests: Int = 1, _ body: @escaping () async throws -> Void) {
+        (self.name, self.floor, self.requests, self.body) = (name, floor, requests, body)
+    }
+}

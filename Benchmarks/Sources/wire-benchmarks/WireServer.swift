@@ -1,0 +1,73 @@
+import BenchmarkSupport
+import Foundation
+
+/// A `syncd serve` in a process of its own on 127.0.0.1, with SQLite under it.
+final class WireServer {
+    /// `http://127.0.0.1:PORT`, or `https`.
+    let url: String
+    /// What signed its certificate, a file in PEM; `nil` for plain HTTP.
+    let certificates: String?
+    private let process = Process()
+
+    /// Starts `program`, whose store and certificate go into `folder`.
+    init(program: String, folder: String, isSecure: Bool) throws {
+        guard FileManager.default.isExecutableFile(atPath: program) else {
+            exitWithFailure("\(program) is missing: swift build -c release --product syncd, or --syncd PROGRAM")
+        }
+        var arguments = [
+            "serve", "--store", "sqlite:\(folder)/\(isSecure ? "secure" : "plain").sqlite", "--listen", "127.0.0.1:0",
+            "--log-level", "error",
+        ]
+        certificates = isSecure ? try Self.makeCertificate(in: folder) : nil
+        if let certificates {
+            arguments += ["--tls-certificate", certificates, "--tls-key", certificates]
+        }
+        process.executableURL = URL(fileURLWithPath: program)
+        process.arguments = arguments
+        // Nobody times the hashing of a password here.
+        process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
+            .merging(["SYNCD_PASSWORD_COST": "10"]) { $1 }
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardInput = FileHandle.nullDevice
+        try process.run()
+        var line: [UInt8] = []
+        while let byte = try output.fileHandleForReading.read(upToCount: 1)?.first, byte != UInt8(ascii: "\n") {
+            line.append(byte)
+        }
+        let text = String(decoding: line, as: UTF8.self)
+        guard text.hasPrefix("listening on ") else {
+            process.terminate()
+            process.waitUntilExit()
+            exitWithFailure("\(program) does not listen; what it printed says why")
+        }
+        url = String(text.dropFirst("listening on ".count))
+    }
+
+    /// Ends it.
+    func end() {
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+        process.waitUntilExit()
+    }
+
+    /// A certificate for 127.0.0.1 and its key, in one file.
+    private static func makeCertificate(in folder: String) throws -> String {
+        let path = folder + "/certificate.pem"
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
+        process.arguments = [
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+            "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-keyout", path, "-out",
+            folder + "/chain.pem",
+        ]
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else { exitWithFailure("openssl makes no certificate") }
+        let chain = try String(contentsOfFile: folder + "/chain.pem", encoding: .utf8)
+        let key = try String(contentsOfFile: path, encoding: .utf8)
+        try (chain + key).write(toFile: path, atomically: false, encoding: .utf8)
+        chmod(path, 0o600)
+        return path
+    }
+}

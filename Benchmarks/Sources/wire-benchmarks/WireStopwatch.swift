@@ -1,0 +1,70 @@
+import BenchmarkSupport
+
+/// What one row came to, in nanoseconds.
+struct WireRow {
+    let name: String
+    let requests: Int
+    let median: Double
+    let percentile99: Double
+    let floorMedian: Double
+    let floorPercentile99: Double
+    /// The median of the rounds' ratios, each that of the medians of its two turns.
+    let ratio: Double
+}
+
+/// All rows over one kind of connection.
+struct WireMeasurement {
+    let name: String
+    /// How long the ledger is.
+    let byteCount: Int
+    let rows: [WireRow]
+}
+
+/// Times each execution by itself. In a round everything has its turn, so that all see the same machine.
+struct WireStopwatch {
+    /// The first round is not counted.
+    var rounds = 101
+    /// How often each is executed in its turn.
+    var turn = 20
+
+    func measure(
+        _ subjects: [Subject], unchanged: () -> Int, whole: () -> Int
+    ) async throws -> [WireRow] {
+        var times = subjects.map { _ in (all: [Double](), floor: [Double](), ratios: [Double]()) }
+        for round in 0...rounds {
+            for (index, subject) in subjects.enumerated() {
+                // A turn of the floor for each, right beside it.
+                let floor = await time(turn) {
+                    for _ in 0..<subject.requests { _ = subject.floor == .unchanged ? unchanged() : whole() }
+                }
+                let all = try await time(turn, subject.body)
+                guard round > 0 else { continue }
+                times[index].floor += floor
+                times[index].all += all
+                times[index].ratios.append(all.median / floor.median)
+            }
+        }
+        return zip(subjects, times).map { subject, times in
+            WireRow(
+                name: subject.name, requests: subject.requests, median: times.all.median,
+                percentile99: times.all.percentile99, floorMedian: times.floor.median,
+                floorPercentile99: times.floor.percentile99, ratio: times.ratios.median)
+        }
+    }
+
+    private func time(_ count: Int, _ body: () async throws -> Void) async rethrows -> [Double] {
+        let clock = ContinuousClock()
+        var times: [Double] = []
+        for _ in 0..<count {
+            let start = clock.now
+            try await body()
+            times.append((clock.now - start).nanoseconds)
+        }
+        return times
+    }
+}
+
+extension [Double] {
+    /// Only one in a hundred is larger.
+    fileprivate var percentile99: Double { sorted()[count * 99 / 100] }
+}
