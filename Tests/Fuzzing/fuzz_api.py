@@ -1,8 +1,9 @@
 """Tries a real `syncd serve` with whatever its OpenAPI document allows and forbids, by schemathesis.
 
-Run it by `.ci/fuzz-api`, which installs what it needs. It starts a server over SQLite, asks as nobody, as an account, as
-one that was erased, and as the operator, reads streams of events, and looks at the server afterwards: it lives, it has
-answered nothing with 5xx and nothing that the document does not have, it ends when it is told to, and its store is whole.
+Run it by `.ci/fuzz-api`, which installs what it needs. It starts a server over SQLite, asks as nobody, as an account,
+as one that was erased, and as the operator, reads streams of events, guesses, and looks at the server afterwards: it
+lives, it has answered nothing with 5xx and nothing that the document does not have, it ends when it is told to, and its
+store is whole.
 """
 
 import argparse
@@ -102,7 +103,7 @@ class Server:
 
 
 def arrange(server, folder):
-    """What the requests are about: an account with a purchase, one that was erased, and a ledger as devices write it."""
+    """What the requests are about: an account with a purchase, one that was erased, a ledger as devices write it."""
     password = "a password for fuzzing"
     other, erased = (server.post("/v1/accounts", {"name": name, "password": password}) for name in ("other", "gone"))
     server.post("/v1/accounts/self/erasure", {"password": password}, erased["access_token"])
@@ -143,7 +144,8 @@ def run_schemathesis(role, server, world, options):
         output.seek(0)
         said = output.read().decode(errors="replace")
     cases = re.search(r"Test cases:\n *(.*)", said)
-    print(f"as {role}: {cases[1] if cases else 'no word of its cases'} ({time.monotonic() - started:.0f} s)", flush=True)
+    count = cases[1] if cases else "no word of its cases"
+    print(f"as {role}: {count} ({time.monotonic() - started:.0f} s)", flush=True)
     if options.verbose or status != 0 or not cases:
         print(said, flush=True)
     if status != 0 or not cases:
@@ -180,6 +182,29 @@ def try_streams(server, seed, rounds):
             connection.close()
 
 
+def try_guessing(server):
+    """Wrong passwords from one address, until the server takes no more of them."""
+    body = urllib.parse.urlencode({"grant_type": "password", "username": "other", "password": "wrong"})
+    for _ in range(60):
+        connection = http.client.HTTPConnection(server.address, timeout=20, source_address=("127.254.254.254", 0))
+        try:
+            connection.request(
+                "POST", "/v1/sessions", body, {"Content-Type": "application/x-www-form-urlencoded"})
+            answer = connection.getresponse()
+            problem = json.loads(answer.read())
+        finally:
+            connection.close()
+        if problem.get("status") != answer.status or answer.headers.get_content_type() != "application/problem+json":
+            raise Failure(f"a wrong password is answered {answer.status} with {problem}")
+        if answer.status == 429:
+            if not 0 < int(answer.headers["Retry-After"] or 0) <= 3600:
+                raise Failure(f"429 with Retry-After: {answer.headers['Retry-After']}")
+            return
+        if (answer.status, problem.get("error")) != (400, "invalid_grant"):
+            raise Failure(f"a wrong password is answered {answer.status} with {problem}")
+    raise Failure("60 wrong passwords from one address, and the server still takes more")
+
+
 def documented():
     """Each method and path of the document, and the statuses that it names."""
     with open(DOCUMENT, encoding="utf-8") as file:
@@ -194,7 +219,7 @@ ANYWHERE = {"none": {404, 400}, "unread": {408, 413, 415}}
 
 
 def judge(server):
-    """What the server itself has noted: nothing has failed, and nothing was answered that the document does not have."""
+    """What the server has noted: nothing has failed, and nothing was answered that the document does not have."""
     known = documented()
     paths = {path for _, path in known}
     counts, faults = {}, set()
@@ -238,6 +263,8 @@ def fuzz(options, folder):
             server.sees("/readyz")
         try_streams(server, options.seed, options.streams)
         print(f"{options.streams} streams of events were begun", flush=True)
+        try_guessing(server)
+        print("wrong passwords from one address end in 429", flush=True)
         server.stop()
         failures += judge(server)
         server.tool("store", "check", server.store)

@@ -1,7 +1,7 @@
 """What schemathesis has to know of this server beyond its OpenAPI document.
 
-Who asks is in the environment variable FUZZ_AS; where the server is, and what is on it, in the JSON file that FUZZ_WORLD
-names (see fuzz_api.py).
+Who asks is in the environment variable FUZZ_AS; where the server is, and what is on it, in the JSON file that
+FUZZ_WORLD names (see fuzz_api.py).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ with open(os.environ["FUZZ_WORLD"], encoding="utf-8") as file:
 ROLE = os.environ["FUZZ_AS"]
 
 # Guesses of secrets are counted by address. With one address all passwords would be answered 429 after the first fifty;
-# so each new connection comes from another one of this machine, and a few share one, so that 429 comes, too.
+# so connections come from many of this machine. fuzz_api.py guesses from one.
 CONNECTIONS_OF_ADDRESS = 30
 _connections = itertools.count()
 _connect = urllib3.connection.HTTPConnection.connect
@@ -140,7 +140,8 @@ def mutated(whole):
             bytes_[place] = value
         return bytes(bytes_[:length])
 
-    return st.tuples(st.lists(change, max_size=3), st.one_of(st.just(len(whole)), st.integers(0, len(whole)))).map(apply)
+    length = st.one_of(st.just(len(whole)), st.integers(0, len(whole)))
+    return st.tuples(st.lists(change, max_size=3), length).map(apply)
 
 
 LEDGER = bytes.fromhex(WORLD["ledger"])
@@ -191,8 +192,8 @@ def before_call(context, case, kwargs):
         case.headers["Connection"] = "close"
     if operation in ("readValue", "writeValue", "deleteValue") and not is_chance(case, 4):
         if case.meta is None or not case.meta.is_negative_at(ParameterLocation.PATH):
-            # What schemathesis makes up is hardly ever a key that the caller reaches. The ledger most often, about which
-            # there are rules.
+            # What schemathesis makes up is hardly ever a key that the caller reaches. The ledger most often, about
+            # which there are rules.
             keys = [key for key in own_keys() if key]
             case.path_parameters["key"] = keys[max(0, drawn(case, 1) % (len(keys) + 5) - 5)]
     if is_negative(case):
