@@ -1,4 +1,5 @@
 import CurlTransport
+import Dispatch
 import HTTPTypes
 import SyncProtocol
 import Synchronization
@@ -119,6 +120,33 @@ struct CurlExchangeTests {
             #expect(wrong == 0)
         }
         #expect(server.connectionCount <= 7)
+    }
+
+    @Test("leave room for others, on whichever thread they began", .timeLimit(.minutes(1)))
+    func handingOver() async throws {
+        let (events, note) = AsyncStream.makeStream(of: Void.self)
+        let released = DispatchSemaphore(value: 0)
+        let server = try RawServer { connection, _ in
+            while let request = connection.readRequest() {
+                if request.hasPrefix("GET /slow") {
+                    note.yield()
+                    released.wait()
+                }
+                if request.hasPrefix("GET /release") { released.signal() }
+                connection.answer("fine")
+            }
+        }
+        let client = try CurlClient()
+        var iterator = events.makeAsyncIterator()
+        for _ in 0..<50 {
+            // After answers that come at once the next one is waited for on its caller's thread, but not for long.
+            for _ in 0..<3 { try await client.ask(server, "GET", path: "/quick") }
+            async let slow = client.ask(server, "GET", path: "/slow")
+            _ = await iterator.next()
+            // Answered only if this one gets through meanwhile.
+            #expect(try await client.ask(server, "GET", path: "/release").body == Array("fine".utf8))
+            #expect(try await slow.body == Array("fine".utf8))
+        }
     }
 
     @Test("end when their task is cancelled, at any moment", .timeLimit(.minutes(1)))
