@@ -27,6 +27,8 @@ extension Contradiction {
     public static func between(_ mine: Ledger, _ theirs: Ledger, noticedAt: Timestamp, after time: LogicalTime)
         -> [Contradiction]
     {
+        // An idle sync brings nothing.
+        guard !theirs.isEmpty else { return [] }
         let purchases = mine.records.filter { FactKey.isPurchase($0.key) }
         guard !purchases.isEmpty else { return [] }
         let known = Dictionary(uniqueKeysWithValues: purchases.map { ($0.key, $0) })

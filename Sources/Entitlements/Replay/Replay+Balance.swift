@@ -69,6 +69,8 @@ extension Replay {
             if case .consumable = product.kind { ids.insert(product.id) }
         }
         for purchase in facts.purchases {
+            // Sold as something else: it counts as that, or as nothing.
+            if let terms = purchase.terms { guard case .consumable = terms.kind else { continue } }
             if case .counts(.consumable) = verdicts[purchase.transaction] { ids.insert(purchase.product) }
         }
         return ids.sorted()
