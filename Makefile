@@ -20,7 +20,7 @@ demo: setup ## Build syncd and let it tell its story: two devices, a lost phone,
 	"$$(swift build --show-bin-path)/syncd" demo
 
 test: setup ## Run all tests; try a real server by its OpenAPI document, and its web page in a browser
-	@.ci/setup chromium curl nodejs openssl python3 python3-venv
+	@.ci/setup apache2-bin chromium curl nodejs openssl python3 python3-venv
 	.ci/mutants check
 	.ci/test --enable-all-traits
 	.ci/fuzz-api

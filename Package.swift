@@ -14,6 +14,7 @@ let package = Package(
         .library(name: "SQLiteStorage", targets: ["SQLiteStorage"]),
         .library(name: "SyncProtocol", targets: ["SyncProtocol"]),
         .library(name: "HTTPStorage", targets: ["HTTPStorage"]),
+        .library(name: "WebDAVStorage", targets: ["WebDAVStorage"]),
         .library(name: "CurlTransport", targets: ["CurlTransport"]),
         .library(name: "URLSessionTransport", targets: ["URLSessionTransport"]),
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
@@ -90,6 +91,11 @@ let package = Package(
             dependencies: ["SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types")],
             path: "Backends/URLSession"),
         .target(
+            name: "WebDAVStorage",
+            dependencies: [
+                "Checksums", "SyncCore", "SyncProtocol", .product(name: "HTTPTypes", package: "swift-http-types"),
+            ], path: "Backends/WebDAV"),
+        .target(
             name: "SyncService",
             dependencies: [
                 "Entitlements", "EntitlementSync", "SyncCore", "SyncProtocol",
@@ -128,7 +134,7 @@ let package = Package(
             name: "syncd",
             dependencies: [
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "HTTPStorage",
-                "CurlTransport", "Checksums", "SyncProtocol", "SyncServer", "SyncService",
+                "CurlTransport", "WebDAVStorage", "Checksums", "SyncProtocol", "SyncServer", "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
             ]),
@@ -177,6 +183,12 @@ let package = Package(
             dependencies: [
                 "CurlTransport", "EntitlementSync", "Entitlements", "HTTPStorage", "SyncCore", "SyncCoreTesting",
                 "TestSupport", "syncd",
+            ]),
+        .testTarget(
+            name: "WebDAVStorageTests",
+            dependencies: [
+                "CurlTransport", "Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting", "SyncProtocol",
+                "TestSupport", "WebDAVStorage", .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
             name: "SyncServerTests",

@@ -17,7 +17,7 @@ public enum RetryAfter {
     }
 
     /// The seconds since 1970 of a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7).
-    static func seconds(_ date: String) -> Int64? {
+    package static func seconds(_ date: String) -> Int64? {
         let parts = date.split(separator: " ")
         guard parts.count == 6, parts[5] == "GMT", let month = months.firstIndex(of: String(parts[2])),
             let day = number(parts[1], in: 1...31), let year = number(parts[3], in: 1_970...9_999)

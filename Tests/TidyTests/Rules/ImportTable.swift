@@ -66,6 +66,9 @@ struct ImportTable {
             module: "HTTPStorage", folder: "Backends/HTTP",
             imports: ["SyncCore", "SyncProtocol", "CurlTransport"]),
         Row(
+            module: "WebDAVStorage", folder: "Backends/WebDAV", imports: ["SyncCore", "SyncProtocol"],
+            leaves: ["Checksums"]),
+        Row(
             module: "CurlTransport", folder: "Backends/Curl", imports: ["SyncCore", "SyncProtocol"],
             packages: ["CCurl"]),
         Row(

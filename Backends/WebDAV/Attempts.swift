@@ -1,0 +1,37 @@
+import SyncCore
+
+/// How often something is read again: a few times, in little time.
+struct Attempts {
+    /// With pauses of 1, 2, 4 … milliseconds: a quarter of a second in all.
+    private static let most = 8
+
+    private let host: HostServices
+    private let timeLeft: @Sendable () -> Duration
+    private var count = 1
+
+    /// - Parameter limit: how long all of them may take together.
+    init(host: HostServices, limit: Duration) {
+        self.host = host
+        timeLeft = Self.timeLeft(of: limit, on: host.timer)
+    }
+
+    /// How long the next request may take.
+    var remaining: Duration { timeLeft() }
+
+    /// Waits until the next attempt; whether there is one.
+    mutating func begin(_ operation: BackendError.Operation, _ key: EntryKey?) async throws(BackendError) -> Bool {
+        guard count < Self.most else { return false }
+        let pause = Duration.milliseconds(1 << (count - 1))
+        guard timeLeft() > pause * 2 else { return false }
+        count += 1
+        do { try await host.sleep(for: pause) } catch { throw .cancelled(operation, key: key, cause: error) }
+        return true
+    }
+
+    private static func timeLeft<Timer: Clock<Duration>>(
+        of limit: Duration, on timer: Timer
+    ) -> @Sendable () -> Duration {
+        let end = timer.now.advanced(by: limit)
+        return { timer.now.duration(to: end) }
+    }
+}

@@ -1,0 +1,79 @@
+import SyncCore
+
+/// How a key stands in a folder of a WebDAV server: one file in the store's collection.
+///
+/// Lower-case letters, digits, hyphen and underscore stand for themselves, every other byte is `=` and two digits, and
+/// the name ends with `.entry`: so that servers which take `A` for `a`, compose letters, or mind dots, slashes and
+/// device names keep keys apart, and that others' files are told from ours. A name that is too long for a file system
+/// goes on in collections whose names end with `.more`.
+enum FileName {
+    /// How long a part of a path may be without its ending. File systems take 255 bytes, encrypted ones 143.
+    private static let longestPart = 128
+    private static let digits = Array("0123456789abcdef".utf8)
+    private static let ending = ".entry"
+    private static let continued = ".more"
+
+    /// The parts of the path of `key`: collections, then the file.
+    static func parts(of key: EntryKey) -> [String] {
+        var parts: [String] = []
+        var rest = encoded(key.text)[...]
+        while rest.count > longestPart {
+            parts.append(String(decoding: rest.prefix(longestPart), as: UTF8.self) + continued)
+            rest = rest.dropFirst(longestPart)
+        }
+        return parts + [String(decoding: rest, as: UTF8.self) + ending]
+    }
+
+    /// The key of the file at `parts`; `nil` for one of somebody else's.
+    static func key(of parts: [String]) -> EntryKey? {
+        guard let last = parts.last, last.hasSuffix(ending) else { return nil }
+        var name: [UInt8] = []
+        for part in parts.dropLast() {
+            guard isContinued(part) else { return nil }
+            name += part.utf8.dropLast(continued.utf8.count)
+        }
+        name += last.utf8.dropLast(ending.utf8.count)
+        // One key has one name: another spelling of it is not ours.
+        guard let bytes = decoded(name), let text = String(validating: bytes, as: UTF8.self),
+            let key = try? EntryKey(text), Self.parts(of: key) == parts
+        else { return nil }
+        return key
+    }
+
+    /// Whether the collection `name` goes on with longer names.
+    static func isContinued(_ name: String) -> Bool { name.hasSuffix(continued) }
+
+    /// Whether keys that begin with `prefix` may be in the collection at `parts`.
+    static func mayHoldKeys(withPrefix prefix: String, in parts: [String]) -> Bool {
+        let name = parts.flatMap { $0.utf8.dropLast(continued.utf8.count) }
+        let wanted = encoded(prefix)
+        return zip(name, wanted).allSatisfy { $0 == $1 }
+    }
+
+    private static func encoded(_ text: String) -> [UInt8] {
+        var name: [UInt8] = []
+        for byte in text.utf8 {
+            switch byte {
+            case 0x61...0x7A, 0x30...0x39, UInt8(ascii: "-"), UInt8(ascii: "_"): name.append(byte)
+            default: name += [UInt8(ascii: "="), digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+            }
+        }
+        return name
+    }
+
+    private static func decoded(_ name: [UInt8]) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var iterator = name.makeIterator()
+        while let byte = iterator.next() {
+            guard byte == UInt8(ascii: "=") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let high = iterator.next().flatMap({ digits.firstIndex(of: $0) }),
+                let low = iterator.next().flatMap({ digits.firstIndex(of: $0) })
+            else { return nil }
+            bytes.append(UInt8(high << 4 | low))
+        }
+        return bytes
+    }
+}
