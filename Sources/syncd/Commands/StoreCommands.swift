@@ -9,7 +9,8 @@ struct StoreCommand: AsyncParsableCommand {
         commandName: "store",
         abstract: "Look after a store: check it, back it up, recover what is whole, copy it to another.",
         discussion: """
-            A store is named by a URL: file:DIR, sqlite:FILE, folder:DIR, or https://HOST for its operator.
+            A store is named by a URL: file:DIR, sqlite:FILE, folder:DIR, webdavs://USER@HOST/FOLDER, or https://HOST \
+            for its operator.
 
             Examples:
               syncd store check sqlite:/var/lib/syncd/store.sqlite
@@ -225,7 +226,10 @@ extension StoreURL {
     /// One of the stores that these commands look after: those that outlive the process, of this machine or of a server
     /// whose operator this is.
     fileprivate init(keeping text: String, _ server: ServerOptions) throws {
-        try self.init(text, option: "store") { try server.operatorStore($0, option: "store") }
+        try self.init(text, option: "store") { text in
+            if Self.isWebDAV(text) { return try server.webDAVStore(text, option: "store") }
+            return ServerStore(backend: try server.operatorStore(text, option: "store"))
+        }
         try refuseMemory()
     }
 

@@ -12,8 +12,8 @@ struct StoreOptions: ParsableArguments {
     @Option(
         help:
             """
-            The store that all share: https://HOST, file:DIR, sqlite:FILE, or folder:DIR for one of a file-sync tool \
-            (SYNCD_REMOTE).
+            The store that all share: https://HOST, file:DIR, sqlite:FILE, webdavs://USER@HOST/FOLDER, or folder:DIR \
+            for one of a file-sync tool (SYNCD_REMOTE).
             """
     )
     var remote: String?
@@ -77,7 +77,9 @@ struct StoreOptions: ParsableArguments {
                 try self.server.store(at: used.origin, transport: used.transport, host: .system, token: used.token)
             } else {
                 try remoteText.map {
-                    try StoreURL.open($0, host: host, option: "--remote", mayCreateRemote: createRemote)
+                    try StoreURL.open($0, host: host, option: "--remote", mayCreateRemote: createRemote) {
+                        try self.server.webDAVStore($0, option: "--remote")
+                    }
                 }
             }
         return try await EntitlementStore(

@@ -17,6 +17,8 @@ struct StoreURL {
     /// A server, with the credentials that reach it.
     struct ServerStore: Equatable {
         let backend: any KeyValueBackend
+        /// The same for whoever may make what is missing; `nil` where that makes no difference.
+        var creating: (any KeyValueBackend)?
 
         static func == (left: Self, right: Self) -> Bool { left.backend.label == right.backend.label }
     }
@@ -27,26 +29,29 @@ struct StoreURL {
     /// `memory:`, `file:DIR`, `folder:DIR`, which a file-sync tool shares, or `sqlite:FILE`.
     ///
     /// - Parameters:
+    ///   - text: what was written.
     ///   - option: the option or argument that says so, for the error.
-    ///   - server: reaches the server at `http://HOST` or `https://HOST`; `nil` where none is meant.
+    ///   - server: reaches the server at `http(s)://HOST` or `webdav(s)://HOST/FOLDER`; `nil` where none is meant.
     init(
-        _ text: String, option: String, server: ((String) throws -> any KeyValueBackend)? = nil
+        _ text: String, option: String, server: ((String) throws -> ServerStore)? = nil
     ) throws {
-        if Self.isServer(text) {
+        if Self.isServer(text) || Self.isWebDAV(text) {
             guard let server else {
                 throw Failure(.usage, "\(option): \(text.singleLine) is a server, and this is a store of this machine")
             }
-            self.init(text: text, place: .server(ServerStore(backend: try server(text))))
+            self.init(text: text, place: .server(try server(text)))
             return
         }
         try self.init(ofThisMachine: text, option: option)
     }
 
-    /// Whether `text` names a server.
-    static func isServer(_ text: String) -> Bool {
-        let scheme = text.prefix { $0 != ":" }.lowercased()
-        return scheme == "http" || scheme == "https"
-    }
+    /// Whether `text` names a server of ours.
+    static func isServer(_ text: String) -> Bool { ["http", "https"].contains(scheme(of: text)) }
+
+    /// Whether `text` names a folder of a WebDAV server.
+    static func isWebDAV(_ text: String) -> Bool { ["webdav", "webdavs"].contains(scheme(of: text)) }
+
+    private static func scheme(of text: String) -> String { text.prefix { $0 != ":" }.lowercased() }
 
     private init(ofThisMachine text: String, option: String) throws(Failure) {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
@@ -104,7 +109,7 @@ struct StoreURL {
                 host: host)
         case .sqlite(let path):
             SQLiteBackend(path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host)
-        case .server(let store): store.backend
+        case .server(let store): mayCreateRemote ? store.creating ?? store.backend : store.backend
         }
     }
 
@@ -117,11 +122,12 @@ struct StoreURL {
         }
     }
 
-    /// The store that `text` names, see ``init(_:option:)`` and ``open(host:mayCreateRemote:)``.
+    /// The store that `text` names, see ``init(_:option:server:)`` and ``open(host:mayCreateRemote:)``.
     static func open(
-        _ text: String, host: HostServices, option: String, mayCreateRemote: Bool = false
+        _ text: String, host: HostServices, option: String, mayCreateRemote: Bool = false,
+        server: ((String) throws -> ServerStore)? = nil
     ) throws -> any KeyValueBackend {
-        try StoreURL(text, option: option).open(host: host, mayCreateRemote: mayCreateRemote)
+        try StoreURL(text, option: option, server: server).open(host: host, mayCreateRemote: mayCreateRemote)
     }
 
     /// `file:///a/b` and `file:/a/b` are the same folder, as in other programs.

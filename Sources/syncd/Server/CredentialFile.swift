@@ -26,38 +26,16 @@ struct CredentialFile: SessionStore {
 
     /// The file of a pair: in the folder for what a program keeps from one start to the next (XDG base directories).
     static func usualPath(local: String, server: String) throws(Failure) -> String {
-        var folder: String
-        if let state = environmentVariable("XDG_STATE_HOME"), state.hasPrefix("/") {
-            folder = state
-        } else if let home = environmentVariable("HOME"), home.hasPrefix("/") {
-            folder = home + "/.local/state"
-        } else {
+        guard let folder = PrivateFile.stateFolder else {
             throw Failure(.usage, "--credentials is needed: there is no HOME to keep the log-in in")
         }
         let readable = server.map { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == ".") ? $0 : "-" }
         let digest = String(XXHash64.digest(of: Array("\(local)\n\(server)".utf8)), radix: 16)
-        return "\(folder)/syncd/\(String(readable).prefix(80))-\(digest).json"
+        return "\(folder)/\(String(readable).prefix(80))-\(digest).json"
     }
 
     func load() async throws(BackendError) -> KeptSession? {
-        let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
-        guard file >= 0 else {
-            if errno == ENOENT { return nil }
-            throw error("it cannot be read", errno)
-        }
-        defer { close(file) }
-        var status = stat()
-        guard fstat(file, &status) == 0 else { throw error("it cannot be read", errno) }
-        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(), status.st_mode & 0o077 == 0 else {
-            throw BackendError(
-                .permissionDenied, operation: .read,
-                message: "\(path): others can read this log-in: chmod 600 it, and log out everywhere if they may have")
-        }
-        let handle = FileHandle(fileDescriptor: file, closeOnDealloc: false)
-        let bytes: Data
-        do { bytes = try handle.readToEnd() ?? Data() } catch {
-            throw BackendError(.unavailable, operation: .read, message: "\(path): it cannot be read", cause: error)
-        }
+        guard let bytes = try PrivateFile.read(path) else { return nil }
         return try session(bytes)
     }
 

@@ -11,7 +11,9 @@ struct ServerOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "Where the log-in at a server is kept; by default a file for each store and server in "
-                + "$XDG_STATE_HOME/syncd (SYNCD_CREDENTIALS).", valueName: "file"))
+                + "$XDG_STATE_HOME/syncd (SYNCD_CREDENTIALS). For webdav(s): the users and passwords of servers, "
+                + "{\"webdavs://HOST\":{\"user\":…,\"password\":…}} (or SYNCD_WEBDAV_PASSWORD with the password "
+                + "itself).", valueName: "file"))
     var credentials: String?
 
     @Option(
@@ -45,7 +47,6 @@ struct ServerOptions: ParsableArguments {
     ///
     /// - Parameter option: the option or argument that says so, for the error.
     func origin(_ text: String, option: String) throws(Failure) -> String {
-        let isTold = try isSet("SYNCD_INSECURE_HTTP")
         guard let url = URL(string: text), let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(),
             !host.isEmpty, ["http", "https"].contains(scheme)
         else {
@@ -55,17 +56,31 @@ struct ServerOptions: ParsableArguments {
             throw Failure(
                 .usage, "\(option): the address of a server has no user, password, query or fragment; log in instead")
         }
+        let plain = try requireSafe(host, isEncrypted: scheme == "https", text, option: option)
+        var path = url.path()
+        while path.hasSuffix("/") { path.removeLast() }
+        return "\(scheme)://\(Self.authority(plain, url.port))" + path
+    }
+
+    /// Throws where others on the way could read what is sent. Answers the host without brackets.
+    func requireSafe(
+        _ host: String, isEncrypted: Bool, _ text: String, option: String
+    ) throws(Failure) -> String {
+        let isTold = try isSet("SYNCD_INSECURE_HTTP")
         let plain = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
-        guard scheme == "https" || insecureHTTP || isTold || ListenOptions.isLoopback(plain) else {
+        guard isEncrypted || insecureHTTP || isTold || ListenOptions.isLoopback(plain) else {
             throw Failure(
                 .usage,
                 "\(option): \(text.singleLine) would send passwords and purchases so that others can read them: write "
-                    + "https://, or --insecure-http where nobody else is on the way")
+                    + "\(StoreURL.isWebDAV(text) ? "webdavs" : "https")://, or --insecure-http where nobody else is on "
+                    + "the way")
         }
-        let isIPv6 = plain.contains(":")
-        var path = url.path()
-        while path.hasSuffix("/") { path.removeLast() }
-        return "\(scheme)://\(isIPv6 ? "[\(plain)]" : plain)" + (url.port.map { ":\($0)" } ?? "") + path
+        return plain
+    }
+
+    /// Host and port as they stand in an address.
+    static func authority(_ host: String, _ port: Int?) -> String {
+        (host.contains(":") ? "[\(host)]" : host) + (port.map { ":\($0)" } ?? "")
     }
 
     /// The operator's token; `nil` where none was given.
@@ -94,10 +109,12 @@ struct ServerOptions: ParsableArguments {
         at origin: String, transport: any HTTPTransport, host: HostServices, token: @escaping HTTPBackend.Token
     ) throws(BackendError) -> any KeyValueBackend {
         let backend = try HTTPBackend(server: origin, transport: transport, token: token)
-        // A hiccup of the network is not worth a failed command; a server that is away is told soon.
-        let policy = RetryPolicy(maximumAttempts: 3, firstDelay: .milliseconds(200), maximumTotalDelay: .seconds(3))
-        return RetryBackend(backend, policy: policy, host: host)
+        return RetryBackend(backend, policy: Self.retries, host: host)
     }
+
+    /// A hiccup of the network is not worth a failed command; a server that is away is told soon.
+    static let retries = RetryPolicy(
+        maximumAttempts: 3, firstDelay: .milliseconds(200), maximumTotalDelay: .seconds(3))
 }
 
 extension StoreOptions {
