@@ -21,8 +21,11 @@ struct DeviceGrants: Sendable {
         var secret: String
         var expires: Int64
         var lastAsked: Int64?
-        /// Who approved it.
+        /// Who approved it, in which life, and in which epoch of it: whoever ends all sessions ends this one before it
+        /// has begun, and whoever gets the name after an erasure has approved nothing.
         var account: String?
+        var incarnation: String?
+        var epoch: Int64?
         var isDenied = false
     }
 
@@ -63,6 +66,10 @@ struct DeviceGrants: Sendable {
         if let delay = guesses.delay(peer, "device codes of \(name)", now: now) {
             throw RequestError(.tooManyRequests, "too many wrong codes; wait \(delay) s", retryAfter: delay)
         }
+        let approver = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+        guard let approver, approver.account == caller.account else {
+            throw RequestError(.forbidden, "the account was erased")
+        }
         let code = text.uppercased().filter { ("A"..."Z").contains($0) }
         var isKnown = false
         if code.utf8.count == 8 {
@@ -72,6 +79,7 @@ struct DeviceGrants: Sendable {
                 }
                 isKnown = true
                 (waiting.account, waiting.isDenied) = (isApproved ? name : nil, !isApproved)
+                if isApproved { (waiting.incarnation, waiting.epoch) = (approver.incarnation, approver.epoch) }
                 return waiting
             }
         }
@@ -106,7 +114,7 @@ struct DeviceGrants: Sendable {
         }
         guard try await records.replace(key, with: Waiting?.none, if: held.version) else { throw unknown }
         guard let record = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value,
-            record.account != nil
+            record.account != nil, record.incarnation == waiting.incarnation, record.epoch == waiting.epoch
         else { throw unknown }
         return try await sessions.begin(record)
     }
