@@ -167,8 +167,8 @@ struct AccountService: Sendable {
     /// Ends the caller's session, or all of the account's.
     func logOut(_ caller: AccountCaller, everywhere: Bool) async throws {
         guard let name = caller.account.name else { return }
-        if everywhere {
-            _ = try await change(caller) { $0.epoch += 1 }
+        // A life that was erased has no say in the one that has its name now.
+        if everywhere, try await change(caller, { $0.epoch += 1 }) != nil {
             try await endAll(of: name, but: nil)
         } else if let session = caller.session {
             try await sessions.end(session, of: name)
