@@ -62,7 +62,9 @@ struct WireTarget: Sendable {
         }
         let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         guard parts.count == 5, path.utf8.starts(with: "/v1/accounts/".utf8) else { throw .absent }
-        guard let name = WireQuery("name=" + String(decoding: parts[3], as: UTF8.self)[...])?["name"], !name.isEmpty
+        // In a path an ampersand is a character as any other.
+        let part = String(decoding: parts[3], as: UTF8.self).replacing("&", with: "%26")
+        guard let name = WireQuery(("name=" + part)[...])?["name"], !name.isEmpty
         else { throw .malformed("an account's name is percent-encoded UTF-8") }
         switch String(decoding: parts[4], as: UTF8.self) {
         case "recovery-code": return .recoveryCode(of: name)
