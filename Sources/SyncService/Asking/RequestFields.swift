@@ -13,8 +13,14 @@ struct RequestFields {
     private var texts: [String: String] = [:]
     private var flags: [String: Bool] = [:]
 
+    /// The longest body, in bytes: names, passwords and tokens have 1 KiB each. Strangers send them.
+    private static let maximumByteCount = 1 << 16
+
     /// Reads a body; throws what is wrong with it.
     init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
+        guard body.count <= Self.maximumByteCount else {
+            throw RequestError(.contentTooLarge, "a body has at most \(Self.maximumByteCount) bytes here")
+        }
         let type = (fields[.contentType] ?? "application/json").lowercased()
         let media = type.prefix { $0 != ";" && $0 != " " }
         switch media {
