@@ -100,8 +100,11 @@ extension Service {
     }
 
     private func erase(_ account: Account) async throws(BackendError) {
-        try await Erasure(store: store, records: accounts.records).erase(account)
+        let erasure = Erasure(store: store, records: accounts.records)
+        try await erasure.erase(account)
         authenticator.forget(account: account.name ?? "")
+        // What was written meanwhile, by requests that were let in before the record said so.
+        try await erasure.clear(account)
         hub.poke()
     }
 

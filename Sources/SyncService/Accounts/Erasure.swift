@@ -15,12 +15,7 @@ struct Erasure: Sendable {
         let keys = try LedgerKeys(account)
         let marker = LedgerDocument(ledger: .erased).encoded()
         try await put(marker, keys.ledger)
-        var after: EntryKey?
-        repeat {
-            let page = try await store.list(prefix: keys.prefix, after: after, limit: 1_000).outcome
-            for item in page.items where item.key != keys.ledger { try await delete(item.key) }
-            after = page.next
-        } while after != nil
+        try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
         _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
             guard var record = known else { return nil }
@@ -32,6 +27,17 @@ struct Erasure: Sendable {
             }
             return record
         }
+    }
+
+    /// Deletes all that this life has but its marker.
+    func clear(_ account: Account) async throws(BackendError) {
+        let keys = try LedgerKeys(account)
+        var after: EntryKey?
+        repeat {
+            let page = try await store.list(prefix: keys.prefix, after: after, limit: 1_000).outcome
+            for item in page.items where item.key != keys.ledger { try await delete(item.key) }
+            after = page.next
+        } while after != nil
     }
 
     private func put(_ marker: [UInt8], _ key: EntryKey) async throws(BackendError) {
