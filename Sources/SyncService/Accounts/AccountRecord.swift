@@ -55,6 +55,9 @@ struct SessionRecord: Hashable, Sendable, Codable {
     /// When it ends unless it is refreshed, in milliseconds since 1970 UTC.
     var expires: Int64
 
+    /// Whether it is of this life of the account.
+    func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
+
     static func prefix(of name: String) -> String {
         KeyScope.serverPrefix + "sessions/" + LedgerKeys.escaped(name) + "/"
     }

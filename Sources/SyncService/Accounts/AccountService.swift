@@ -123,8 +123,8 @@ struct AccountService: Sendable {
             record.epoch += 1
             return record
         }
-        guard let record else { throw wrong }
-        try await endAll(of: name, but: nil)
+        guard let record, let account = record.account else { throw wrong }
+        try await endAll(of: account, but: nil)
         return try await sessions.begin(record)
     }
 
@@ -169,7 +169,7 @@ struct AccountService: Sendable {
         guard let name = caller.account.name else { return }
         // A life that was erased has no say in the one that has its name now.
         if everywhere, try await change(caller, { $0.epoch += 1 }) != nil {
-            try await endAll(of: name, but: nil)
+            try await endAll(of: caller.account, but: nil)
         } else if let session = caller.session {
             try await sessions.end(session, of: name)
             authenticator.forget(account: name, session: session)
@@ -205,9 +205,9 @@ struct AccountService: Sendable {
         }
     }
 
-    func endAll(of name: String, but kept: String?) async throws(BackendError) {
-        authenticator.forget(account: name)
-        try await sessions.clear(name, but: kept)
+    func endAll(of account: Account, but kept: String?) async throws(BackendError) {
+        authenticator.forget(account: account.name ?? "")
+        try await sessions.clear(account, but: kept)
     }
 
     /// Takes the caller's session over into a new epoch.
@@ -220,7 +220,7 @@ struct AccountService: Sendable {
                 return session
             }
         }
-        try await endAll(of: name, but: caller.session)
+        try await endAll(of: caller.account, but: caller.session)
     }
 }
 

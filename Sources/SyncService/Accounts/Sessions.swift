@@ -82,7 +82,7 @@ struct Sessions: Sendable {
             id: Hexadecimal.text(cryptography.randomBytes(16)), account: record.name,
             incarnation: account.incarnation, epoch: record.epoch, secret: digest(secret), rotated: now,
             created: now, expires: now + lifetime)
-        try await endOldest(of: record.name, now: now)
+        try await endOldest(of: account, now: now)
         let key = try SessionRecord.key(session.id, of: record.name)
         guard try await records.replace(key, with: session, if: nil) else {
             throw BackendError(.busy, key: key, message: "this session is there already; try again")
@@ -137,9 +137,13 @@ struct Sessions: Sendable {
         throw BackendError(.busy, key: key, message: "this session is refreshed all the time; try again")
     }
 
-    /// Deletes what is left of sessions that are over, all of an account's but `kept`.
-    func clear(_ name: String, but kept: String?) async throws(BackendError) {
-        for session in try await all(of: name) where session.id != kept { try await end(session.id, of: name) }
+    /// Deletes what is left of sessions that are over, all of an account's but `kept`. Those of other lives of its name
+    /// stay: their devices have to hear of the erasure.
+    func clear(_ account: Account, but kept: String?) async throws(BackendError) {
+        guard let name = account.name else { return }
+        for session in try await all(of: name) where session.id != kept && session.isOf(account) {
+            try await end(session.id, of: name)
+        }
     }
 
     /// Whether a session counts: the account lives in its life and did not end all at once since; one of an erased life
@@ -164,9 +168,11 @@ struct Sessions: Sendable {
         return sessions
     }
 
-    private func endOldest(of name: String, now: Int64) async throws(BackendError) {
+    private func endOldest(of account: Account, now: Int64) async throws(BackendError) {
+        guard let name = account.name else { return }
         let sessions = try await all(of: name)
-        let living = sessions.filter { $0.expires > now }.sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
+        let living = sessions.filter { $0.expires > now && $0.isOf(account) }
+            .sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
         let surplus = living.prefix(max(0, living.count - Self.mostForAccount + 1))
         for session in sessions.filter({ $0.expires <= now }) + surplus { try await end(session.id, of: name) }
     }

@@ -1,0 +1,50 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Testing
+
+@Suite("A life that was erased, and the next one of its name")
+struct ErasedLifeTests {
+    private let store = MemoryBackend()
+    private let clock = SetClock(1_800_000_000_000)
+    private let service: Service
+    private let former: Reply
+    private let next: Reply
+    private let owner: AccountPerson
+
+    init() async throws {
+        service = try await .open(store, clock: clock)
+        let alice = AccountPerson(service)
+        former = await alice.signUp()
+        #expect(await alice.erase(token: former["access_token"]).status == 204)
+        owner = AccountPerson(service, password: "another person")
+        next = await owner.signUp()
+        #expect(next.status == 201)
+    }
+
+    @Test("the former owner logs out himself everywhere, and nobody else")
+    func logOut() async throws {
+        let everywhere = "/v1/sessions?everywhere=true"
+        #expect(await service.ask(.delete, everywhere, token: former["access_token"]).status == 204)
+        #expect(await service.status(of: next["access_token"]) == 200)
+        #expect(await service.refresh(next["refresh_token"]).status == 200)
+        #expect(await service.refresh(former["refresh_token"]).status == 400, "its own session ended")
+    }
+
+    @Test("whatever the next owner does to his sessions, the former one's devices hear of the erasure")
+    func hearing() async throws {
+        #expect(await owner.changePassword(to: "battery staple", token: next["access_token"]).status == 204)
+        let everywhere = "/v1/sessions?everywhere=true"
+        #expect(await service.ask(.delete, everywhere, token: next["access_token"]).status == 204)
+        #expect(await service.refresh(next["refresh_token"]).status == 400)
+        let owner = AccountPerson(service, password: "battery staple")
+        for _ in 0..<101 { #expect(await owner.logIn().status == 200) }
+        let session = await service.refresh(former["refresh_token"])
+        #expect(session.status == 200)
+        let ledger = "/v1/kv/accounts/alice/\(former["incarnation"] ?? "")/ledger"
+        let marker = await service.ask(.get, ledger, token: session["access_token"])
+        #expect(marker.status == 200 && marker.body == LedgerDocumentBytes.erased)
+    }
+}
