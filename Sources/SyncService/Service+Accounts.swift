@@ -68,7 +68,8 @@ extension Service {
             return try .json { json([("recovery_codes", .array(codes.map(JSON.string)))]) }
         case .ownErasure:
             let fields = try RequestFields(request.body, request.head.headerFields)
-            _ = try await accounts.confirm(caller, password: try fields.text("password"), peer: request.peer)
+            _ = try await accounts.confirm(
+                caller, password: try fields.text("password"), peer: request.peer, isErasing: true)
             try await erase(caller.account)
             return .done
         case .approvals:
@@ -101,9 +102,13 @@ extension Service {
 
     private func erase(_ account: Account) async throws(BackendError) {
         let erasure = Erasure(store: store, records: accounts.records)
-        try await erasure.erase(account)
+        guard try await erasure.begin(account) else { return }
         authenticator.forget(account: account.name ?? "")
-        // What was written meanwhile, by requests that were let in before the record said so.
+        // Whoever was let in before the record said so may still be writing.
+        await requests.waitForOlder()
+        try await erasure.finish(account)
+        authenticator.forget(account: account.name ?? "")
+        // Another server over this store may have let somebody in before it heard of it.
         try await erasure.clear(account)
         hub.poke()
     }
@@ -125,7 +130,10 @@ extension Service {
         let known = try await accounts.record(name)
         let record = try await ExternalAccounts(records: accounts.records, host: host).create(
             name, issuer: known?.issuer ?? "")
-        guard let record, let account = record.account else { throw AuthenticationFailure.nameTaken }
+        guard let record, record.account != nil else { throw AuthenticationFailure.nameTaken }
+        guard let account = record.living else {
+            throw RequestError(.conflict, "the account is being erased; try again when it is")
+        }
         try await AccountDirectory(backend: store).adopt(account)
         authenticator.forget(account: name)
         return try .json(.created) { json(describing(account, created: record.created)) }

@@ -17,6 +17,7 @@ public final class Service: Sendable {
     let devices: DeviceGrants
     let owners: TransactionOwners
     let witness: ClockWitness
+    let requests = RequestGenerations()
     let hub: ChangeHub
 
     /// A service over `store`.
@@ -120,6 +121,9 @@ public final class Service: Sendable {
             answer.response.headerFields[.allow] = methods
             return ServiceAnswer(answer, route: place.route)
         }
+        // An erasure waits for the others, so it is none of them.
+        let generation = place.isErasure ? nil : requests.enter()
+        defer { if let generation { requests.leave(generation) } }
         do {
             if place.isOpen(to: request.head.method) {
                 return ServiceAnswer(try await respondToAnybody(target, request), route: place.route)

@@ -11,7 +11,7 @@ import Foundation
 struct AccountRecord: Hashable, Sendable, Codable {
     /// The name, as a token says it.
     var name: String
-    /// The current life; `nil` after an erasure.
+    /// The current life; `nil` after an erasure. While one is under way it is among the erased ones, too.
     var incarnation: String?
     /// Lives that were erased.
     var erased: [String] = []
@@ -26,8 +26,14 @@ struct AccountRecord: Hashable, Sendable, Codable {
     /// When this life began, in milliseconds since 1970 UTC.
     var created: Int64
 
-    /// The current life; `nil` after an erasure.
+    /// The current life, also while it is being erased; `nil` after that.
     var account: Account? { incarnation.flatMap { try? Account(name, incarnation: $0) } }
+
+    /// The current life, unless it is being erased.
+    var living: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
+
+    /// Whether this life was erased, or is being erased.
+    func isErased(_ life: String) -> Bool { erased.contains { $0.utf8.elementsEqual(life.utf8) } }
 
     static func key(of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(KeyScope.serverPrefix + "accounts/" + LedgerKeys.escaped(name))

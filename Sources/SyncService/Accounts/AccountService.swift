@@ -69,7 +69,7 @@ struct AccountService: Sendable {
     /// A new session for whoever knows the password.
     func logIn(_ name: String, password: String, peer: String) async throws -> Sessions.Grant {
         let record = try await authenticated(name, password: password, peer: peer)
-        if let account = record.account {
+        if let account = record.living {
             // What a server that was killed did not come to.
             try await AccountDirectory(backend: records.backend).adopt(account)
         }
@@ -106,7 +106,7 @@ struct AccountService: Sendable {
         let digest = digest(Self.normalized(code))
         let wrong = RequestError(.badRequest, "name or recovery code is wrong", code: "invalid_grant")
         guard (try? AccountRecord.key(of: name)) != nil, let known = try await record(name),
-            known.incarnation != nil, known.recoveryCodes.contains(digest)
+            known.living != nil, known.recoveryCodes.contains(digest)
         else {
             guesses.noteWrong(peer, name, now: host.now())
             throw wrong
@@ -115,7 +115,7 @@ struct AccountService: Sendable {
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
             // The code may have been used meanwhile.
-            guard var record = known, record.incarnation != nil, record.recoveryCodes.contains(digest) else {
+            guard var record = known, record.living != nil, record.recoveryCodes.contains(digest) else {
                 return nil
             }
             record.recoveryCodes.removeAll { $0 == digest }
@@ -156,7 +156,7 @@ struct AccountService: Sendable {
         let code = newCode()
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
-            guard var record = known, record.incarnation != nil, record.issuer == nil else { return nil }
+            guard var record = known, record.living != nil, record.issuer == nil else { return nil }
             record.recoveryCodes.append(digest(Self.normalized(code)))
             return record
         }
@@ -182,10 +182,14 @@ struct AccountService: Sendable {
     }
 
     /// Checks the password of a caller once more.
-    func confirm(_ caller: AccountCaller, password: String, peer: String) async throws -> String {
-        guard let name = caller.account.name, !caller.isErased else {
-            throw RequestError(.forbidden, "the account was erased")
-        }
+    ///
+    /// - Parameter isErasing: whether it is for an erasure, which may have been interrupted before.
+    func confirm(
+        _ caller: AccountCaller, password: String, peer: String, isErasing: Bool = false
+    ) async throws -> String {
+        let name = caller.account.name ?? ""
+        let isOver = isErasing ? try await record(name)?.account != caller.account : caller.isErased
+        guard !isOver else { throw RequestError(.forbidden, "the account was erased") }
         guard caller.session != nil else {
             throw RequestError(.forbidden, "this account's password is its issuer's affair")
         }
@@ -199,7 +203,7 @@ struct AccountService: Sendable {
         guard let name = caller.account.name else { return nil }
         return try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
-            guard var record = known, record.account == caller.account else { return nil }
+            guard var record = known, record.living == caller.account else { return nil }
             body(&record)
             return record
         }

@@ -186,7 +186,7 @@ final class Authenticator: Sendable {
                 session.incarnation.utf8.elementsEqual(claims.incarnation.utf8), session.expires > now
             else { throw AuthenticationFailure.invalid("its session is over") }
             let account = try Account(claims.account, incarnation: claims.incarnation)
-            let isErased = record.erased.contains { $0.utf8.elementsEqual(claims.incarnation.utf8) }
+            let isErased = record.isErased(claims.incarnation)
             let isCurrent = record.account == account && session.epoch == record.epoch
             guard isErased || isCurrent else { throw AuthenticationFailure.invalid("its session was ended") }
             return AccountCaller(
@@ -208,7 +208,7 @@ final class Authenticator: Sendable {
                 record = try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
             }
             guard let record, record.issuer == issuer else { throw AuthenticationFailure.nameTaken }
-            let isErased = record.account == nil
+            let isErased = record.living == nil
             let life = record.account?.incarnation ?? record.erased.last ?? ""
             let account = try Account(subject, incarnation: life)
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }

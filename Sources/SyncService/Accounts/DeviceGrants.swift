@@ -67,7 +67,7 @@ struct DeviceGrants: Sendable {
             throw RequestError(.tooManyRequests, "too many wrong codes; wait \(delay) s", retryAfter: delay)
         }
         let approver = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
-        guard let approver, approver.account == caller.account else {
+        guard let approver, approver.living == caller.account else {
             throw RequestError(.forbidden, "the account was erased")
         }
         let code = text.uppercased().filter { ("A"..."Z").contains($0) }
@@ -114,7 +114,7 @@ struct DeviceGrants: Sendable {
         }
         guard try await records.replace(key, with: Waiting?.none, if: held.version) else { throw unknown }
         guard let record = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value,
-            record.account != nil, record.incarnation == waiting.incarnation, record.epoch == waiting.epoch
+            record.living != nil, record.incarnation == waiting.incarnation, record.epoch == waiting.epoch
         else { throw unknown }
         return try await sessions.begin(record)
     }

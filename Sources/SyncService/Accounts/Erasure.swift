@@ -4,27 +4,36 @@ import SyncCore
 
 /// Erases an account: its ledger is replaced by the marker, all else of it is deleted, and its name is free again.
 ///
-/// The record comes last: interrupted, it is done again by whoever knows the password.
+/// First the record says so, and keeps the password until all is done: interrupted, it is done again by whoever knows
+/// it.
 struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
 
-    /// Erases this life of the account.
-    func erase(_ account: Account) async throws(BackendError) {
+    /// Notes that this life of the account is over: whoever is let in from now on changes nothing of it.
+    ///
+    /// - Returns: whether there is anything left to erase.
+    func begin(_ account: Account) async throws(BackendError) -> Bool {
+        guard let name = account.name else { return false }
+        let marked = try await records.update(try AccountRecord.key(of: name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            guard var record = known, record.account == account else { return nil }
+            if !record.isErased(account.incarnation) { record.erased.append(account.incarnation) }
+            return record
+        }
+        return marked != nil
+    }
+
+    /// Deletes what this life has, and frees its name.
+    func finish(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         let keys = try LedgerKeys(account)
-        let marker = LedgerDocument(ledger: .erased).encoded()
-        try await put(marker, keys.ledger)
+        try await bury(keys.ledger)
         try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
         _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
-            guard var record = known else { return nil }
-            if record.account == account {
-                (record.incarnation, record.password, record.recoveryCodes) = (nil, nil, [])
-            }
-            if !record.erased.contains(where: { $0.utf8.elementsEqual(account.incarnation.utf8) }) {
-                record.erased.append(account.incarnation)
-            }
+            guard var record = known, record.account == account else { return nil }
+            (record.incarnation, record.password, record.recoveryCodes) = (nil, nil, [])
             return record
         }
     }
@@ -40,7 +49,9 @@ struct Erasure: Sendable {
         } while after != nil
     }
 
-    private func put(_ marker: [UInt8], _ key: EntryKey) async throws(BackendError) {
+    /// Puts the marker in the ledger's place.
+    private func bury(_ key: EntryKey) async throws(BackendError) {
+        let marker = LedgerDocument(ledger: .erased).encoded()
         for _ in 0..<32 {
             var precondition = Precondition.absent
             if case .found(let entry) = try await store.read(key).outcome {

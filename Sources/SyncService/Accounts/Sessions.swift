@@ -149,7 +149,7 @@ struct Sessions: Sendable {
     /// Whether a session counts: the account lives in its life and did not end all at once since; one of an erased life
     /// counts, too, because its device must hear of the erasure.
     private func counts(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
-        let isErased = record.erased.contains { $0.utf8.elementsEqual(session.incarnation.utf8) }
+        let isErased = record.isErased(session.incarnation)
         let isCurrent = record.incarnation.map { $0.utf8.elementsEqual(session.incarnation.utf8) } == true
         return isErased || (isCurrent && session.epoch == record.epoch)
     }

@@ -75,6 +75,14 @@ struct WireTarget: Sendable {
 }
 
 extension WireTarget.Place {
+    /// Whether it erases an account.
+    var isErasure: Bool {
+        switch self {
+        case .ownErasure, .erasure: true
+        default: false
+        }
+    }
+
     /// As the OpenAPI document writes it.
     var route: String {
         switch self {

@@ -1,0 +1,91 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import Synchronization
+import SyncProtocol
+import SyncService
+import Testing
+
+@Suite("Erasing an account")
+struct ErasureTests {
+    private let store = HookedBackend()
+    private let clock = SetClock(1_800_000_000_000)
+    private let service: Service
+    private let alice: AccountPerson
+
+    init() async throws {
+        service = try await .open(store, clock: clock)
+        alice = AccountPerson(service)
+    }
+
+    private func put(_ key: String, token: String?) async -> Int {
+        await service.ask(.put, "/v1/kv/" + key, token: token, [.ifNoneMatch: "*"], body: [1]).status
+    }
+
+    /// What is left of the account's keys but for its entry in the directory.
+    private func left() async throws -> [String] {
+        try await store.keys().filter { $0.hasPrefix("accounts/alice/") && $0 != "accounts/alice/account" }
+    }
+
+    @Test("a write that was let in before is waited for: nothing of it stays, and none is let in after")
+    func inFlight() async throws {
+        let reply = await alice.signUp()
+        let home = "accounts/alice/\(reply["incarnation"] ?? "")/"
+        let (reached, released) = (Event(), Event())
+        store.before { (key, _) throws(BackendError) in
+            guard key.text == home + "slow" else { return }
+            reached.happen()
+            await released.wait()
+        }
+        let (erased, written) = await withTaskGroup(of: (String, Int).self) { group in
+            group.addTask { ("write", await put(home + "slow", token: reply["access_token"])) }
+            await reached.wait()
+            group.addTask { ("erase", await alice.erase(token: reply["access_token"]).status) }
+            // An erasure that did not wait would be over long before.
+            for _ in 0..<10_000 { await Task.yield() }
+            #expect(await put(home + "late", token: reply["access_token"]) == 403)
+            released.happen()
+            var statuses: [String: Int] = [:]
+            for await (name, status) in group { statuses[name] = status }
+            return (statuses["erase"], statuses["write"])
+        }
+        #expect(erased == 204 && written == 200)
+        #expect(try await left() == [home + "ledger"])
+    }
+
+    @Test("an erasure that was interrupted, wherever that was, lets nobody write, and is repeated with the password")
+    func interrupted() async throws {
+        var interruptions = 0
+        for step in 1...100 {
+            // Wrong guesses are forgotten.
+            clock.advance(seconds: 301)
+            let reply = await alice.signUp()
+            #expect(reply.status == 201)
+            let home = "accounts/alice/\(reply["incarnation"] ?? "")/"
+            for name in ["a", "b"] { #expect(await put(home + name, token: reply["access_token"]) == 200) }
+            let count = Mutex(0)
+            store.before { (key, _) throws(BackendError) in
+                let isBroken = count.withLock { count in
+                    count += 1
+                    return count >= step
+                }
+                if isBroken { throw BackendError(.unavailable, key: key, message: "the disk is away") }
+            }
+            let status = await alice.erase(token: reply["access_token"]).status
+            store.before(nil)
+            if status == 204 { break }
+            interruptions += 1
+            #expect(status == 503)
+            // Unless nothing was done at all, nothing more is written.
+            #expect(await put(home + "c", token: reply["access_token"]) == (step == 1 ? 200 : 403), "\(step)")
+            let stranger = AccountPerson(service, password: "wrong password")
+            #expect(await stranger.erase(token: reply["access_token"]).status == 400)
+            // Another device that knows the password does as well as this one.
+            let token = step.isMultiple(of: 2) ? await alice.logIn()["access_token"] : reply["access_token"]
+            #expect(await alice.erase(token: token).status == 204, "\(step)")
+            #expect(await alice.logIn().status == 400)
+            #expect(try await left().filter { $0.hasPrefix(home) } == [home + "ledger"], "\(step)")
+        }
+        #expect(interruptions == 6, "the record, the marker, both keys, the directory, the record")
+    }
+}
