@@ -42,10 +42,11 @@ export function bindAccount(api, { go, done }) {
     toast("The account is erased, and everything that belonged to it.");
   });
 
-  onSubmit($("#device"), async ({ code }, button) => {
+  onSubmit($("#device"), async ({ code, password }, button) => {
     const isApproved = button.value === "approve";
+    if (isApproved && !password) throw new Error("Please enter your password: it is asked for to let a device in.");
     try {
-      await api.decideDevice(code, isApproved);
+      await api.decideDevice(code, isApproved, password);
     } catch (error) {
       if (error.status !== 404) throw error;
       throw new Error("No device waits with this code. Codes count for ten minutes; let it show a new one.");

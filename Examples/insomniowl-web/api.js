@@ -137,8 +137,10 @@ export class Api extends EventTarget {
     this.#end();
   }
 
-  async decideDevice(user_code, approve) {
-    await this.request("POST", "/v1/devices/approvals", { json: { user_code, approve } });
+  /** To let a device in takes the password; to refuse it takes none. */
+  async decideDevice(user_code, approve, password) {
+    const json = approve ? { user_code, approve, password } : { user_code, approve };
+    await this.request("POST", "/v1/devices/approvals", { json });
   }
 
   /** Forgets the session, as after an erasure elsewhere. */

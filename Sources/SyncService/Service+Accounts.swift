@@ -74,8 +74,12 @@ extension Service {
             return .done
         case .approvals:
             let fields = try RequestFields(request.body, request.head.headerFields)
-            try await devices.decide(
-                try fields.text("user_code"), isApproved: try fields.flag("approve"), by: caller, peer: request.peer)
+            let (code, isApproved) = (try fields.text("user_code"), try fields.flag("approve"))
+            if isApproved {
+                try await accounts.confirmPresence(
+                    of: caller, password: fields.optionalText("password"), peer: request.peer)
+            }
+            try await devices.decide(code, isApproved: isApproved, by: caller, peer: request.peer)
             return .done
         case .entitlements: return try await entitlements(of: caller, target.query)
         default: return .problem(.notYours)

@@ -5,7 +5,8 @@ package import SyncService
 /// Cryptography without any: fast and repeatable, for tests of what is built on it. Proves nothing to anybody.
 package struct PlainCryptography: ServiceCryptography {
     private let host: HostServices
-    /// The issuer whose tokens are believed beside the server's own: `external|SUBJECT|SECONDS`.
+    /// The issuer whose tokens are believed beside the server's own: `external|SUBJECT|EXPIRES` or
+    /// `external|SUBJECT|EXPIRES|ISSUED`, in seconds.
     private let issuer: String?
 
     package init(host: HostServices = .system, issuer: String? = nil) { (self.host, self.issuer) = (host, issuer) }
@@ -42,9 +43,10 @@ package struct PlainCryptography: ServiceCryptography {
     package func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
         if let issuer, token.hasPrefix("external|") {
             let parts = token.split(separator: "|").map(String.init)
-            guard parts.count == 3, let expiresAt = Int64(parts[2]) else { throw TokenRefusal("malformed") }
+            guard (3...4).contains(parts.count), let expiresAt = Int64(parts[2]) else { throw TokenRefusal("malformed") }
             guard expiresAt * 1_000 > now else { throw TokenRefusal("expired", isExpired: true) }
-            return .external(issuer: issuer, subject: parts[1], expiresAt: expiresAt)
+            let issuedAt = parts.count > 3 ? Int64(parts[3]) : nil
+            return .external(issuer: issuer, subject: parts[1], issuedAt: issuedAt, expiresAt: expiresAt)
         }
         let parts = token.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 8, let id = plain(parts[6]), let key = keys.first(where: { $0.id == id }) else {

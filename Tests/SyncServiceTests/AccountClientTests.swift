@@ -83,7 +83,8 @@ struct AccountClientTests {
             if poll != 2 { clock.advance(seconds: 60) }
             if poll == 4 {
                 try? await client.decide(
-                    device: code.userCode.lowercased(), isApproved: true, token: { _ in owner.accessToken })
+                    device: code.userCode.lowercased(), isApproved: true, password: Device.password,
+                    token: { _ in owner.accessToken })
             }
             return .arrives
         }
@@ -92,8 +93,17 @@ struct AccountClientTests {
         #expect(machine.pauses == [.seconds(5), .seconds(5), .seconds(10), .seconds(10)])
         #expect(
             await kind {
-                try await client.decide(device: "BCDF-GHJK", isApproved: true, token: { _ in owner.accessToken })
+                try await client.decide(
+                    device: "BCDF-GHJK", isApproved: true, password: Device.password,
+                    token: { _ in owner.accessToken })
             } == .unknown)
+        for (password, refusal) in [(nil, AccountError.Kind.invalid), ("wrong horse", .invalidCredentials)] {
+            #expect(
+                await kind {
+                    try await client.decide(
+                        device: code.userCode, isApproved: true, password: password, token: { _ in owner.accessToken })
+                } == refusal)
+        }
     }
 
     @Test("a device that is refused, or that nobody approves, is told so")

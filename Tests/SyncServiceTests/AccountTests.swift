@@ -196,9 +196,13 @@ struct AccountTests {
         #expect(await redeem(device).problem?.error == "slow_down")
         let path = "/v1/devices/approvals"
         #expect(await service.ask(.post, path, json: ["user_code": code, "approve": true]).status == 401)
-        let unknown: [String: any Sendable] = ["user_code": "BBBB-BBBB", "approve": true]
+        let unknown: [String: any Sendable] = [
+            "user_code": "BBBB-BBBB", "approve": true, "password": "correct horse",
+        ]
         #expect(await service.ask(.post, path, token: token, json: unknown).status == 404)
-        let typed: [String: any Sendable] = ["user_code": code.lowercased(), "approve": true]
+        let typed: [String: any Sendable] = [
+            "user_code": code.lowercased(), "approve": true, "password": "correct horse",
+        ]
         #expect(await service.ask(.post, path, token: token, json: typed).status == 204)
         #expect(await redeem(device + "0").problem?.error == "invalid_grant")
         let session = await redeem(device)

@@ -98,15 +98,17 @@ extension AccountClient {
     /// - Parameters:
     ///   - userCode: as it was typed; capitals and hyphens do not matter.
     ///   - isApproved: whether the device may be logged in.
+    ///   - password: the account's, to let a device in; `nil` to refuse it, and for an account of another issuer, whose
+    ///     token must be at most five minutes old instead.
     ///   - token: an access token of the account.
-    /// - Throws: ``AccountError`` of kind `unknown` (no device waits with this code), `tooManyGuesses`, `notAllowed`,
-    ///   `sessionOver`, `unreachable` or `server`.
+    /// - Throws: ``AccountError`` of kind `unknown` (no device waits with this code), `invalidCredentials`, `invalid`
+    ///   (a password is needed), `tooManyGuesses`, `notAllowed`, `sessionOver`, `unreachable` or `server`.
     public func decide(
-        device userCode: String, isApproved: Bool, token: @escaping HTTPBackend.Token
+        device userCode: String, isApproved: Bool, password: String? = nil, token: @escaping HTTPBackend.Token
     ) async throws(AccountError) {
-        _ = try await exchange(
-            .post, "/v1/devices/approvals", ["user_code": .text(userCode), "approve": .flag(isApproved)],
-            token: token)
+        var members: [String: Member] = ["user_code": .text(userCode), "approve": .flag(isApproved)]
+        if let password { members["password"] = .text(password) }
+        _ = try await exchange(.post, "/v1/devices/approvals", members, token: token)
     }
 }
 

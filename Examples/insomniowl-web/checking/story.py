@@ -176,6 +176,12 @@ def check_device(page, server):
     if page.evaluate("document.querySelector('#device-code').value") != grant["user_code"]:
         raise Failure("the code is not filled in")
     page.press("#device button[value=approve]")
+    page.sees("#device .error", "your password")
+    page.type("#device-password", "something else")
+    page.press("#device button[value=approve]")
+    page.sees("#device .error", "wrong")
+    page.type("#device-password", "a good night's rest")
+    page.press("#device button[value=approve]")
     page.sees("#toast", "let in")
     status, session = server.post("/v1/sessions", {
         "grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": grant["device_code"]})
@@ -184,9 +190,10 @@ def check_device(page, server):
     page.open(server.url + "/#/device")
     page.view("device")
     page.type("#device-code", "BCDF-GHJK")
+    page.type("#device-password", "a good night's rest")
     page.press("#device button[value=approve]")
     page.sees("#device .error", "No device waits")
-    say("a device is let in by its code, from the link that it shows")
+    say("a device is let in by its code and the password, from the link that it shows")
 
 
 def check_outage(first, second, server):

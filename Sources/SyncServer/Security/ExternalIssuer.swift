@@ -88,7 +88,8 @@ final class IssuerVerifier: Sendable {
         guard !claims.sub.isEmpty else { throw TokenRefusal("it is about nobody") }
         try TokenDates.check(
             expiresAt: claims.exp.seconds, issuedAt: claims.iat?.seconds, notBefore: claims.nbf?.seconds, now: now)
-        return .external(issuer: issuer.name, subject: claims.sub, expiresAt: claims.exp.seconds)
+        return .external(
+            issuer: issuer.name, subject: claims.sub, issuedAt: claims.iat?.seconds, expiresAt: claims.exp.seconds)
     }
 
     /// Loads the keys, unless that was tried a moment ago. Whoever comes while it is done waits for it.

@@ -16,6 +16,8 @@ struct AccountService: Sendable {
 
     /// The shortest and the longest password, in bytes.
     static let passwordByteCounts = 8...1_024
+    /// How old another issuer's token may be where a password would be asked for, in milliseconds.
+    static let recency: Int64 = 300_000
     /// How many recovery codes an account gets.
     static let recoveryCodeCount = 8
 
@@ -195,6 +197,26 @@ struct AccountService: Sendable {
         }
         _ = try await authenticated(name, password: password, peer: peer)
         return name
+    }
+
+    /// Makes sure that the account's owner is here, and not just somebody with one of its access tokens, who would make
+    /// a session that lasts of a token that lives for minutes.
+    ///
+    /// - Parameter password: of another issuer's account there is none; its token must be a new one.
+    func confirmPresence(of caller: AccountCaller, password: String?, peer: String) async throws {
+        guard caller.session == nil else {
+            guard let password else {
+                throw RequestError(
+                    .badRequest, "to let a device in takes the account's password: the member \"password\"",
+                    code: "invalid_request")
+            }
+            _ = try await confirm(caller, password: password, peer: peer)
+            return
+        }
+        guard let issued = caller.issued, host.now() - issued <= Self.recency else {
+            throw RequestError(
+                .forbidden, "log in at your issuer again: to let a device in, its token is at most 5 minutes old (iat)")
+        }
     }
 
     func change(_ caller: AccountCaller, _ body: (inout AccountRecord) -> Void) async throws(BackendError)

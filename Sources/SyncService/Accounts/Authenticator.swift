@@ -24,6 +24,8 @@ struct AccountCaller: Hashable, Sendable {
     var scope: KeyScope
     /// `nil` for tokens of another issuer.
     var session: String?
+    /// When a token of another issuer was made, in milliseconds since 1970 UTC, where it says so.
+    var issued: Int64?
     /// Until when it is believed, in milliseconds since 1970 UTC.
     var expires: Int64
     /// Whether this life of the account was erased: only the marker can be read.
@@ -160,10 +162,15 @@ final class Authenticator: Sendable {
         }
         switch verified {
         case .own(let claims): return try await caller(claims, now: now)
-        case .external(let issuer, let subject, let expiresAt):
-            let (expires, overflow) = expiresAt.multipliedReportingOverflow(by: 1_000)
-            return try await caller(issuer, subject, expires: overflow ? .max : expires)
+        case .external(let issuer, let subject, let issuedAt, let expiresAt):
+            return try await caller(
+                issuer, subject, issued: issuedAt.map(Self.milliseconds), expires: Self.milliseconds(expiresAt))
         }
+    }
+
+    private static func milliseconds(_ seconds: Int64) -> Int64 {
+        let (product, overflow) = seconds.multipliedReportingOverflow(by: 1_000)
+        return overflow ? (seconds < 0 ? .min : .max) : product
     }
 
     /// Forged tokens must not make the store read all the time.
@@ -199,7 +206,7 @@ final class Authenticator: Sendable {
 
     /// The account of another issuer's token. Who comes for the first time gets one; who was erased asks for it.
     private func caller(
-        _ issuer: String, _ subject: String, expires: Int64
+        _ issuer: String, _ subject: String, issued: Int64?, expires: Int64
     ) async throws(AuthenticationFailure) -> AccountCaller {
         do {
             _ = try Account(subject)
@@ -214,7 +221,7 @@ final class Authenticator: Sendable {
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
             return AccountCaller(
                 account: account, scope: try KeyScope.account(account, erased: record.erased), session: nil,
-                expires: expires, isErased: isErased)
+                issued: issued, expires: expires, isErased: isErased)
         } catch {
             throw Self.failure(error)
         }

@@ -1,5 +1,7 @@
+import HTTPTypes
 import ServiceTestSupport
 import SyncCore
+import SyncProtocol
 import SyncService
 import Testing
 
@@ -27,6 +29,36 @@ struct DeviceGrantTests {
         #expect(await owner.approve(second["user_code"], token: token).status == 204)
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: token).status == 204)
         #expect(await service.redeem(second["device_code"]).problem?.error == "invalid_grant")
+    }
+
+    @Test("an access token lets no device in: it takes the password, or of another issuer a token of these minutes")
+    func presence() async throws {
+        let token = await alice.signUp()["access_token"]
+        let device = await service.ask(.post, "/v1/devices")
+        let path = "/v1/devices/approvals"
+        var body: [String: any Sendable] = ["user_code": device["user_code"] ?? "", "approve": true]
+        let bare = await service.ask(.post, path, token: token, json: body)
+        #expect(bare.status == 400 && bare.problem?.error == "invalid_request")
+        body["password"] = "wrong password"
+        #expect(await service.ask(.post, path, token: token, json: body).status == 400)
+        #expect(await service.redeem(device["device_code"]).problem?.error == "authorization_pending")
+        body["password"] = "correct horse"
+        #expect(await service.ask(.post, path, token: token, json: body).status == 204)
+        #expect(await service.redeem(device["device_code"]).status == 200)
+        let refused = await service.ask(.post, "/v1/devices")
+        let refusal: [String: any Sendable] = ["user_code": refused["user_code"] ?? "", "approve": false]
+        #expect(await service.ask(.post, path, token: token, json: refusal).status == 204, "to refuse takes nothing")
+
+        let issuing = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let carols = await issuing.ask(.post, "/v1/devices")
+        let now = clock.now / 1_000
+        for (issued, status) in [("", 403), ("|\(now - 301)", 403), ("|\(now - 300)", 204)] {
+            let reply = await issuing.ask(
+                .post, path, token: "external|carol|\(now + 600)\(issued)",
+                json: ["user_code": carols["user_code"] ?? "", "approve": true, "password": "correct horse"])
+            #expect(reply.status == status, "\(issued)")
+        }
+        #expect(await issuing.redeem(carols["device_code"])["account"] == "carol")
     }
 
     @Test("an approval of an erased account lets nobody into the next one of its name")

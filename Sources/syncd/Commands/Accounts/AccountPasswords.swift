@@ -115,7 +115,8 @@ struct AccountDevice: AsyncParsableCommand {
 
 struct AccountDeviceApprove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "approve", abstract: "Log a device in, that shows this code, as the account of this one.")
+        commandName: "approve", abstract: "Log a device in, that shows this code, as the account of this one.",
+        discussion: "It takes the account's password; to refuse a device (--deny) takes none.")
 
     @Argument(help: "The code that the device shows.")
     var code: String
@@ -123,11 +124,13 @@ struct AccountDeviceApprove: AsyncParsableCommand {
     @Flag(help: "Refuse it.")
     var deny = false
 
+    @OptionGroup var passwords: PasswordOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
         let (server, session) = try await options.requiredServer()
-        try await server.client.decide(device: code, isApproved: !deny, token: server.token)
+        let password = deny ? nil : try passwords.read(.password(of: session.account))[0]
+        try await server.client.decide(device: code, isApproved: !deny, password: password, token: server.token)
         try options.output.show(
             .object([("account", .string(session.account)), ("approved", .bool(!deny))]),
             or: deny ? "refused" : "approved: the device is logged in as \(session.account)")
