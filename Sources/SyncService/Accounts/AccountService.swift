@@ -80,39 +80,41 @@ struct AccountService: Sendable {
 
     /// The account's record, if the password is right. Takes as long where there is no such account.
     private func authenticated(_ name: String, password: String, peer: String) async throws -> AccountRecord {
-        try refuseGuessing(name, peer)
-        let record = (try? AccountRecord.key(of: name)) == nil ? nil : try await record(name)
-        let known = record?.incarnation == nil ? nil : record?.password
-        let isRight: Bool
-        do throws(CryptographyError) {
-            if let known, password.utf8.count <= Self.passwordByteCounts.upperBound {
-                isRight = try await cryptography.verify(password: Array(password.utf8), hash: known)
-            } else {
-                _ = try await cryptography.hash(password: Array("nobody's password".utf8))
-                isRight = false
-            }
-        } catch {
-            throw Self.overload(error)
+        let record = try await guesses.attempt(peer, name, now: host.now()) { () async throws -> AccountRecord? in
+            let record = (try? AccountRecord.key(of: name)) == nil ? nil : try await self.record(name)
+            return try await isPassword(password, of: record) ? record : nil
         }
-        guard isRight, let record else {
-            guesses.noteWrong(peer, name, now: host.now())
+        guard let record else {
             throw RequestError(.badRequest, "name or password is wrong", code: "invalid_grant")
         }
         return record
     }
 
+    private func isPassword(_ password: String, of record: AccountRecord?) async throws(RequestError) -> Bool {
+        let known = record?.incarnation == nil ? nil : record?.password
+        do throws(CryptographyError) {
+            if let known, password.utf8.count <= Self.passwordByteCounts.upperBound {
+                return try await cryptography.verify(password: Array(password.utf8), hash: known)
+            }
+            _ = try await cryptography.hash(password: Array("nobody's password".utf8))
+            return false
+        } catch {
+            throw Self.overload(error)
+        }
+    }
+
     /// A new password for whoever has a recovery code, which is used up. All sessions end.
     func recover(_ name: String, code: String, newPassword: String, peer: String) async throws -> Sessions.Grant {
-        try refuseGuessing(name, peer)
         try check(newPassword: newPassword)
         let digest = digest(Self.normalized(code))
         let wrong = RequestError(.badRequest, "name or recovery code is wrong", code: "invalid_grant")
-        guard (try? AccountRecord.key(of: name)) != nil, let known = try await record(name),
-            known.living != nil, known.recoveryCodes.contains(digest)
-        else {
-            guesses.noteWrong(peer, name, now: host.now())
-            throw wrong
+        let known = try await guesses.attempt(peer, name, now: host.now()) { () async throws -> AccountRecord? in
+            guard (try? AccountRecord.key(of: name)) != nil, let known = try await self.record(name),
+                known.living != nil, known.recoveryCodes.contains(digest)
+            else { return nil }
+            return known
         }
+        guard known != nil else { throw wrong }
         let hash = try await hash(newPassword)
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
@@ -251,11 +253,6 @@ struct AccountService: Sendable {
 }
 
 extension AccountService {
-    private func refuseGuessing(_ name: String, _ peer: String) throws(RequestError) {
-        guard let delay = guesses.delay(peer, name, now: host.now()) else { return }
-        throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)
-    }
-
     private func check(name: String) throws(RequestError) {
         do throws(EntitlementError) { _ = try Account(name) } catch {
             throw RequestError(.badRequest, "an account's name has 1 to 255 bytes and no control characters")

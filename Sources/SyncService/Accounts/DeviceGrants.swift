@@ -62,29 +62,25 @@ struct DeviceGrants: Sendable {
         guard let name = caller.account.name, !caller.isErased else {
             throw RequestError(.forbidden, "the account was erased")
         }
-        let now = host.now()
-        if let delay = guesses.delay(peer, "device codes of \(name)", now: now) {
-            throw RequestError(.tooManyRequests, "too many wrong codes; wait \(delay) s", retryAfter: delay)
-        }
         let approver = try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
         guard let approver, approver.living == caller.account else {
             throw RequestError(.forbidden, "the account was erased")
         }
         let code = text.uppercased().filter { ("A"..."Z").contains($0) }
-        var isKnown = false
-        if code.utf8.count == 8 {
-            _ = try await records.update(try Self.key(code)) { (known: Waiting?) throws(BackendError) in
+        let now = host.now()
+        let decided = try await guesses.attempt(peer, "device codes of \(name)", now: now) {
+            () async throws -> Waiting? in
+            guard code.utf8.count == 8 else { return nil }
+            return try await records.update(try Self.key(code)) { (known: Waiting?) throws(BackendError) in
                 guard var waiting = known, waiting.expires > now, waiting.account == nil, !waiting.isDenied else {
                     return nil
                 }
-                isKnown = true
                 (waiting.account, waiting.isDenied) = (isApproved ? name : nil, !isApproved)
                 if isApproved { (waiting.incarnation, waiting.epoch) = (approver.incarnation, approver.epoch) }
                 return waiting
             }
         }
-        guard isKnown else {
-            guesses.noteWrong(peer, "device codes of \(name)", now: now)
+        guard decided != nil else {
             throw RequestError(.notFound, "no device waits with this code; it may have expired")
         }
     }

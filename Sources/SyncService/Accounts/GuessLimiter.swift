@@ -1,7 +1,9 @@
+import HTTPTypes
 import Synchronization
 
 /// Slows down whoever guesses secrets: so many wrong ones in five minutes for each account and address, and for each
-/// address over all accounts. A right one costs nothing. What is not known is forgotten with the process.
+/// address over all accounts. A right one costs nothing, but has its place among the wrong ones while it is looked at:
+/// many that come at once are no more than one after the other. What is not known is forgotten with the process.
 final class GuessLimiter: Sendable {
     /// How many wrong secrets an address may send for one account before it has to wait.
     static let guessesForAccount = 10
@@ -13,8 +15,17 @@ final class GuessLimiter: Sendable {
     static let capacity = 20_000
 
     private struct Count {
-        var wrong: Int
+        var wrong = 0
+        /// How many are looked at now.
+        var pending = 0
         var since: Int64
+
+        mutating func begin(_ now: Int64) {
+            // A clock that was set back must not keep anybody out.
+            if isOver(now) { (wrong, since) = (0, now) }
+        }
+
+        func isOver(_ now: Int64) -> Bool { now < since || now - since >= GuessLimiter.period }
     }
 
     private struct Name: Hashable {
@@ -27,39 +38,70 @@ final class GuessLimiter: Sendable {
 
     private let counts = Mutex<[Name: Count]>([:])
 
-    /// How long `peer` has to wait before it may try a secret for `account`, in seconds; `nil` for not at all.
-    func delay(_ peer: String, _ account: String, now: Int64) -> Int64? {
+    /// Looks at a secret that `peer` sent for `account`, unless it has to wait.
+    ///
+    /// - Parameters:
+    ///   - now: the time, in milliseconds since 1970 UTC.
+    ///   - isRight: looks, and answers `nil` for a wrong one.
+    /// - Throws: ``RequestError`` with status 429 where it has to wait, and whatever `isRight` throws, which counts as no
+    ///   guess.
+    func attempt<Value>(
+        _ peer: String, _ account: String, now: Int64, _ isRight: () async throws -> Value?
+    ) async throws -> Value? {
+        let names = [Name(peer: peer, account: account), Name(peer: peer)]
+        if let delay = reserve(names, now: now) {
+            throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)
+        }
+        var isWrong = false
+        defer { release(names, isWrong: isWrong, now: now) }
+        let value = try await isRight()
+        isWrong = value == nil
+        return value
+    }
+
+    /// Takes a place in each of the counts.
+    ///
+    /// - Returns: how long to wait where there is none, in seconds.
+    private func reserve(_ names: [Name], now: Int64) -> Int64? {
         counts.withLock { counts in
-            let waits = [
-                (Name(peer: peer, account: account), Self.guessesForAccount), (Name(peer: peer), Self.guessesForPeer),
-            ].compactMap { name, most -> Int64? in
-                guard let count = counts[name], now >= count.since, now - count.since < Self.period,
-                    count.wrong >= most
-                else { return nil }
-                return (Self.period - (now - count.since) + 999) / 1_000
+            if counts.count >= Self.capacity { Self.trim(&counts, now: now) }
+            var waits: [Int64] = []
+            for (name, most) in zip(names, [Self.guessesForAccount, Self.guessesForPeer]) {
+                guard var count = counts[name] else { continue }
+                count.begin(now)
+                if count.wrong >= most {
+                    waits.append((Self.period - (now - count.since) + 999) / 1_000)
+                } else if count.wrong + count.pending >= most {
+                    // Those before may be right.
+                    waits.append(1)
+                }
             }
-            return waits.max()
+            guard waits.isEmpty else { return waits.max() }
+            for name in names {
+                var count = counts[name] ?? Count(since: now)
+                count.begin(now)
+                count.pending += 1
+                counts[name] = count
+            }
+            return nil
         }
     }
 
-    /// Notes a wrong secret.
-    func noteWrong(_ peer: String, _ account: String, now: Int64) {
+    private func release(_ names: [Name], isWrong: Bool, now: Int64) {
         counts.withLock { counts in
-            if counts.count >= Self.capacity { Self.trim(&counts, now: now) }
-            for name in [Name(peer: peer, account: account), Name(peer: peer)] {
-                var count = counts[name] ?? Count(wrong: 0, since: now)
-                // A clock that was set back must not keep anybody out.
-                if now < count.since || now - count.since >= Self.period { count = Count(wrong: 0, since: now) }
-                count.wrong += 1
-                counts[name] = count
+            for name in names {
+                guard var count = counts[name] else { continue }
+                count.pending -= 1
+                if isWrong { count.wrong += 1 }
+                counts[name] = count.pending == 0 && count.wrong == 0 ? nil : count
             }
         }
     }
 
     private static func trim(_ counts: inout [Name: Count], now: Int64) {
-        counts = counts.filter { now >= $0.value.since && now - $0.value.since < period }
+        counts = counts.filter { $0.value.pending > 0 || !$0.value.isOver(now) }
         guard counts.count >= capacity else { return }
         let oldest = counts.values.map(\.since).sorted()[capacity / 2]
-        counts = counts.filter { $0.value.since > oldest }
+        counts = counts.filter { $0.value.pending > 0 || $0.value.since > oldest }
     }
 }
