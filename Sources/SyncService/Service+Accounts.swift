@@ -105,7 +105,7 @@ extension Service {
     }
 
     private func erase(_ account: Account) async throws(BackendError) {
-        let erasure = Erasure(store: store, records: accounts.records)
+        let erasure = Erasure(store: store, records: accounts.records, owners: owners, onError: onError)
         guard try await erasure.begin(account) else { return }
         authenticator.forget(account: account.name ?? "")
         // Whoever was let in before the record said so may still be writing.

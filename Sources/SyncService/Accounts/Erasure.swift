@@ -9,6 +9,9 @@ import SyncCore
 struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
+    let owners: TransactionOwners
+    /// Is told of a ledger that cannot be read: it is erased as any other, and its claims stay.
+    let onError: @Sendable (BackendError) -> Void
 
     /// Notes that this life of the account is over: whoever is let in from now on changes nothing of it.
     ///
@@ -28,7 +31,7 @@ struct Erasure: Sendable {
     func finish(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         let keys = try LedgerKeys(account)
-        try await bury(keys.ledger)
+        try await bury(keys.ledger, of: account)
         try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
         _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
@@ -49,13 +52,15 @@ struct Erasure: Sendable {
         } while after != nil
     }
 
-    /// Puts the marker in the ledger's place.
-    private func bury(_ key: EntryKey) async throws(BackendError) {
+    /// Puts the marker in the ledger's place, and before that gives up the transactions that the ledger tells of: their
+    /// claims have the account's name.
+    private func bury(_ key: EntryKey, of account: Account) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
         for _ in 0..<32 {
             var precondition = Precondition.absent
             if case .found(let entry) = try await store.read(key).outcome {
                 if entry.value == marker { return }
+                try await release(entry, key, of: account)
                 precondition = .matches(entry.version)
             }
             do throws(BackendError) {
@@ -66,6 +71,21 @@ struct Erasure: Sendable {
             }
         }
         throw BackendError(.busy, key: key, message: "others write this all the time; try again")
+    }
+
+    private func release(_ entry: Entry, _ key: EntryKey, of account: Account) async throws(BackendError) {
+        let ledger: Ledger
+        do throws(LedgerFormatError) { ledger = try LedgerDocument(decoding: entry.value).ledger } catch {
+            onError(
+                BackendError(
+                    .damaged, operation: .read, key: key,
+                    message: "the claims of an erased ledger stay, because it cannot be read: \(error)"))
+            return
+        }
+        for record in ledger.records(beyond: Ledger()) where record.isPurchase {
+            guard case .purchase(let purchase) = Fact(record) else { continue }
+            try await owners.release(purchase.transaction, of: account)
+        }
     }
 
     private func delete(_ key: EntryKey) async throws(BackendError) {

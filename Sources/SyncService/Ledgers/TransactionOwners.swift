@@ -70,6 +70,18 @@ struct TransactionOwners: Sendable {
         throw BackendError(.busy, key: key, message: "others claim this transaction all the time; try again")
     }
 
+    /// Gives up `transaction` where it is `account`'s: whoever comes next with it owns it.
+    func release(_ transaction: TransactionReference, of account: Account) async throws(BackendError) {
+        let key = try Self.key(of: transaction)
+        for _ in 0..<32 {
+            guard let held = try await records.read(key, as: Owner.self),
+                (try? Account(held.value.account, incarnation: held.value.incarnation)) == account
+            else { return }
+            if try await records.replace(key, with: Owner?.none, if: held.version) { return }
+        }
+        throw BackendError(.busy, key: key, message: "others claim this transaction all the time; try again")
+    }
+
     private func isErased(_ owner: Owner) async throws(BackendError) -> Bool {
         let record = try await records.read(try AccountRecord.key(of: owner.account), as: AccountRecord.self)?.value
         return record?.erased.contains { $0.utf8.elementsEqual(owner.incarnation.utf8) } == true

@@ -1,3 +1,4 @@
+import Entitlements
 import HTTPTypes
 import ServiceTestSupport
 import SyncCore
@@ -87,5 +88,53 @@ struct ErasureTests {
             #expect(try await left().filter { $0.hasPrefix(home) } == [home + "ledger"], "\(step)")
         }
         #expect(interruptions == 6, "the record, the marker, both keys, the directory, the record")
+    }
+
+    private func record(_ transactions: [String], as reply: Reply) async -> Reply {
+        let facts = transactions.map { id in
+            Fact.purchase(
+                Purchase(
+                    transaction: TransactionReference(id: TransactionID(id)), product: "owl", terms: nil,
+                    date: Timestamp(milliseconds: clock.now), quantity: 1,
+                    stamp: Stamp(logicalTime: LogicalTime(rawValue: 1))))
+        }
+        return await service.ask(
+            .put, "/v1/kv/accounts/\(reply["account"] ?? "")/\(reply["incarnation"] ?? "")/ledger",
+            token: reply["access_token"], [.ifNoneMatch: "*"], body: LedgerDocumentBytes.of(facts))
+    }
+
+    private func owners() async throws -> [String] { try await store.keys().filter { $0.hasPrefix("tx/") } }
+
+    @Test("what it claimed is nobody's, so that its name is in no claim, and another's claims stay")
+    func claims() async throws {
+        let reply = await alice.signUp()
+        let bob = AccountPerson(service, "bob")
+        let bobs = await bob.signUp()
+        #expect(await record(["1"], as: bobs).status == 200)
+        #expect(await record(["1", "2", "3"], as: reply).status == 200)
+        #expect(try await owners().count == 3)
+        #expect(await alice.erase(token: reply["access_token"]).status == 204)
+        #expect(try await owners() == ["tx/reported/production/1"])
+        let anew = await AccountPerson(service, password: "another person").signUp()
+        #expect(await record(["1", "2"], as: anew).status == 200)
+        let decisions = "/v1/kv/accounts/alice/\(anew["incarnation"] ?? "")/decisions"
+        let decided = await service.ask(.get, decisions, token: anew["access_token"])
+        let ledger = try LedgerDocument(decoding: decided.body).ledger
+        #expect(ledger.count == 1, "the first is still bob's, the second is this one's")
+    }
+
+    @Test("a ledger that cannot be read is erased all the same, and that is told")
+    func damaged() async throws {
+        let reply = await alice.signUp()
+        let key = try EntryKey("accounts/alice/\(reply["incarnation"] ?? "")/ledger")
+        _ = try await store.write([1, 2, 3], to: key, if: .any)
+        let errors = Mutex<[String]>([])
+        let service = try await Service.open(
+            store, clock: clock, onError: { error in errors.withLock { $0.append(error.message) } })
+        #expect(await AccountPerson(service).erase(token: reply["access_token"]).status == 204)
+        let told = errors.withLock { $0 }
+        #expect(told.count == 1 && told[0].hasPrefix("the claims of an erased ledger stay"))
+        let marker = await service.ask(.get, "/v1/kv/" + key.text, token: reply["access_token"])
+        #expect(marker.body == LedgerDocumentBytes.erased)
     }
 }
