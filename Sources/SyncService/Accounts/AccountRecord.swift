@@ -54,6 +54,8 @@ struct SessionRecord: Hashable, Sendable, Codable {
     var secret: String
     /// The digest of the one before, which is honoured for a while: the answer that brought its successor may be lost.
     var formerSecret: String?
+    /// How many secrets came before the one that counts now.
+    var generation: Int64 = 0
     /// When the former one was used, in milliseconds since 1970 UTC.
     var rotated: Int64
     /// When it began, in milliseconds since 1970 UTC.

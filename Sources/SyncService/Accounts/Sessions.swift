@@ -29,54 +29,13 @@ struct Sessions: Sendable {
         var expiresIn: Int
     }
 
-    /// A refresh token: whose session, and its secret.
-    struct RefreshToken {
-        var account: String
-        var session: String
-        var secret: [UInt8]
-
-        var text: String {
-            [Data(account.utf8), Data(secret)].map { Self.base64URL($0) }.joined(separator: ".") + "." + session
-        }
-
-        init(account: String, session: String, secret: [UInt8]) {
-            (self.account, self.session, self.secret) = (account, session, secret)
-        }
-
-        init?(_ text: String) {
-            let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-            guard text.utf8.count <= 1_024, parts.count == 3, let name = Self.data(parts[0]),
-                let account = String(validating: name, as: UTF8.self), let secret = Self.data(parts[1]),
-                secret.count == 32, parts[2].utf8.count == 32,
-                parts[2].utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
-            else { return nil }
-            self.init(account: account, session: String(parts[2]), secret: Array(secret))
-        }
-
-        private static func base64URL(_ data: Data) -> String {
-            String(
-                data.base64EncodedString().compactMap { character in
-                    switch character {
-                    case "+": "-"
-                    case "/": "_"
-                    case "=": nil
-                    default: character
-                    }
-                })
-        }
-
-        private static func data(_ text: Substring) -> Data? {
-            let plain = text.map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 }
-            return Data(base64Encoded: String(plain) + String(repeating: "=", count: (4 - plain.count % 4) % 4))
-        }
-    }
-
     /// Begins a session of the account that `record` is of.
     func begin(_ record: AccountRecord) async throws(BackendError) -> Grant {
         guard let account = record.account else {
             throw BackendError(.damaged, message: "the account has no life to log in to")
         }
         let now = host.now()
+        if keys.secret.isEmpty { try await keys.load() }
         let secret = cryptography.randomBytes(32)
         let session = SessionRecord(
             id: Hexadecimal.text(cryptography.randomBytes(16)), account: record.name,
@@ -92,11 +51,12 @@ struct Sessions: Sendable {
 
     /// The successor of a refresh token: the same one for each try within the grace.
     ///
-    /// - Returns: `nil` for a token that counts nothing. One that was used long ago ends its session: somebody has a
-    ///   copy of it.
+    /// - Returns: `nil` for a token that counts nothing. One that was used long ago, or whose successor was, ends its
+    ///   session: somebody has a copy of it.
     func refresh(_ text: String) async throws(BackendError) -> Grant? {
         guard let token = RefreshToken(text) else { return nil }
         if keys.secret.isEmpty { try await keys.load() }
+        guard token.isGenuine(cryptography, key: keys.secret) else { return nil }
         let now = host.now()
         // Made of the old one, so that whoever asks twice gets the same, and nobody else can make it.
         let successor = cryptography.authenticationCode(of: token.secret, key: keys.secret)
@@ -108,16 +68,17 @@ struct Sessions: Sendable {
         let session = try await records.update(key) { (known: SessionRecord?) throws(BackendError) in
             isReplayed = false
             guard var session = known, session.expires > now, counts(session, record.value) else { return nil }
-            if session.secret == presented {
+            if session.secret == presented, session.generation == token.generation {
                 (session.formerSecret, session.secret) = (presented, digest(successor))
                 (session.rotated, session.expires) = (now, now + lifetime)
+                session.generation += 1
                 return session
             }
             let age = now - session.rotated
             if session.formerSecret == presented, session.secret == digest(successor), age <= Self.grace {
                 return session
             }
-            isReplayed = session.formerSecret == presented
+            isReplayed = token.generation < session.generation
             return nil
         }
         if isReplayed { try await end(token.session, of: token.account) }
@@ -193,7 +154,10 @@ struct Sessions: Sendable {
         }
         return Grant(
             accessToken: token,
-            refreshToken: RefreshToken(account: session.account, session: session.id, secret: secret).text,
+            refreshToken: RefreshToken(
+                account: session.account, session: session.id, generation: session.generation, secret: secret,
+                cryptography, key: keys.secret
+            ).text,
             account: account, expiresIn: configuration.accessTokenLifetime)
     }
 
