@@ -232,6 +232,8 @@ struct AccountTests {
         let marker = await service.ask(
             .get, "/v1/kv/accounts/carol/\(first["incarnation"] ?? "")/ledger", token: "external|carol|1800000600")
         #expect(marker.status == 200)
+        let taken = await service.ask(.post, "/v1/accounts", json: ["name": "carol", "password": "correct horse"])
+        #expect(taken.status == 409, "the name stays its issuer's")
         let again = await service.ask(.post, "/v1/accounts", token: "external|carol|1800000600")
         #expect(again.status == 201 && again["incarnation"] != first["incarnation"])
         #expect(await own("external|carol|1800000600")["incarnation"] == again["incarnation"])

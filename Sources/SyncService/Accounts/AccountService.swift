@@ -45,10 +45,10 @@ struct AccountService: Sendable {
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
             var record = known ?? AccountRecord(name: name, created: now)
-            // Somebody else was quicker.
-            guard record.incarnation == nil else { return record }
+            // Somebody else was quicker, or it is a name of another issuer's, also after an erasure.
+            guard record.incarnation == nil, record.issuer == nil else { return record }
             (record.incarnation, record.created, record.password) = (incarnation, now, hash)
-            (record.issuer, record.recoveryCodes) = (nil, codes.map(digest))
+            record.recoveryCodes = codes.map(digest)
             record.epoch += 1
             return record
         }

@@ -8,7 +8,8 @@ public struct ServiceConfiguration: Sendable {
     public var catalog: Catalog?
     /// The catalogue as it is handed out.
     public var catalogJSON: [UInt8]
-    /// Whether anybody may make an account.
+    /// Whether anybody may make an account. Beside another issuer of tokens it had better be `false`: a name that
+    /// somebody has taken here is none that the issuer's user of that name can have.
     public var allowsSignUp = true
     /// The origins of web pages that may ask (`https://shop.example.com`), byte for byte.
     public var origins: [String] = []

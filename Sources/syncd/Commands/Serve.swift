@@ -47,7 +47,7 @@ struct Serve: AsyncParsableCommand {
         let store = try openStore(host)
         let logger = try makeLogger()
         if let at { logger.warning("the clock began at \(at.singleLine), for tests") }
-        let configuration = try service.configuration(listening)
+        let configuration = try service.configuration(listening, hasIssuer: issuer.isGiven)
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),

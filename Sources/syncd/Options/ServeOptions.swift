@@ -88,6 +88,12 @@ struct ServiceOptions: ParsableArguments {
     @Flag(help: "Only whoever has an account may log in, nobody can make one (SYNCD_NO_SIGN_UP=1).")
     var noSignUp = false
 
+    @Flag(
+        help: ArgumentHelp(
+            "Beside --issuer: let anybody make an account with a password here, too, whose name no user of the issuer's "
+                + "can have then (SYNCD_SIGN_UP=1)."))
+    var signUp = false
+
     @Option(help: "Who owns a transaction that two accounts claim: keepWithFirst or share (SYNCD_OWNERSHIP).")
     var ownership: String?
 
@@ -96,7 +102,8 @@ struct ServiceOptions: ParsableArguments {
 
     @OptionGroup var catalog: CatalogOptions
 
-    func configuration(_ listener: ListenerConfiguration) throws -> ServiceConfiguration {
+    /// - Parameter hasIssuer: whether the tokens of another issuer are believed.
+    func configuration(_ listener: ListenerConfiguration, hasIssuer: Bool) throws -> ServiceConfiguration {
         let name = name ?? environmentVariable("SYNCD_NAME") ?? Self.name(of: listener)
         guard let url = URL(string: name), ["http", "https"].contains(url.scheme ?? ""), url.host() != nil,
             !name.contains(where: \.isWhitespace)
@@ -107,8 +114,7 @@ struct ServiceOptions: ParsableArguments {
             configuration.catalog = loaded
             configuration.catalogJSON = Array(loaded.json.text().utf8)
         }
-        let isClosed = try isSet("SYNCD_NO_SIGN_UP")
-        configuration.allowsSignUp = !noSignUp && !isClosed
+        configuration.allowsSignUp = try allowsSignUp(besideIssuer: hasIssuer)
         configuration.isClockAccepted = acceptClock
         configuration.origins = try readOrigins()
         configuration.operatorToken = try operatorToken()
@@ -119,6 +125,14 @@ struct ServiceOptions: ParsableArguments {
             configuration.ownership = ownership
         }
         return configuration
+    }
+
+    /// Whoever makes an account has its name: with an issuer, none of its users may lose his to a stranger.
+    private func allowsSignUp(besideIssuer hasIssuer: Bool) throws(Failure) -> Bool {
+        let (isOpened, isClosed) = (try isSet("SYNCD_SIGN_UP"), try isSet("SYNCD_NO_SIGN_UP"))
+        guard !(signUp && noSignUp) else { throw Failure(.usage, "--sign-up and --no-sign-up: which one?") }
+        if noSignUp || (isClosed && !signUp) { return false }
+        return !hasIssuer || signUp || isOpened
     }
 
     private static func name(of listener: ListenerConfiguration) -> String {
@@ -176,6 +190,9 @@ struct IssuerOptions: ParsableArguments {
 
     @Option(help: ArgumentHelp("Its public keys, a JSON Web Key Set (SYNCD_JWKS).", valueName: "file-or-url"))
     var jwks: String?
+
+    /// Whether there is one.
+    var isGiven: Bool { (issuer ?? environmentVariable("SYNCD_ISSUER")) != nil }
 
     func issuers(of server: String) throws(Failure) -> [ExternalIssuer] {
         let given = (

@@ -93,6 +93,20 @@ struct ServeTests {
         #expect(try status("cats", by: key) == 401)
         #expect(try status("owls", by: Curve25519.Signing.PrivateKey()) == 401)
         #expect(issuer.log.contains("route=web status=200"))
+        // Nobody takes the name of one of its users, unless the server is told to let people sign up.
+        func signUp(at server: ServerProcess) throws -> Int? {
+            let body = #"{"name":"dave","password":"correct horse"}"#
+            return Int(
+                try Tool.run(
+                    "curl",
+                    ["-s", "-o", "/dev/null", "-w", "%{http_code}", "--json", body, server.url + "/v1/accounts"]
+                ).output)
+        }
+        #expect(try signUp(at: server) == 403)
+        let options = ["--issuer", "https://login.example.com", "--audience", "owls", "--sign-up"]
+        let open = try ServerProcess(
+            store: "memory:", options: options, environment: ["SYNCD_JWKS": issuer.url + "/keys.json"])
+        #expect(try signUp(at: open) == 201)
     }
 
     @Test("over TLS it speaks HTTP/2 and HTTP/1.1, as the client can, and nothing older than TLS 1.2")
@@ -143,7 +157,7 @@ struct ServeTests {
             "--store memory: --origin https://a.example/", "--store memory: --origin HTTPS://a.example",
             "--store memory: --origin *", "--store memory: --name abc", "--store memory: --password-cost 9",
             "--store memory: --operator-token-file token", "--store memory: --log-level loud",
-            "--store memory: --ownership mine",
+            "--store memory: --ownership mine", "--store memory: --sign-up --no-sign-up",
         ] {
             let arguments = ["serve"] + words.split(separator: " ").map(String.init)
             let outcome = try Tool.run(BuiltProgram.path(of: "syncd"), arguments, in: folder.path)
