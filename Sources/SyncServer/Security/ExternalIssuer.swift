@@ -34,17 +34,25 @@ public struct ExternalIssuer: Sendable {
     }
 }
 
-/// Verifies the tokens of one issuer. Its keys are kept, and asked for again when a token names another one; at most
-/// once a minute, or a stranger could have it asked all the time.
+/// Verifies the tokens of one issuer. Its keys are kept for ten minutes, after which those that it has withdrawn count
+/// nothing any more, and asked for again when a token names another one; at most once a minute, or a stranger could have
+/// it asked all the time. While it is away its last keys count, for a day at most.
 final class IssuerVerifier: Sendable {
     private static let pause = Duration.seconds(60)
+    /// How old keys may be before they are asked for again.
+    private static let freshness = Duration.seconds(600)
+    /// How old keys may be that cannot be asked for.
+    private static let endurance = Duration.seconds(86_400)
     private static let keySetByteCount = 1 << 20
     private static let timeout = Duration.seconds(10)
 
     private struct State {
         var keys: KeySet?
+        /// When they came.
+        var keysAt: ContinuousClock.Instant?
         var isLoading = false
-        var loadedAt: ContinuousClock.Instant?
+        /// When they were asked for last.
+        var askedAt: ContinuousClock.Instant?
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -53,7 +61,9 @@ final class IssuerVerifier: Sendable {
     private let instant: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
 
-    /// - Parameter instant: measures the pause between two loads.
+    /// - Parameters:
+    ///   - instant: measures how old keys are, and the pause between two loads.
+    ///   - onError: is told in one line when they cannot be loaded.
     init(
         _ issuer: ExternalIssuer, instant: @escaping @Sendable () -> ContinuousClock.Instant,
         onError: @escaping @Sendable (String) -> Void
@@ -72,8 +82,8 @@ final class IssuerVerifier: Sendable {
 
     func verify(_ token: WebToken, now: Int64) async throws(TokenRefusal) -> VerifiedToken {
         guard let id = token.header.kid else { throw TokenRefusal("it names no key") }
-        if state.withLock({ $0.keys?[id] }) == nil { await reload() }
-        guard let key = state.withLock({ $0.keys?[id] }) else {
+        if key(id, noOlderThan: Self.freshness) == nil { await reload() }
+        guard let key = key(id, noOlderThan: Self.endurance) else {
             throw TokenRefusal("it names a key that its issuer does not have")
         }
         guard token.header.alg == key.name else {
@@ -92,13 +102,22 @@ final class IssuerVerifier: Sendable {
             issuer: issuer.name, subject: claims.sub, issuedAt: claims.iat?.seconds, expiresAt: claims.exp.seconds)
     }
 
+    /// The key called `id`, of keys that came at most `age` ago.
+    private func key(_ id: String, noOlderThan age: Duration) -> (any JWTAlgorithm)? {
+        let now = instant()
+        return state.withLock { state in
+            guard let keysAt = state.keysAt, now - keysAt <= age else { return nil }
+            return state.keys?[id]
+        }
+    }
+
     /// Loads the keys, unless that was tried a moment ago. Whoever comes while it is done waits for it.
     func reload() async {
         let now = instant()
         let (isMine, mustWait) = state.withLock { state in
             if state.isLoading { return (false, true) }
-            if let last = state.loadedAt, now - last < Self.pause { return (false, false) }
-            (state.isLoading, state.loadedAt) = (true, now)
+            if let last = state.askedAt, now - last < Self.pause { return (false, false) }
+            (state.isLoading, state.askedAt) = (true, now)
             return (true, false)
         }
         if mustWait { await withCheckedContinuation { enqueue($0) } }
@@ -111,7 +130,7 @@ final class IssuerVerifier: Sendable {
         }
         // Keys that could not be loaded leave the former ones as they are.
         let waiting = state.withLock { state in
-            if let loaded { state.keys = loaded }
+            if let loaded { (state.keys, state.keysAt) = (loaded, now) }
             state.isLoading = false
             defer { state.waiting = [] }
             return state.waiting

@@ -19,14 +19,23 @@ public final class ServerCryptography: ServiceCryptography {
     ///   - passwords: what hashes passwords.
     ///   - issuers: whose tokens are believed besides, each of another name, none of the server's.
     ///   - onError: is told in one line when the keys of an issuer cannot be loaded.
-    public init(
+    public convenience init(
         server: String, passwords: PasswordHashing, issuers: [ExternalIssuer] = [],
         onError: @escaping @Sendable (String) -> Void = { _ in }
+    ) {
+        self.init(
+            server: server, passwords: passwords, issuers: issuers, instant: { ContinuousClock.now }, onError: onError)
+    }
+
+    /// The same with a clock of its own, which measures how old an issuer's keys are.
+    package init(
+        server: String, passwords: PasswordHashing, issuers: [ExternalIssuer],
+        instant: @escaping @Sendable () -> ContinuousClock.Instant, onError: @escaping @Sendable (String) -> Void
     ) {
         self.server = server
         self.passwords = passwords
         tokens = OwnTokens(server: server)
-        self.issuers = issuers.map { IssuerVerifier($0, instant: { ContinuousClock.now }, onError: onError) }
+        self.issuers = issuers.map { IssuerVerifier($0, instant: instant, onError: onError) }
     }
 
     /// See ``PasswordHashing``.

@@ -48,6 +48,8 @@ enum AuthenticationFailure: Error {
 final class Authenticator: Sendable {
     /// How many tokens are remembered.
     static let capacity = 100_000
+    /// How long another issuer's token is remembered, in milliseconds, however long it counts: its key may be withdrawn.
+    static let externalPeriod: Int64 = 3_600_000
 
     private struct Cache {
         var callers: [String: AccountCaller] = [:]
@@ -164,7 +166,8 @@ final class Authenticator: Sendable {
         case .own(let claims): return try await caller(claims, now: now)
         case .external(let issuer, let subject, let issuedAt, let expiresAt):
             return try await caller(
-                issuer, subject, issued: issuedAt.map(Self.milliseconds), expires: Self.milliseconds(expiresAt))
+                issuer, subject, issued: issuedAt.map(Self.milliseconds),
+                expires: min(Self.milliseconds(expiresAt), now + Self.externalPeriod))
         }
     }
 

@@ -193,6 +193,40 @@ struct IssuerTests {
         #expect(transport.count == 1)
     }
 
+    @Test("keys that were withdrawn count ten minutes longer; those of an issuer that is away a day, which is told")
+    func withdrawing() async throws {
+        let (seconds, errors) = (Mutex<Int64>(0), Mutex<[String]>([]))
+        let start = ContinuousClock.now
+        let cryptography = ServerCryptography(
+            server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
+            issuers: [
+                ExternalIssuer(
+                    name: Self.issuer, audience: "owls", keys: .url("https://login.example.com/keys", transport))
+            ], instant: { start + .seconds(seconds.withLock { $0 }) },
+            onError: { error in errors.withLock { $0.append(error) } })
+        let (old, new) = (try token("e1", "ES256", payload()), try token("d1", "EdDSA", payload()))
+        func isGood(_ token: String, after time: Int64) async -> Bool {
+            seconds.withLock { $0 = time }
+            return (try? await cryptography.verify(token, keys: [], now: now)) != nil
+        }
+        transport.serve(document)
+        #expect(await isGood(old, after: 0))
+        transport.serve(document.replacing("\"e1\"", with: "\"e2\""))
+        #expect(await isGood(old, after: 600))
+        #expect(transport.count == 1)
+        #expect(await isGood(old, after: 601) == false)
+        #expect(await isGood(new, after: 601))
+        #expect(transport.count == 2)
+        transport.serve(nil)
+        #expect(await isGood(new, after: 601 + 86_400))
+        #expect(transport.count == 3 && errors.withLock { $0 }.count == 1)
+        #expect(await isGood(new, after: 601 + 86_401) == false)
+        #expect(transport.count == 3, "asked a second ago")
+        transport.serve(document)
+        #expect(await isGood(old, after: 601 + 86_460))
+        #expect(errors.withLock { $0 }.allSatisfy { $0.hasPrefix("the keys of \(Self.issuer) cannot be loaded") })
+    }
+
     @Test("an issuer that is away, or answers nonsense, lets nobody in; a file does as well as an address")
     func sources() async throws {
         let good = try token(payload())

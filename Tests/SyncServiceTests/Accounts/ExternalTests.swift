@@ -1,0 +1,65 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Synchronization
+import Testing
+
+@Suite("Accounts of another issuer")
+struct ExternalTests {
+    /// Believes the issuer until it has withdrawn its keys, and counts how often it was asked.
+    private final class Issuing: ServiceCryptography {
+        private let wrapped: PlainCryptography
+        private let state = Mutex((isWithdrawn: false, count: 0))
+        var count: Int { state.withLock { $0.count } }
+
+        init(_ host: HostServices) { wrapped = PlainCryptography(host: host, issuer: "https://login.example.com") }
+
+        func withdraw() { state.withLock { $0.isWithdrawn = true } }
+
+        func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
+            let isWithdrawn = state.withLock { state in
+                state.count += 1
+                return state.isWithdrawn
+            }
+            guard !isWithdrawn else { throw TokenRefusal("no such key") }
+            return try await wrapped.verify(token, keys: keys, now: now)
+        }
+
+        func hash(password: [UInt8]) async throws(CryptographyError) -> String {
+            try await wrapped.hash(password: password)
+        }
+        func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
+            try await wrapped.verify(password: password, hash: hash)
+        }
+        func digest(of bytes: [UInt8]) -> [UInt8] { wrapped.digest(of: bytes) }
+        func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
+            wrapped.authenticationCode(of: bytes, key: key)
+        }
+        func randomBytes(_ count: Int) -> [UInt8] { wrapped.randomBytes(count) }
+        func makeSigningKey() -> [UInt8] { wrapped.makeSigningKey() }
+        func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
+            try await wrapped.sign(claims, with: key)
+        }
+    }
+
+    private let store = MemoryBackend()
+    private let clock = SetClock(1_800_000_000_000)
+
+    @Test("a token is verified anew each hour, however long it counts")
+    func remembering() async throws {
+        let cryptography = Issuing(clock.host)
+        let service = try await Service(
+            store, configuration: ServiceConfiguration(name: "https://sync.example.com"), cryptography: cryptography,
+            host: clock.host, onError: { _ in })
+        let token = "external|carol|\(clock.now / 1_000 + 864_000)"
+        #expect(await service.status(of: token) == 200)
+        cryptography.withdraw()
+        clock.advance(seconds: 3_599)
+        #expect(await service.status(of: token) == 200)
+        #expect(cryptography.count == 1)
+        clock.advance(seconds: 1)
+        #expect(await service.status(of: token) == 401)
+    }
+}
