@@ -63,6 +63,15 @@ struct SessionRecord: Hashable, Sendable, Codable {
     /// When it ends unless it is refreshed, in milliseconds since 1970 UTC.
     var expires: Int64
 
+    /// Whether it is over: it was not refreshed in time, or its dates are those of a clock that was wrong.
+    ///
+    /// - Parameters:
+    ///   - now: the time, in milliseconds since 1970 UTC.
+    ///   - lifetime: how long a session lives that is not refreshed, in milliseconds.
+    func isOver(at now: Int64, lifetime: Int64) -> Bool {
+        expires <= now || now - rotated >= lifetime || max(rotated, created) - now > KeyRing.tolerance
+    }
+
     /// Whether it is of this life of the account.
     func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
 

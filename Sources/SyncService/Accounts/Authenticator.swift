@@ -193,7 +193,8 @@ final class Authenticator: Sendable {
                 let session = try await records.read(
                     try SessionRecord.key(claims.session, of: claims.account), as: SessionRecord.self)?.value,
                 session.account.utf8.elementsEqual(claims.account.utf8),
-                session.incarnation.utf8.elementsEqual(claims.incarnation.utf8), session.expires > now
+                session.incarnation.utf8.elementsEqual(claims.incarnation.utf8),
+                !session.isOver(at: now, lifetime: configuration.sessionMilliseconds)
             else { throw AuthenticationFailure.invalid("its session is over") }
             let account = try Account(claims.account, incarnation: claims.incarnation)
             let isErased = record.isErased(claims.incarnation)

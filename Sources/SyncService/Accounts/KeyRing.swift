@@ -12,6 +12,9 @@ import Foundation
 final class KeyRing: Sendable {
     /// How long a key signs, in milliseconds.
     static let period: Int64 = 30 * 86_400_000
+    /// How far ahead of the clock something may be dated that the server wrote itself, in milliseconds. What is dated
+    /// later was written while the clock was wrong, and would count for longer than it may.
+    static let tolerance: Int64 = 300_000
 
     private struct Ring: Codable, Hashable, Sendable {
         struct Key: Codable, Hashable, Sendable {
@@ -41,7 +44,7 @@ final class KeyRing: Sendable {
         let now = host.now()
         let ring = try await records.update(try Self.key()) { (known: Ring?) throws(BackendError) in
             var ring = known ?? Ring(keys: [], secret: Data(cryptography.randomBytes(32)))
-            if let newest = ring.keys.last, now - newest.created < Self.period { return ring }
+            if let newest = ring.keys.last, Self.signs(newest, now) { return ring }
             let id = Hexadecimal.text(cryptography.randomBytes(8))
             ring.keys.append(Ring.Key(id: id, key: Data(cryptography.makeSigningKey()), created: now))
             // Tokens live for minutes; the last two keys are more than enough.
@@ -55,11 +58,15 @@ final class KeyRing: Sendable {
     func signingKey() async throws(BackendError) -> SigningKey {
         let now = host.now()
         let newest = cache.withLock { $0?.keys.last }
-        if newest.map({ now - $0.created < Self.period }) != true { try await load() }
+        if newest.map({ Self.signs($0, now) }) != true { try await load() }
         guard let key = cache.withLock({ $0?.keys.last }) else {
             throw BackendError(.damaged, message: "there is no key to sign tokens with")
         }
         return SigningKey(id: key.id, bytes: Array(key.key))
+    }
+
+    private static func signs(_ key: Ring.Key, _ now: Int64) -> Bool {
+        now - key.created < period && key.created - now <= tolerance
     }
 
     /// All that may have signed a token that counts.

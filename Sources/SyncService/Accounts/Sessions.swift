@@ -67,7 +67,8 @@ struct Sessions: Sendable {
         var isReplayed = false
         let session = try await records.update(key) { (known: SessionRecord?) throws(BackendError) in
             isReplayed = false
-            guard var session = known, session.expires > now, counts(session, record.value) else { return nil }
+            guard var session = known, !session.isOver(at: now, lifetime: lifetime), counts(session, record.value)
+            else { return nil }
             if session.secret == presented, session.generation == token.generation {
                 (session.formerSecret, session.secret) = (presented, digest(successor))
                 (session.rotated, session.expires) = (now, now + lifetime)
@@ -132,10 +133,14 @@ struct Sessions: Sendable {
     private func endOldest(of account: Account, now: Int64) async throws(BackendError) {
         guard let name = account.name else { return }
         let sessions = try await all(of: name)
-        let living = sessions.filter { $0.expires > now && $0.isOf(account) }
+        let (over, counting) = (
+            sessions.filter { $0.isOver(at: now, lifetime: lifetime) },
+            sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
+        )
+        let living = counting
             .sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
         let surplus = living.prefix(max(0, living.count - Self.mostForAccount + 1))
-        for session in sessions.filter({ $0.expires <= now }) + surplus { try await end(session.id, of: name) }
+        for session in over + surplus { try await end(session.id, of: name) }
     }
 
     private func grant(_ session: SessionRecord, _ account: Account, _ secret: [UInt8]) async throws(BackendError)
@@ -165,7 +170,7 @@ struct Sessions: Sendable {
         do throws(BackendError) { return try await keys.signingKey() } catch { throw CryptographyError("\(error)") }
     }
 
-    private var lifetime: Int64 { Int64(configuration.sessionLifetime) * 1_000 }
+    private var lifetime: Int64 { configuration.sessionMilliseconds }
 
     private func digest(_ secret: [UInt8]) -> String { Hexadecimal.text(cryptography.digest(of: secret)) }
 }
