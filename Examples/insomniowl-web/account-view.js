@@ -22,13 +22,13 @@ export function bindAccount(api, { go, done }) {
 
   onSubmit($("#forgot"), async ({ name, code, password }) => {
     await api.recover(name, code, password);
-    toast("The password is set. All other devices are logged out.");
+    toast("The password is set. All other devices are logged out. New recovery codes are under Account.");
     done();
   });
 
   onSubmit($("#password"), async ({ password, new: changed }) => {
     await api.changePassword(password, changed);
-    toast("The password is changed. All other devices are logged out.");
+    toast("The password is changed. All other devices are logged out. New recovery codes are under Account.");
     $("#password").closest("details").open = false;
   });
 

@@ -84,8 +84,8 @@ public struct AccountClient: Sendable {
             ["grant_type": .text("refresh_token"), "refresh_token": .text(refreshToken)], invalidGrant: .sessionOver)
     }
 
-    /// Gives the account another password, by one of its recovery codes, which is used up then. All its sessions end,
-    /// and a new one begins.
+    /// Gives the account another password, by one of its recovery codes, all of which are used up then. All its sessions
+    /// end, and a new one begins. ``renewRecoveryCodes(password:token:)`` gives new codes.
     ///
     /// - Throws: ``AccountError`` of kind `invalidCredentials`, `invalid` (the new password), `tooManyGuesses`,
     ///   `unreachable` or `server`.
@@ -108,7 +108,8 @@ public struct AccountClient: Sendable {
         _ = try await exchange(.delete, "/v1/sessions" + (everywhere ? "?everywhere=true" : ""), token: token)
     }
 
-    /// Another password. All other sessions of the account end.
+    /// Another password. All other sessions of the account end, and its recovery codes count nothing any more:
+    /// ``renewRecoveryCodes(password:token:)`` gives new ones.
     ///
     /// - Parameters:
     ///   - password: the old one.

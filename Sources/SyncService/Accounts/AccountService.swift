@@ -103,7 +103,8 @@ struct AccountService: Sendable {
         }
     }
 
-    /// A new password for whoever has a recovery code, which is used up. All sessions end.
+    /// A new password for whoever has a recovery code. All sessions end, and all recovery codes are used up: whoever had
+    /// the old password may have made some.
     func recover(_ name: String, code: String, newPassword: String, peer: String) async throws -> Sessions.Grant {
         try check(newPassword: newPassword)
         let digest = digest(Self.normalized(code))
@@ -122,7 +123,7 @@ struct AccountService: Sendable {
             guard var record = known, record.living != nil, record.recoveryCodes.contains(digest) else {
                 return nil
             }
-            record.recoveryCodes.removeAll { $0 == digest }
+            record.recoveryCodes = []
             record.password = hash
             record.epoch += 1
             return record
@@ -132,13 +133,13 @@ struct AccountService: Sendable {
         return try await sessions.begin(record)
     }
 
-    /// Another password. All other sessions end.
+    /// Another password. All other sessions end, and the recovery codes count nothing any more.
     func changePassword(of caller: AccountCaller, from password: String, to new: String, peer: String) async throws {
         try check(newPassword: new)
         let name = try await confirm(caller, password: password, peer: peer)
         let hash = try await hash(new)
         let changed = try await change(caller) { record in
-            record.password = hash
+            (record.password, record.recoveryCodes) = (hash, [])
             record.epoch += 1
         }
         guard let changed else { throw RequestError(.forbidden, "the account was erased") }

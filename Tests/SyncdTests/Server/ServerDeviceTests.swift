@@ -128,7 +128,9 @@ struct ServerDeviceTests {
         let made = try run("account create alice", password: "correct horse")
         #expect(
             try run("account password", password: "correct horse", ["SYNCD_NEW_PASSWORD": "second horse"])
-                == .done("changed: the password of alice; other devices log in again"))
+                == .done(
+                    "changed: the password of alice; other devices log in again, and its recovery codes count nothing "
+                        + "any more (syncd account recovery-codes)"))
         let new = try run("account recovery-codes", password: "second horse")
         #expect(new.exitCode == 0 && codes(new).count == 8 && Set(codes(new)).isDisjoint(with: codes(made)))
         func recover(_ code: String) throws -> Sandbox.Outcome {

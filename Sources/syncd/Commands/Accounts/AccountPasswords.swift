@@ -25,7 +25,10 @@ extension StoreOptions {
 struct AccountPassword: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "password", abstract: "Give the account that is logged in at a server another password.",
-        discussion: "All other devices have to log in again. In scripts: SYNCD_PASSWORD and SYNCD_NEW_PASSWORD.")
+        discussion: """
+            All other devices have to log in again, and the recovery codes count nothing any more; recovery-codes gives \
+            new ones. In scripts: SYNCD_PASSWORD and SYNCD_NEW_PASSWORD.
+            """)
 
     @OptionGroup var passwords: PasswordOptions
     @OptionGroup var options: StoreOptions
@@ -36,7 +39,8 @@ struct AccountPassword: AsyncParsableCommand {
         try await server.client.changePassword(from: secrets[0], to: secrets[1], token: server.token)
         try options.output.show(
             .object([("account", .string(session.account)), ("changed", .bool(true))]),
-            or: "changed: the password of \(session.account); other devices log in again")
+            or: "changed: the password of \(session.account); other devices log in again, and its recovery codes count "
+                + "nothing any more (syncd account recovery-codes)")
     }
 }
 
@@ -77,8 +81,8 @@ struct AccountRecover: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "recover", abstract: "Log in with a recovery code and give the account another password.",
         discussion: """
-            The code is used up, and all other devices have to log in again. In scripts: SYNCD_RECOVERY_CODE and \
-            SYNCD_NEW_PASSWORD.
+            All recovery codes are used up by that (recovery-codes gives new ones), and all other devices have to log \
+            in again. In scripts: SYNCD_RECOVERY_CODE and SYNCD_NEW_PASSWORD.
             """)
 
     @Argument(help: "The account's name.")
