@@ -157,13 +157,15 @@ public final class Service: Sendable {
 
     /// The keys that `caller` reaches, under the rules that hold for them.
     func keyValues(of caller: Caller) throws(BackendError) -> KeyValueService {
-        switch caller {
-        case .operator: KeyValueService(store, limits: configuration.limits, onError: onError)
-        case .account(let caller):
-            KeyValueService(
-                try LedgerRules(store, caller.account, owners, witness, host), scope: caller.scope,
-                limits: configuration.limits, onError: onError)
+        guard case .account(let caller) = caller else {
+            return KeyValueService(store, limits: configuration.limits, onError: onError)
         }
+        var rules: any KeyValueBackend = try LedgerRules(store, caller.account, owners, witness, host)
+        if caller.isErased {
+            let cryptography = accounts.cryptography
+            rules = try ErasedLife(rules, caller.account) { cryptography.digest(of: $0) }
+        }
+        return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
     }
 
     private func stream(_ target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async throws -> ServiceAnswer

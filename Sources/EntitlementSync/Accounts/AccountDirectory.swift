@@ -48,6 +48,11 @@ package struct AccountDirectory: Sendable {
     /// The directory in `backend`.
     package init(backend: any KeyValueBackend) { self.backend = backend }
 
+    /// The entry of a name of which nothing is known but that this life was erased.
+    package static func entry(ofErased account: Account) -> [UInt8] {
+        DirectoryEntry(incarnation: nil, erased: [account.incarnation]).bytes
+    }
+
     /// What is known of `name`; `nil` when nothing is.
     func entry(of name: String) async throws(BackendError) -> (entry: DirectoryEntry, version: EntryVersion)? {
         let key = try LedgerKeys.directoryEntry(of: name)

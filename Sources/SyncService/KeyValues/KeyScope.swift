@@ -23,19 +23,20 @@ public struct KeyScope: Hashable, Sendable {
 
     /// The keys of `account`, of its entry in the directory and of the marker that stands for each erased life.
     ///
-    /// - Parameter erased: lives of the account that were erased; when `account` is one of them, nothing else is
-    ///   reached.
+    /// - Parameter erased: lives of the account that were erased; when `account` is one of them, its own marker is all
+    ///   that is reached, and the entry, as ``ErasedLife`` shows it.
     static func account(_ account: Account, erased: [String]) throws(BackendError) -> KeyScope {
         guard let name = account.name else {
             throw BackendError(.permissionDenied, message: "nobody's ledger is on no server")
         }
         let keys = try LedgerKeys(account)
         var readable: Set = [try LedgerKeys.directoryEntry(of: name)]
-        for incarnation in erased {
+        let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
+        if isErased { readable.insert(keys.ledger) }
+        for incarnation in erased where !isErased {
             guard let life = try? Account(name, incarnation: incarnation) else { continue }
             readable.insert(try LedgerKeys(life).ledger)
         }
-        let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
         return KeyScope(
             prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isEmpty: isErased)
     }

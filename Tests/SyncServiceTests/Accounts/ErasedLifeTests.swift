@@ -33,6 +33,27 @@ struct ErasedLifeTests {
         #expect(await service.refresh(former["refresh_token"]).status == 400, "its own session ended")
     }
 
+    @Test("the former owner's devices hear of their own erasure, and of no other life of the name")
+    func seeing() async throws {
+        let entry = "/v1/kv/accounts/alice/account"
+        let told = await service.ask(.get, entry, token: former["access_token"])
+        #expect(told.status == 200)
+        let lines = String(decoding: told.body, as: UTF8.self).split(separator: "\n").dropFirst().dropLast()
+        #expect(lines == ["erased \(former["incarnation"] ?? "")"])
+        let tag = try #require(told.fields[.eTag])
+        let known = await service.ask(.get, entry, token: former["access_token"], [.ifNoneMatch: tag])
+        #expect(known.status == 304)
+        let current = await service.ask(.get, entry, token: next["access_token"])
+        #expect(String(decoding: current.body, as: UTF8.self).contains("incarnation \(next["incarnation"] ?? "")"))
+        let put = await service.ask(.put, entry, token: former["access_token"], [.ifMatch: "*"], body: told.body)
+        #expect(put.status == 403)
+        #expect(await owner.erase(token: next["access_token"]).status == 204)
+        let marker = "/v1/kv/accounts/alice/\(next["incarnation"] ?? "")/ledger"
+        #expect(await service.ask(.get, marker, token: former["access_token"]).status == 403)
+        #expect(await service.ask(.get, marker, token: next["access_token"]).status == 200)
+        #expect(await service.ask(.get, entry, token: former["access_token"]).body == told.body)
+    }
+
     @Test("whatever the next owner does to his sessions, the former one's devices hear of the erasure")
     func hearing() async throws {
         #expect(await owner.changePassword(to: "battery staple", token: next["access_token"]).status == 204)
