@@ -53,7 +53,8 @@ public final class Service: Sendable {
             records: records, sessions: sessions, authenticator: authenticator, guesses: guesses,
             cryptography: cryptography, configuration: configuration, host: host)
         devices = DeviceGrants(
-            records: records, sessions: sessions, guesses: guesses, cryptography: cryptography, host: host)
+            records: records, sessions: sessions, guesses: guesses, cryptography: cryptography, host: host,
+            codes: DeviceCodeCount(most: configuration.waitingDeviceCount))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
         witness = ClockWitness(records, host: host)
         try await witness.load(isRight: configuration.isClockAccepted)

@@ -9,6 +9,7 @@ struct DeviceGrants: Sendable {
     let guesses: GuessLimiter
     let cryptography: any ServiceCryptography
     let host: HostServices
+    let codes: DeviceCodeCount
 
     /// How long a code lives, in milliseconds.
     static let lifetime: Int64 = 600_000
@@ -27,6 +28,17 @@ struct DeviceGrants: Sendable {
         var incarnation: String?
         var epoch: Int64?
         var isDenied = false
+
+        /// Whether it waits no longer; one that would wait for longer than any was begun while the clock was wrong.
+        func isOver(at now: Int64) -> Bool {
+            expires <= now || expires - now > DeviceGrants.lifetime + KeyRing.tolerance
+        }
+    }
+
+    /// When a code expires, in `server/expiries/TIME-CODE`: by this order they are deleted.
+    private struct Expiry: Codable, Hashable, Sendable {
+        var code: String
+        var expires: Int64
     }
 
     /// What the device gets.
@@ -35,9 +47,13 @@ struct DeviceGrants: Sendable {
         var user: String
     }
 
-    /// Lets a device wait.
-    func begin() async throws(BackendError) -> Codes {
+    /// Lets a device wait, unless too many do.
+    func begin() async throws -> Codes {
         let now = host.now()
+        if let delay = codes.add(at: now) {
+            throw RequestError(
+                .serviceUnavailable, "too many devices wait to be approved; try again", retryAfter: delay)
+        }
         try await clear(now)
         // Letters that are hard to mistake, and no vowels, so that no word comes of them (RFC 8628, section 6.1).
         let alphabet = Array("BCDFGHJKLMNPQRSTVWXZ".utf8)
@@ -50,6 +66,9 @@ struct DeviceGrants: Sendable {
             let code = String(decoding: letters.prefix(8), as: UTF8.self)
             let secret = Hexadecimal.text(cryptography.randomBytes(32))
             let waiting = Waiting(secret: digest(secret), expires: now + Self.lifetime)
+            // First, so that none is left over.
+            let expiry = Expiry(code: code, expires: waiting.expires)
+            _ = try await records.replace(try Self.key(of: expiry), with: expiry, if: nil)
             if try await records.replace(try Self.key(code), with: waiting, if: nil) {
                 return Codes(device: "\(code).\(secret)", user: "\(code.prefix(4))-\(code.suffix(4))")
             }
@@ -72,7 +91,7 @@ struct DeviceGrants: Sendable {
             () async throws -> Waiting? in
             guard code.utf8.count == 8 else { return nil }
             return try await records.update(try Self.key(code)) { (known: Waiting?) throws(BackendError) in
-                guard var waiting = known, waiting.expires > now, waiting.account == nil, !waiting.isDenied else {
+                guard var waiting = known, !waiting.isOver(at: now), waiting.account == nil, !waiting.isDenied else {
                     return nil
                 }
                 (waiting.account, waiting.isDenied) = (isApproved ? name : nil, !isApproved)
@@ -96,7 +115,7 @@ struct DeviceGrants: Sendable {
             throw unknown
         }
         var waiting = held.value
-        guard waiting.expires > now else {
+        guard !waiting.isOver(at: now) else {
             throw RequestError(.badRequest, "the code has expired; begin again", code: "expired_token")
         }
         if waiting.isDenied { throw RequestError(.badRequest, "the device was refused", code: "access_denied") }
@@ -115,20 +134,32 @@ struct DeviceGrants: Sendable {
         return try await sessions.begin(record)
     }
 
-    /// Deletes codes that nobody redeemed, a page at a time: who asks for many makes room himself.
+    /// Deletes codes that nobody redeemed, the oldest first, a page at a time: who asks for many makes room himself.
     private func clear(_ now: Int64) async throws(BackendError) {
-        let page = try await records.backend.list(prefix: Self.prefix, after: nil, limit: 32).outcome
+        let page = try await records.backend.list(prefix: Self.expiries, after: nil, limit: 32).outcome
         for item in page.items {
-            guard let held = try await records.read(item.key, as: Waiting.self), held.value.expires <= now else {
-                continue
+            guard let expiry = try await records.read(item.key, as: Expiry.self) else { continue }
+            guard expiry.value.expires <= now else { return }
+            let key = try Self.key(expiry.value.code)
+            if let held = try await records.read(key, as: Waiting.self), held.value.isOver(at: now) {
+                _ = try await records.replace(key, with: Waiting?.none, if: held.version)
             }
-            _ = try await records.replace(item.key, with: Waiting?.none, if: held.version)
+            _ = try await records.replace(item.key, with: Expiry?.none, if: expiry.version)
         }
     }
 
-    private static let prefix = KeyScope.serverPrefix + "devices/"
+    private static let expiries = KeyScope.serverPrefix + "expiries/"
 
-    private static func key(_ code: String) throws(BackendError) -> EntryKey { try EntryKey(prefix + code) }
+    private static func key(_ code: String) throws(BackendError) -> EntryKey {
+        try EntryKey(KeyScope.serverPrefix + "devices/" + code)
+    }
+
+    /// With as many digits as the largest time has, so that keys are in the order of time.
+    private static func key(of expiry: Expiry) throws(BackendError) -> EntryKey {
+        let time = "\(max(0, expiry.expires))"
+        let zeros = String(repeating: "0", count: 19 - time.utf8.count)
+        return try EntryKey(expiries + zeros + time + "-" + expiry.code)
+    }
 
     private func digest(_ secret: String) -> String { Hexadecimal.text(cryptography.digest(of: Array(secret.utf8))) }
 }

@@ -16,6 +16,8 @@ public struct ServiceConfiguration: Sendable {
     /// The address of the page on which a person approves a device, for the device grant (RFC 8628). The server's own
     /// first page unless set.
     public var approvalPage: String
+    /// How many devices may wait to be approved at once, by the device grant, 1 or more.
+    public var waitingDeviceCount = 10_000
     /// The token that reaches every key but the server's own; `nil` for none.
     public var operatorToken: String?
     /// Who owns a transaction that two accounts claim.

@@ -61,6 +61,31 @@ struct DeviceGrantTests {
         #expect(await issuing.redeem(carols["device_code"])["account"] == "carol")
     }
 
+    @Test("codes that expired are deleted, whatever their letters, and no more devices wait than may")
+    func many() async throws {
+        func left() async throws -> Int {
+            try await store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items
+                .filter { $0.key.hasPrefix("server/devices/") || $0.key.hasPrefix("server/expiries/") }.count
+        }
+        let service = try await Service.open(store, clock: clock, configure: { $0.waitingDeviceCount = 100 })
+        for _ in 0..<50 { #expect(await service.ask(.post, "/v1/devices").status == 200) }
+        clock.advance(seconds: 300)
+        for _ in 0..<50 { #expect(await service.ask(.post, "/v1/devices").status == 200) }
+        let refused = await service.ask(.post, "/v1/devices")
+        #expect(refused.status == 503 && refused.fields[.retryAfter] == "300")
+        #expect(try await left() == 200)
+        clock.advance(seconds: 300)
+        // Each makes room for 32: the first 50 go, and none of those that wait.
+        let device = await service.ask(.post, "/v1/devices")
+        _ = await service.ask(.post, "/v1/devices")
+        #expect(try await left() == 104)
+        let token = await alice.signUp()["access_token"]
+        #expect(await alice.approve(device["user_code"], token: token).status == 204)
+        #expect(await service.redeem(device["device_code"]).status == 200)
+        clock.advance(seconds: -86_400)
+        #expect(await service.ask(.post, "/v1/devices").status == 200, "a clock that is set back keeps nobody out")
+    }
+
     @Test("an approval of an erased account lets nobody into the next one of its name")
     func erasedMeanwhile() async throws {
         let token = await alice.signUp()["access_token"]
