@@ -23,6 +23,9 @@ struct AccountRecord: Hashable, Sendable, Codable {
     var recoveryCodes: [String] = []
     /// Sessions of another epoch are over: it goes up when all are ended at once.
     var epoch: Int64 = 0
+    /// Another issuer's tokens that were not made after this count nothing, in milliseconds since 1970 UTC; `nil` while
+    /// nobody has ended them.
+    var tokensSince: Int64?
     /// When this life began, in milliseconds since 1970 UTC.
     var created: Int64
 

@@ -169,15 +169,25 @@ struct AccountService: Sendable {
         return code
     }
 
-    /// Ends the caller's session, or all of the account's.
+    /// Ends the caller's session, or all of the account's and what its issuer has given out up to now.
     func logOut(_ caller: AccountCaller, everywhere: Bool) async throws {
         guard let name = caller.account.name else { return }
+        let now = host.now()
         // A life that was erased has no say in the one that has its name now.
-        if everywhere, try await change(caller, { $0.epoch += 1 }) != nil {
+        let ended =
+            everywhere
+            ? try await change(caller) { record in
+                record.epoch += 1
+                if record.issuer != nil { record.tokensSince = now }
+            } : nil
+        if ended != nil {
             try await endAll(of: caller.account, but: nil)
         } else if let session = caller.session {
             try await sessions.end(session, of: name)
             authenticator.forget(account: name, session: session)
+        } else {
+            throw RequestError(
+                .forbidden, "a single token of another issuer's ends there; ?everywhere=true ends all up to now here")
         }
     }
 

@@ -220,6 +220,9 @@ final class Authenticator: Sendable {
             }
             guard let record, record.issuer == issuer else { throw AuthenticationFailure.nameTaken }
             let isErased = record.living == nil
+            if !isErased, let since = record.tokensSince, issued ?? .min <= since {
+                throw AuthenticationFailure.invalid("all tokens up to its own were ended")
+            }
             let life = record.account?.incarnation ?? record.erased.last ?? ""
             let account = try Account(subject, incarnation: life)
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }

@@ -47,6 +47,33 @@ struct ExternalTests {
     private let store = MemoryBackend()
     private let clock = SetClock(1_800_000_000_000)
 
+    @Test("ending all sessions ends the issuer's tokens up to now; a single one ends at the issuer")
+    func ending() async throws {
+        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let other = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        func token(_ issued: Int64?) -> String {
+            let now = clock.now / 1_000
+            return "external|carol|\(now + 600)" + (issued.map { "|\(now + $0)" } ?? "")
+        }
+        let (dated, bare) = (token(-10), token(nil))
+        #expect(await service.status(of: bare) == 200)
+        let device = await service.ask(.post, "/v1/devices")
+        let approval: [String: any Sendable] = ["user_code": device["user_code"] ?? "", "approve": true]
+        #expect(await service.ask(.post, "/v1/devices/approvals", token: dated, json: approval).status == 204)
+        let session = await service.redeem(device["device_code"])
+        let single = await service.ask(.delete, "/v1/sessions", token: dated)
+        #expect(single.status == 403 && single.problem?.detail?.contains("everywhere=true") == true)
+        #expect(await service.status(of: dated) == 200)
+        #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: dated).status == 204)
+        for service in [service, other] {
+            for old in [dated, bare, token(0)] { #expect(await service.status(of: old) == 401) }
+            #expect(await service.status(of: session["access_token"]) == 401)
+        }
+        #expect(await service.refresh(session["refresh_token"]).status == 400)
+        clock.advance(seconds: 1)
+        #expect(await service.status(of: token(0)) == 200, "whoever logs in at the issuer again is let in")
+    }
+
     @Test("a token is verified anew each hour, however long it counts")
     func remembering() async throws {
         let cryptography = Issuing(clock.host)
