@@ -265,10 +265,7 @@ struct AccountService: Sendable {
 
 extension AccountService {
     private func check(name: String) throws(RequestError) {
-        do throws(EntitlementError) { _ = try Account(name) } catch {
-            throw RequestError(.badRequest, "an account's name has 1 to 255 bytes and no control characters")
-        }
-        guard (try? AccountRecord.key(of: name)) != nil else { throw RequestError(.badRequest, "the name is too long") }
+        guard AccountName.isFit(name) else { throw RequestError(.badRequest, AccountName.rule) }
     }
 
     private func check(newPassword: String) throws(RequestError) {

@@ -216,6 +216,7 @@ final class Authenticator: Sendable {
             _ = try Account(subject)
             var record = try await record(subject)
             if record == nil {
+                guard AccountName.isFit(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
                 record = try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
             }
             guard let record, record.issuer == issuer else { throw AuthenticationFailure.nameTaken }

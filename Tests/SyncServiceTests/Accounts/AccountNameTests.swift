@@ -11,6 +11,30 @@ struct AccountNameTests {
 
     init() async throws { service = try await .open(MemoryBackend()) }
 
+    @Test(
+        "a name that looks like another, or like nothing, is nobody's",
+        arguments: [
+            " ", "alice ", " alice", "\u{A0}alice", "alice\u{3000}", "ali\u{200B}ce", "\u{202E}ecila", "alice\u{AD}",
+            "a\u{2028}b", "a\u{85}b", "\u{FEFF}alice", "\u{E000}", "a\u{378}", "cafe\u{301}", "\u{212B}", "alice\u{FE0F}",
+            "\u{1100}\u{1161}", "\u{3164}", "", "a\nb", "anonymous",
+        ])
+    func unfit(_ name: String) async throws {
+        #expect(await AccountPerson(service, name).signUp().status == 400)
+        // A header field cannot carry it.
+        guard !name.contains("\n") else { return }
+        let issuing = try await Service.open(MemoryBackend(), issuer: "https://login.example.com")
+        #expect(await issuing.status(of: "external|\(name)|1800000600") == 401)
+    }
+
+    @Test(
+        "a name in any script, and with anything in it that is seen, may be taken",
+        arguments: ["alice", "Jos\u{E9} P.", "🦉", "李 雷", "\u{AC00}", "a/b", "..", "%2F", "o'hara@example.com", "x\u{328}"])
+    func fit(_ name: String) async throws {
+        #expect(await AccountPerson(service, name).signUp().status == 201)
+        let issuing = try await Service.open(MemoryBackend(), issuer: "https://login.example.com")
+        #expect(await issuing.status(of: "external|\(name)|1800000600") == 200)
+    }
+
     @Test("an ampersand in a path belongs to the name: what is meant for a&b does not reach a")
     func ampersands() async throws {
         for name in ["a", "a&b", "a&name=c", "c"] {
