@@ -122,6 +122,12 @@ public final class Service: Sendable {
             answer.response.headerFields[.allow] = methods
             return ServiceAnswer(answer, route: place.route)
         }
+        // Whatever is written would be dated wrongly: sessions, keys and decisions.
+        if request.head.method != .get {
+            do throws(BackendError) { try witness.check() } catch {
+                return ServiceAnswer(failure(error), route: place.route)
+            }
+        }
         // An erasure waits for the others, so it is none of them.
         let generation = place.isErasure ? nil : requests.enter()
         defer { if let generation { requests.leave(generation) } }

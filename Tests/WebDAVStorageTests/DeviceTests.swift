@@ -8,7 +8,7 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "Devices over a WebDAV folder", .timeLimit(.minutes(2)),
+    "Devices over a WebDAV folder", .timeLimit(.minutes(10)),
     .enabled(if: ApacheServer.isInstalled, "there is no Apache with mod_dav here: apt-get install apache2-bin"))
 struct DeviceTests {
     @Test("each keeps an entry of its own, all have all purchases, and what is idle is one request")

@@ -9,7 +9,7 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "A WebDAV folder, on Apache's mod_dav", .timeLimit(.minutes(2)),
+    "A WebDAV folder, on Apache's mod_dav", .timeLimit(.minutes(10)),
     .enabled(if: ApacheServer.isInstalled, "there is no Apache with mod_dav here: apt-get install apache2-bin"))
 struct WebDAVBackendTests {
     private let apache: ApacheServer

@@ -6,7 +6,7 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "The conformance checks in a WebDAV folder, on Apache's mod_dav", .timeLimit(.minutes(5)),
+    "The conformance checks in a WebDAV folder, on Apache's mod_dav", .timeLimit(.minutes(10)),
     .enabled(if: ApacheServer.isInstalled, "there is no Apache with mod_dav here: apt-get install apache2-bin"))
 struct WebDAVConformanceTests {
     @Test("all hold that a store without compare-and-swap is asked for")
