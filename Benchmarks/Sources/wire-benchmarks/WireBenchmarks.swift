@@ -6,6 +6,7 @@ struct WireBenchmarks {
     static func main() async {
         let arguments = Array(CommandLine.arguments.dropFirst())
         var syncd = repositoryPath + "/.build/release/syncd"
+        var rounds = 51
         var isJSON = false
         var index = 0
         while index < arguments.count {
@@ -13,6 +14,12 @@ struct WireBenchmarks {
             case "--json": isJSON = true
             case "--syncd" where index + 1 < arguments.count:
                 syncd = arguments[index + 1]
+                index += 1
+            case "--rounds" where index + 1 < arguments.count:
+                guard let count = Int(arguments[index + 1]), (1...10_000).contains(count) else {
+                    exitWithFailure(usage)
+                }
+                rounds = count
                 index += 1
             default: exitWithFailure(usage)
             }
@@ -25,14 +32,15 @@ struct WireBenchmarks {
         defer { removeFolder(folder) }
         let report = WireReport(
             wires: [
-                await WireRows(program: syncd, folder: folder, isSecure: false).measure(),
-                await WireRows(program: syncd, folder: folder, isSecure: true).measure(),
+                await WireRows(program: syncd, folder: folder, isSecure: false, rounds: rounds).measure(),
+                await WireRows(program: syncd, folder: folder, isSecure: true, rounds: rounds).measure(),
             ])
         print(isJSON ? report.json : report.text)
         #endif
     }
 
-    private static let usage = "usage: wire-benchmarks [--json] [--syncd PROGRAM, built with -c release]"
+    private static let usage =
+        "usage: wire-benchmarks [--json] [--rounds COUNT] [--syncd PROGRAM, built with -c release]"
 
     /// Where the sources are: four levels above this file.
     private static var repositoryPath: String {

@@ -11,6 +11,7 @@ struct WireRows {
     let program: String
     let folder: String
     let isSecure: Bool
+    let rounds: Int
 
     func measure() async -> WireMeasurement {
         do {
@@ -59,7 +60,7 @@ struct WireRows {
         ]
         return WireMeasurement(
             name: isSecure ? "TLS, HTTP/2" : "HTTP/1.1", byteCount: entry.value.count,
-            rows: try await WireStopwatch().measure(
+            rows: try await WireStopwatch(rounds: rounds).measure(
                 subjects, unchanged: { unchanged.perform() }, whole: { whole.perform() }))
     }
 

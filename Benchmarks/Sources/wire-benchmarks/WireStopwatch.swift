@@ -23,7 +23,7 @@ struct WireMeasurement {
 /// Times each execution by itself. In a round everything has its turn, so that all see the same machine.
 struct WireStopwatch {
     /// The first round is not counted.
-    var rounds = 101
+    let rounds: Int
     /// How often each is executed in its turn.
     var turn = 20
 
