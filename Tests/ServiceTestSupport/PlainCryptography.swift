@@ -43,7 +43,9 @@ package struct PlainCryptography: ServiceCryptography {
     package func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
         if let issuer, token.hasPrefix("external|") {
             let parts = token.split(separator: "|").map(String.init)
-            guard (3...4).contains(parts.count), let expiresAt = Int64(parts[2]) else { throw TokenRefusal("malformed") }
+            guard (3...4).contains(parts.count), let expiresAt = Int64(parts[2]) else {
+                throw TokenRefusal("malformed")
+            }
             guard expiresAt * 1_000 > now else { throw TokenRefusal("expired", isExpired: true) }
             let issuedAt = parts.count > 3 ? Int64(parts[3]) : nil
             return .external(issuer: issuer, subject: parts[1], issuedAt: issuedAt, expiresAt: expiresAt)

@@ -15,7 +15,8 @@ struct AccountNameTests {
         "a name that looks like another, or like nothing, is nobody's",
         arguments: [
             " ", "alice ", " alice", "\u{A0}alice", "alice\u{3000}", "ali\u{200B}ce", "\u{202E}ecila", "alice\u{AD}",
-            "a\u{2028}b", "a\u{85}b", "\u{FEFF}alice", "\u{E000}", "a\u{378}", "cafe\u{301}", "\u{212B}", "alice\u{FE0F}",
+            "a\u{2028}b", "a\u{85}b", "\u{FEFF}alice", "\u{E000}", "a\u{378}", "cafe\u{301}", "\u{212B}",
+            "alice\u{FE0F}",
             "\u{1100}\u{1161}", "\u{3164}", "", "a\nb", "anonymous",
         ])
     func unfit(_ name: String) async throws {
@@ -28,7 +29,9 @@ struct AccountNameTests {
 
     @Test(
         "a name in any script, and with anything in it that is seen, may be taken",
-        arguments: ["alice", "Jos\u{E9} P.", "🦉", "李 雷", "\u{AC00}", "a/b", "..", "%2F", "o'hara@example.com", "x\u{328}"])
+        arguments: [
+            "alice", "Jos\u{E9} P.", "🦉", "李 雷", "\u{AC00}", "a/b", "..", "%2F", "o'hara@example.com", "x\u{328}",
+        ])
     func fit(_ name: String) async throws {
         #expect(await AccountPerson(service, name).signUp().status == 201)
         let issuing = try await Service.open(MemoryBackend(), issuer: "https://login.example.com")

@@ -27,7 +27,7 @@ struct ClockTests {
         _ = try await Service.open(store, clock: clock)
         let first = try await keys()
         clock.advance(seconds: -seconds)
-        let service = try await Service.open(store, clock: clock)
+        let service = try await Service.open(store, clock: clock, configure: { $0.isClockAccepted = true })
         #expect(await AccountPerson(service).signUp().status == 201)
         let now = try await keys()
         #expect(now.count == count && now.first == first.first)
