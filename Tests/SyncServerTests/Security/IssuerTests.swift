@@ -195,7 +195,8 @@ struct IssuerTests {
 
     @Test("keys that were withdrawn count ten minutes longer; those of an issuer that is away a day, which is told")
     func withdrawing() async throws {
-        let (seconds, errors) = (Mutex<Int64>(0), Mutex<[String]>([]))
+        let seconds = Mutex<Int64>(0)
+        let errors = Mutex<[String]>([])
         let start = ContinuousClock.now
         let cryptography = ServerCryptography(
             server: "https://sync.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)),
