@@ -84,8 +84,8 @@ public struct AccountClient: Sendable {
             ["grant_type": .text("refresh_token"), "refresh_token": .text(refreshToken)], invalidGrant: .sessionOver)
     }
 
-    /// Gives the account another password, by one of its recovery codes, all of which are used up then. All its sessions
-    /// end, and a new one begins. ``renewRecoveryCodes(password:token:)`` gives new codes.
+    /// Gives the account another password, by one of its recovery codes, all of which are used up then. All its
+    /// sessions end, and a new one begins. ``renewRecoveryCodes(password:token:)`` gives new codes.
     ///
     /// - Throws: ``AccountError`` of kind `invalidCredentials`, `invalid` (the new password), `tooManyGuesses`,
     ///   `unreachable` or `server`.

@@ -5,7 +5,7 @@ import Entitlements
 /// An account has an *incarnation*: an account that was erased and made anew under its old name is another one, and
 /// nothing of the first may reach the second. The incarnation is part of every key.
 public struct Account: Hashable, Comparable, Sendable, CustomStringConvertible {
-    /// The name, 1 to 255 bytes without control characters; `nil` for nobody. A server gives fewer names to new accounts:
+    /// The name, 1 to 255 bytes without control characters; `nil` for nobody. A server takes fewer names for new ones:
     /// those without spaces at their ends or characters that are not seen, composed (NFC).
     public let name: String?
     /// Which life of the account this is.

@@ -35,8 +35,8 @@ public struct ExternalIssuer: Sendable {
 }
 
 /// Verifies the tokens of one issuer. Its keys are kept for ten minutes, after which those that it has withdrawn count
-/// nothing any more, and asked for again when a token names another one; at most once a minute, or a stranger could have
-/// it asked all the time. While it is away its last keys count, for a day at most.
+/// nothing any more, and asked for again when a token names another one; at most once a minute, or a stranger could
+/// have it asked all the time. While it is away its last keys count, for a day at most.
 final class IssuerVerifier: Sendable {
     private static let pause = Duration.seconds(60)
     /// How old keys may be before they are asked for again.

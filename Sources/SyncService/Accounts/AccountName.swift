@@ -6,12 +6,12 @@ import SyncCore
 
 /// Which names a new account of a server may have.
 ///
-/// Fewer than an `Account` may: what stands in a name can be seen, and what is seen is written in one way, so that nobody
-/// makes an account that looks like another's.
+/// Fewer than an `Account` may: what stands in a name can be seen, and what is seen is written in one way, so that
+/// nobody makes an account that looks like another's.
 enum AccountName {
     /// The rule, for whoever chose another.
     static let rule =
-        "an account's name has 1 to 255 bytes, no space at its ends, no character that is not seen, and is composed (NFC)"
+        "an account's name has 1 to 255 bytes, no space at its ends, only characters that are seen, and is in NFC"
 
     /// Whether a new account may have `name`.
     static func isFit(_ name: String) -> Bool {

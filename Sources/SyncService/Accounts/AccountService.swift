@@ -103,8 +103,8 @@ struct AccountService: Sendable {
         }
     }
 
-    /// A new password for whoever has a recovery code. All sessions end, and all recovery codes are used up: whoever had
-    /// the old password may have made some.
+    /// A new password for whoever has a recovery code. All sessions end, and all recovery codes are used up: whoever
+    /// had the old password may have made some.
     func recover(_ name: String, code: String, newPassword: String, peer: String) async throws -> Sessions.Grant {
         try check(newPassword: newPassword)
         let digest = digest(Self.normalized(code))

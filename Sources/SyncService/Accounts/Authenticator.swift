@@ -48,7 +48,8 @@ enum AuthenticationFailure: Error {
 final class Authenticator: Sendable {
     /// How many tokens are remembered.
     static let capacity = 100_000
-    /// How long another issuer's token is remembered, in milliseconds, however long it counts: its key may be withdrawn.
+    /// How long another issuer's token is remembered, in milliseconds, however long it counts: its key may be
+    /// withdrawn.
     static let externalPeriod: Int64 = 3_600_000
 
     private struct Cache {

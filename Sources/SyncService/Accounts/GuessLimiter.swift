@@ -43,8 +43,8 @@ final class GuessLimiter: Sendable {
     /// - Parameters:
     ///   - now: the time, in milliseconds since 1970 UTC.
     ///   - isRight: looks, and answers `nil` for a wrong one.
-    /// - Throws: ``RequestError`` with status 429 where it has to wait, and whatever `isRight` throws, which counts as no
-    ///   guess.
+    /// - Throws: ``RequestError`` with status 429 where it has to wait, and whatever `isRight` throws, which counts as
+    ///   no guess.
     func attempt<Value>(
         _ peer: String, _ account: String, now: Int64, _ isRight: () async throws -> Value?
     ) async throws -> Value? {

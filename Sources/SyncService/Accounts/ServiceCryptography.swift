@@ -69,8 +69,8 @@ public struct AccessClaims: Hashable, Sendable {
 public enum VerifiedToken: Hashable, Sendable {
     /// One of this server's.
     case own(AccessClaims)
-    /// One of a configured issuer: who it is about (`sub`), when it was made (`iat`, where it says so) and until when it
-    /// counts, in seconds since 1970 UTC.
+    /// One of a configured issuer: who it is about (`sub`), when it was made (`iat`, where it says so) and until when
+    /// it counts, in seconds since 1970 UTC.
     case external(issuer: String, subject: String, issuedAt: Int64?, expiresAt: Int64)
 }
 

@@ -137,9 +137,7 @@ struct Sessions: Sendable {
             sessions.filter { $0.isOver(at: now, lifetime: lifetime) },
             sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
         )
-        let living =
-            counting
-            .sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
+        let living = counting.sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
         let surplus = living.prefix(max(0, living.count - Self.mostForAccount + 1))
         for session in over + surplus { try await end(session.id, of: name) }
     }

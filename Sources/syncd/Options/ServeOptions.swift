@@ -90,8 +90,8 @@ struct ServiceOptions: ParsableArguments {
 
     @Flag(
         help: ArgumentHelp(
-            "Beside --issuer: let anybody make an account with a password here, too, whose name no user of the issuer's "
-                + "can have then (SYNCD_SIGN_UP=1)."))
+            "Beside --issuer: let anybody make an account with a password here, too, whose name no user of the "
+                + "issuer's can have then (SYNCD_SIGN_UP=1)."))
     var signUp = false
 
     @Option(help: "Who owns a transaction that two accounts claim: keepWithFirst or share (SYNCD_OWNERSHIP).")

@@ -26,8 +26,8 @@ struct AccountPassword: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "password", abstract: "Give the account that is logged in at a server another password.",
         discussion: """
-            All other devices have to log in again, and the recovery codes count nothing any more; recovery-codes gives \
-            new ones. In scripts: SYNCD_PASSWORD and SYNCD_NEW_PASSWORD.
+            All other devices have to log in again, and the recovery codes count nothing any more; recovery-codes \
+            gives new ones. In scripts: SYNCD_PASSWORD and SYNCD_NEW_PASSWORD.
             """)
 
     @OptionGroup var passwords: PasswordOptions
