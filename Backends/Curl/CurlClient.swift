@@ -4,8 +4,8 @@ public import SyncProtocol
 /// Carries requests by libcurl: on all systems that have it, version 7.80 or later.
 ///
 /// Exchanges run on one thread of the client's own, which starts with it and ends when nobody holds the client or one
-/// of its streams any more. One that is alone begins on its caller's thread, and stays there for a millisecond or two at
-/// most, if the server answered that fast the last time: waking threads would take longer than such an answer.
+/// of its streams any more. One that is alone begins on its caller's thread, and stays there for a millisecond or two
+/// at most, if the server answered that fast the last time: waking threads would take longer than such an answer.
 /// Connections are kept and used again, HTTP/2 where TLS offers it.
 ///
 /// - **Repeats nothing that could be done twice.** When a connection that was kept turns out to be dead, libcurl sends

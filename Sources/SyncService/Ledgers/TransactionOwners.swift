@@ -15,8 +15,8 @@ struct TransactionOwners: Sendable {
         var since: Int64
     }
 
-    /// Claims `transactions` for `account`, as many as are nobody's by one commit. An owner that was erased owns nothing
-    /// any more.
+    /// Claims `transactions` for `account`, as many as are nobody's by one commit. An owner that was erased owns
+    /// nothing any more.
     ///
     /// - Returns: those that are another account's.
     func claim(
