@@ -61,7 +61,7 @@ struct StoreRepairTests {
         "kill -9 leaves no part of a backup under its name, and the next one is whole",
         arguments: [
             "backup file:A file:B", "recover file:A file:B", "backup file:A sqlite:B", "backup sqlite:S file:B",
-            "recover sqlite:S sqlite:B",
+            "backup sqlite:S sqlite:B", "recover sqlite:S sqlite:B",
         ])
     func killed(command: String) async throws {
         let count = 120

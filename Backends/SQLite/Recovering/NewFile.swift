@@ -14,9 +14,13 @@ import Darwin
 enum NewFile {
     /// Lets `body` make a database under another name, and gives it the name `path` when it is on the disk.
     ///
-    /// - Parameter source: whose permissions the new file gets.
+    /// - Parameters:
+    ///   - source: whose permissions the new file gets.
+    ///   - drafts: the folder of the other name, on the same file system, which the caller empties should the process
+    ///     be killed; `nil` for the folder of `path`.
     static func make<Result>(
-        at path: String, like source: StoreFile, host: HostServices, _ body: (String) throws -> Result
+        at path: String, like source: StoreFile, draftingIn drafts: String? = nil, host: HostServices,
+        _ body: (String) throws -> Result
     ) throws(BackendError) -> Result {
         // A log that another store left there would be taken for the new one's.
         for suffix in ["", "-wal", "-journal"] {
@@ -30,7 +34,7 @@ enum NewFile {
             throw BackendError(.missing, message: "\(path): the folder \(folder) does not exist; make it first")
         }
         // Of a name that nobody else uses, whoever makes a file at this path at the same time.
-        let pending = path + ".pending-" + String(host.randomBits(), radix: 16)
+        let pending = (drafts.map { $0 + "/store" } ?? path) + ".pending-" + String(host.randomBits(), radix: 16)
         defer { remove(pending) }
         do {
             try create(pending, for: path, mode: FileIdentity.mode(of: source.path) ?? 0o600)

@@ -50,12 +50,20 @@ extension SQLiteBackend {
     ///
     /// - Throws: `missing` when there is no store, `unsupported` when there is a file at `path` already.
     public func backup(to path: String) async throws(BackendError) {
+        try await backup(to: path, draftingIn: nil)
+    }
+
+    /// As ``backup(to:)``; until it is whole, the copy is in the folder `drafts`, which the caller empties should the
+    /// process be killed.
+    package func backup(to path: String, draftingIn drafts: String?) async throws(BackendError) {
         let store = store
         try await store.maintaining { connections in
             guard let connections else {
                 throw BackendError(.missing, message: "\(store.file.path): there is no store to copy")
             }
-            try NewFile.make(at: path, like: store.file, host: store.host) { try connections.copy(to: $0) }
+            try NewFile.make(at: path, like: store.file, draftingIn: drafts, host: store.host) {
+                try connections.copy(to: $0)
+            }
         }
     }
 

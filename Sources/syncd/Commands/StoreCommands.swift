@@ -93,8 +93,12 @@ struct StoreBackup: AsyncParsableCommand {
         guard case .sqlite(let source) = from.place, case .sqlite(let target) = to.place else {
             return try transfer.show(try await transfer.runIntoNew().report, output)
         }
-        try await finding(from) { () async throws(BackendError) in
-            try await SQLiteBackend(path: source, creating: .never).backup(to: target)
+        try await transfer.requireSource()
+        try await StagedStore.make(to) { staged in
+            try await finding(from) { () async throws(BackendError) in
+                try await SQLiteBackend(path: source, creating: .never).backup(to: target, draftingIn: staged.folder)
+            }
+            return false
         }
         try output.show(
             .object([("from", .string(from.text)), ("to", .string(to.text))]), or: "\(from.text) is in \(to.text)")

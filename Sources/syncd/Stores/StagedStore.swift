@@ -13,10 +13,11 @@ struct StagedStore {
     let store: any KeyValueBackend
     /// Where it is then.
     let stagedPath: String
+    /// The folder it is in, which is emptied by whoever comes next.
+    let folder: String
 
     private let url: StoreURL
     private let path: String
-    private let folder: String
     private let lock: OpenFile
 
     private static let fileSystem = POSIXFileSystem()
@@ -29,7 +30,8 @@ struct StagedStore {
     /// How the names of SQLite's drafts begin.
     private static let draft = "store.pending-"
 
-    /// Makes the store `url` by `body`; it gets its name if `body` answers true.
+    /// Makes the store `url` by `body`; it gets its name if `body` answers true. A `body` that gives a draft in
+    /// ``folder`` the name itself answers false.
     ///
     /// - Throws: where something has that name already, and whatever `body` throws; there is no new store then.
     static func make(_ url: StoreURL, _ body: (StagedStore) async throws -> Bool) async throws {
@@ -162,7 +164,7 @@ struct StagedStore {
         if let database = store as? SQLiteBackend {
             // All on the disk, without a log beside it, and never in the place of another file. Through the same
             // object: a second one would meet the first while that is closing.
-            return try await database.backup(to: path)
+            return try await database.backup(to: path, draftingIn: folder)
         }
         var status = stat()
         if lstat(path, &status) == 0 { chmod(stagedPath, status.st_mode & 0o7777) }
