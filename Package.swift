@@ -187,8 +187,9 @@ let package = Package(
         .testTarget(
             name: "WebDAVStorageTests",
             dependencies: [
-                "CurlTransport", "Entitlements", "EntitlementSync", "SyncCore", "SyncCoreTesting", "SyncProtocol",
-                "TestSupport", "WebDAVStorage", .product(name: "HTTPTypes", package: "swift-http-types"),
+                "CurlTransport", "Entitlements", "EntitlementSync", "ServiceTestSupport", "SyncCore", "SyncCoreTesting",
+                "SyncProtocol", "TestSupport", "WebDAVStorage",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
             ]),
         .testTarget(
             name: "SyncServerTests",

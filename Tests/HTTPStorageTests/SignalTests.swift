@@ -1,5 +1,6 @@
 import HTTPStorage
 import HTTPTypes
+import ServiceTestSupport
 import SyncCore
 import SyncProtocol
 import Synchronization

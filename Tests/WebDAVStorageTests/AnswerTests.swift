@@ -1,5 +1,6 @@
 import CurlTransport
 import HTTPTypes
+import ServiceTestSupport
 import SyncCore
 import SyncProtocol
 import TestSupport

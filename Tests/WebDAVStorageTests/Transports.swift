@@ -1,4 +1,5 @@
 import HTTPTypes
+import ServiceTestSupport
 import SyncCore
 import SyncCoreTesting
 import SyncProtocol
@@ -58,32 +59,7 @@ final class LossyTransport: HTTPTransport {
     }
 }
 
-/// Answers what it is told to, one after the other, and notes what it was asked.
-final class ScriptedTransport: HTTPTransport {
-    private let script: Mutex<[Result<TransportAnswer, TransportError>]>
-    private let asked = Mutex<[HTTPRequest]>([])
-
-    init(_ script: [Result<TransportAnswer, TransportError>]) { self.script = Mutex(script) }
-
-    /// The requests so far.
-    var requests: [HTTPRequest] { asked.withLock { $0 } }
-
-    func send(
-        _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
-    ) async throws(TransportError) -> TransportAnswer {
-        asked.withLock { $0.append(request) }
-        let next = script.withLock { $0.isEmpty ? nil : $0.removeFirst() }
-        guard let next else { throw TransportError(.other, mayHaveArrived: false, message: "the script is at its end") }
-        return try next.get()
-    }
-}
-
 extension TransportAnswer {
-    /// An answer of a status, fields and text.
-    init(_ code: Int, _ fields: HTTPFields = HTTPFields(), _ text: String = "") {
-        self.init(HTTPResponse(status: HTTPResponse.Status(code: code), headerFields: fields), body: Array(text.utf8))
-    }
-
     /// A listing: paths, a collection where there is a slash at the end.
     static func listing(_ hrefs: String...) -> TransportAnswer {
         let responses = hrefs.map { href in

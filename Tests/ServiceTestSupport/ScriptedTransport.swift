@@ -1,19 +1,20 @@
-import HTTPTypes
-import SyncCore
-import SyncProtocol
+package import HTTPTypes
+package import SyncProtocol
 import Synchronization
 
 /// Answers what it is told to, one after the other, and notes what it was asked.
-final class ScriptedTransport: HTTPTransport {
+package final class ScriptedTransport: HTTPTransport {
     private let script: Mutex<[Result<TransportAnswer, TransportError>]>
     private let asked = Mutex<[HTTPRequest]>([])
 
-    init(_ script: [Result<TransportAnswer, TransportError>]) { self.script = Mutex(script) }
+    /// Gives these answers, in this order.
+    package init(_ script: [Result<TransportAnswer, TransportError>]) { self.script = Mutex(script) }
 
     /// The requests so far.
-    var requests: [HTTPRequest] { asked.withLock { $0 } }
+    package var requests: [HTTPRequest] { asked.withLock { $0 } }
 
-    func send(
+    /// Gives the next answer; an error at the end of the script.
+    package func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
     ) async throws(TransportError) -> TransportAnswer {
         asked.withLock { $0.append(request) }
@@ -25,7 +26,7 @@ final class ScriptedTransport: HTTPTransport {
 
 extension TransportAnswer {
     /// An answer of a status, fields and text.
-    init(_ code: Int, _ fields: HTTPFields = HTTPFields(), _ text: String = "") {
+    package init(_ code: Int, _ fields: HTTPFields = HTTPFields(), _ text: String = "") {
         self.init(
             HTTPResponse(status: HTTPResponse.Status(code: code), headerFields: fields), body: Array(text.utf8))
     }
