@@ -32,7 +32,7 @@ struct FolderAddress: Sendable {
         let names = rest[slash...].split(separator: "/")
         // "." and ".." would be resolved on the way, and lead out of the folder.
         let isPlain = names.allSatisfy { name in
-            guard let bytes = HrefPath.decoded(name) else { return false }
+            guard let bytes = PercentCoding.decoded(name.utf8) else { return false }
             return ![Array(".".utf8), Array("..".utf8)].contains(bytes) && !bytes.contains(0x2F)
         }
         guard !authority.isEmpty, isPlain else { throw refused }
@@ -64,29 +64,8 @@ struct HrefPath: Hashable {
         guard rest.hasPrefix("/") else { return nil }
         names = []
         for name in rest.split(separator: "/") {
-            guard let bytes = Self.decoded(name) else { return nil }
+            guard let bytes = PercentCoding.decoded(name.utf8) else { return nil }
             names.append(bytes)
         }
-    }
-
-    /// The bytes that `text` stands for; `nil` where a percent sign has no two hexadecimal digits after it.
-    static func decoded(_ text: Substring) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        var iterator = text.utf8.makeIterator()
-        while let byte = iterator.next() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            guard let high = iterator.next().flatMap(digit), let low = iterator.next().flatMap(digit) else {
-                return nil
-            }
-            bytes.append(high << 4 | low)
-        }
-        return bytes
-    }
-
-    private static func digit(_ byte: UInt8) -> UInt8? {
-        Character(UnicodeScalar(byte)).hexDigitValue.map(UInt8.init)
     }
 }

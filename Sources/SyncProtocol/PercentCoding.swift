@@ -1,5 +1,5 @@
 /// Percent-encoding (RFC 3986, section 2.1): each byte that is not unreserved as `%` and two digits.
-enum PercentCoding {
+package enum PercentCoding {
     private static let digits = Array("0123456789ABCDEF".utf8)
     private static let percent = UInt8(ascii: "%")
 
@@ -17,7 +17,7 @@ enum PercentCoding {
     static func encoded(_ byte: UInt8) -> [UInt8] { [percent, digits[Int(byte >> 4)], digits[Int(byte & 0xF)]] }
 
     /// The bytes that `text` stands for; `nil` where a percent sign has no two hexadecimal digits after it.
-    static func decoded(_ text: some Sequence<UInt8>) -> [UInt8]? {
+    package static func decoded(_ text: some Sequence<UInt8>) -> [UInt8]? {
         var decoded: [UInt8] = []
         var iterator = text.makeIterator()
         while let byte = iterator.next() {
