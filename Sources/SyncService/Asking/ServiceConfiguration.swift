@@ -28,7 +28,6 @@ public struct ServiceConfiguration: Sendable {
     public var sessionLifetime = 180 * 86_400
     /// Whether the clock is right although the store has seen later times; for one start, after the clock was ahead.
     public var isClockAccepted = false
-    var sessionMilliseconds: Int64 { Int64(sessionLifetime) * 1_000 }
     /// How much one request may ask for.
     public var limits = KeyValueService.Limits()
 
@@ -45,4 +44,7 @@ public struct ServiceConfiguration: Sendable {
         (self.name, self.catalog, self.catalogJSON) = (name, catalog, catalogJSON)
         approvalPage = name.hasSuffix("/") ? name : name + "/"
     }
+
+    /// ``sessionLifetime`` in milliseconds.
+    var sessionMilliseconds: Int64 { Int64(sessionLifetime) * 1_000 }
 }

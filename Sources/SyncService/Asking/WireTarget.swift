@@ -116,9 +116,7 @@ extension WireTarget.Place {
         case .sessions: [.post, .delete]
         }
     }
-}
 
-extension WireTarget.Place {
     /// As `Allow` has it: `HEAD` is answered wherever `GET` is, and `OPTIONS` everywhere.
     var allowed: String {
         let names = methods.flatMap { $0 == .get ? [.get, .head] : [$0] } + [.options]

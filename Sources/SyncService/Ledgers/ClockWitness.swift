@@ -12,13 +12,14 @@ final class ClockWitness: Sendable {
         var latest: Int64
     }
 
-    /// So much a clock may be corrected, in milliseconds.
+    /// So much a clock may be corrected, in milliseconds. What the server itself dated later than that ahead of its
+    /// clock was written while the clock was wrong, and would count for longer than it may.
     static let tolerance: Int64 = 300_000
     private static let period = Duration.seconds(3_600)
 
     private let records: RecordStore
     private let host: HostServices
-    private let latest = Mutex(Int64.min)
+    private let latest = Mutex(Int64(0))
 
     init(_ records: RecordStore, host: HostServices) { (self.records, self.host) = (records, host) }
 
@@ -36,17 +37,21 @@ final class ClockWitness: Sendable {
         latest.withLock { $0 = record?.latest ?? now }
     }
 
+    /// How far the clock shows a time that is over, in milliseconds; `nil` where it can be right.
+    private var lag: Int64? {
+        let lag = latest.withLock { $0 } - host.now()
+        return lag > Self.tolerance ? lag : nil
+    }
+
     /// Whether the clock shows a time that is over.
-    var isBehind: Bool { host.now() < latest.withLock { $0 } - Self.tolerance }
+    var isBehind: Bool { lag != nil }
 
     /// Throws where the clock is behind.
     func check() throws(BackendError) {
-        let latest = latest.withLock { $0 }
-        let now = host.now()
-        guard now < latest - Self.tolerance else { return }
+        guard let lag else { return }
         throw BackendError(
             .unavailable, disposition: .transient,
-            message: "the server's clock is \((latest - now) / 1_000) s behind what it was already: set it right, or "
+            message: "the server's clock is \(lag / 1_000) s behind what it was already: set it right, or "
                 + "start once with --accept-clock if it is right now")
     }
 
@@ -60,9 +65,9 @@ final class ClockWitness: Sendable {
             guard abs(now - before - gone) <= Self.tolerance else { continue }
             do throws(BackendError) {
                 let record = try await records.update(try Self.key()) { (known: Record?) in
-                    Record(latest: max(known?.latest ?? .min, now))
+                    Record(latest: max(known?.latest ?? 0, now))
                 }
-                latest.withLock { $0 = max($0, record?.latest ?? .min) }
+                latest.withLock { $0 = max($0, record?.latest ?? 0) }
             } catch {
                 onError(error)
             }

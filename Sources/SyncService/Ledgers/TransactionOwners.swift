@@ -13,6 +13,9 @@ struct TransactionOwners: Sendable {
         var incarnation: String
         /// When it came, in milliseconds since 1970 UTC.
         var since: Int64
+
+        /// Whether it is `life`.
+        func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
     }
 
     /// Claims `transactions` for `account`, as many as are nobody's by one commit. An owner that was erased owns
@@ -61,8 +64,7 @@ struct TransactionOwners: Sendable {
         for _ in 0..<32 {
             let held = try await records.read(key, as: Owner.self)
             if let held {
-                let first = try? Account(held.value.account, incarnation: held.value.incarnation)
-                if first == account { return true }
+                if held.value.isOf(account) { return true }
                 guard try await isErased(held.value) else { return false }
             }
             if try await records.replace(key, with: owner, if: held?.version) { return true }
@@ -74,9 +76,7 @@ struct TransactionOwners: Sendable {
     func release(_ transaction: TransactionReference, of account: Account) async throws(BackendError) {
         let key = try Self.key(of: transaction)
         for _ in 0..<32 {
-            guard let held = try await records.read(key, as: Owner.self),
-                (try? Account(held.value.account, incarnation: held.value.incarnation)) == account
-            else { return }
+            guard let held = try await records.read(key, as: Owner.self), held.value.isOf(account) else { return }
             if try await records.replace(key, with: Owner?.none, if: held.version) { return }
         }
         throw BackendError(.busy, key: key, message: "others claim this transaction all the time; try again")
@@ -84,7 +84,7 @@ struct TransactionOwners: Sendable {
 
     private func isErased(_ owner: Owner) async throws(BackendError) -> Bool {
         let record = try await records.read(try AccountRecord.key(of: owner.account), as: AccountRecord.self)?.value
-        return record?.erased.contains { $0.utf8.elementsEqual(owner.incarnation.utf8) } == true
+        return record?.isErased(owner.incarnation) == true
     }
 
     /// Ids are up to 255 bytes each, which an entry's key has room for, unless slashes in them are escaped too often.

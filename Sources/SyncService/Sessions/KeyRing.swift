@@ -12,9 +12,6 @@ import Foundation
 final class KeyRing: Sendable {
     /// How long a key signs, in milliseconds.
     static let period: Int64 = 30 * 86_400_000
-    /// How far ahead of the clock something may be dated that the server wrote itself, in milliseconds. What is dated
-    /// later was written while the clock was wrong, and would count for longer than it may.
-    static let tolerance: Int64 = 300_000
 
     private struct Ring: Codable, Hashable, Sendable {
         struct Key: Codable, Hashable, Sendable {
@@ -66,7 +63,7 @@ final class KeyRing: Sendable {
     }
 
     private static func signs(_ key: Ring.Key, _ now: Int64) -> Bool {
-        now - key.created < period && key.created - now <= tolerance
+        now - key.created < period && key.created - now <= ClockWitness.tolerance
     }
 
     /// All that may have signed a token that counts.

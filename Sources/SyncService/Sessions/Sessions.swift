@@ -133,11 +133,9 @@ struct Sessions: Sendable {
     private func endOldest(of account: Account, now: Int64) async throws(BackendError) {
         guard let name = account.name else { return }
         let sessions = try await all(of: name)
-        let (over, counting) = (
-            sessions.filter { $0.isOver(at: now, lifetime: lifetime) },
-            sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
-        )
-        let living = counting.sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
+        let over = sessions.filter { $0.isOver(at: now, lifetime: lifetime) }
+        let living = sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
+            .sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
         let surplus = living.prefix(max(0, living.count - Self.mostForAccount + 1))
         for session in over + surplus { try await end(session.id, of: name) }
     }
