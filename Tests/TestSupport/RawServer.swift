@@ -108,13 +108,18 @@ public final class RawServer: Sendable {
         return address
     }
 
-    private static func listen() throws -> Int32 {
+    fileprivate static func makeSocket() -> Int32 {
         #if os(Linux)
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         #else
         let descriptor = socket(AF_INET, SOCK_STREAM, 0)
         #endif
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        return descriptor
+    }
+
+    private static func listen() throws -> Int32 {
+        let descriptor = makeSocket()
         var address = loopback(port: 0)
         let code = withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
@@ -140,12 +145,7 @@ public final class RawConnection: Sendable {
 
     /// A connection to a server on this machine; `nil` where nobody listens.
     public static func connect(to port: UInt16) -> RawConnection? {
-        #if os(Linux)
-        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-        #else
-        let descriptor = socket(AF_INET, SOCK_STREAM, 0)
-        #endif
-        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        let descriptor = RawServer.makeSocket()
         var address = RawServer.loopback(port: port)
         let code = withUnsafePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
