@@ -126,15 +126,18 @@ extension Reconciler {
         case .success(.absent), .success(.unchanged): break
         case .failure(let error): throw SyncError(.backend(error), side: .local)
         }
-        guard var checkpoint = checkpoints[remoteID] else { return .readRemote(unless: nil) }
-        if let seen, seen.contentDigest == checkpoint.contentDigest {
-            checkpoint.remoteVersion = seen.remoteVersion
-            checkpoints[remoteID] = checkpoint
-        }
+        guard let known else { return .readRemote(unless: nil) }
         if isDirty, !isDryRun, form == .oneEntry {
-            return push(local.content, if: .matches(checkpoint.remoteVersion))
+            return push(local.content, if: .matches(known.remoteVersion))
         }
-        return .readRemote(unless: checkpoint.remoteVersion)
+        return .readRemote(unless: known.remoteVersion)
+    }
+
+    /// The checkpoint, with the version that an earlier sync saw last where that is of the same content.
+    private var known: Checkpoints.Checkpoint? {
+        guard let stored = checkpoints[remoteID] else { return nil }
+        guard let seen, seen.contentDigest == stored.contentDigest else { return stored }
+        return seen
     }
 
     /// Whether the local side holds something else than the remote did at the checkpoint.
@@ -166,16 +169,27 @@ extension Reconciler {
         switch result {
         case .success(.unchanged):
             // A remote of one entry is asked so only by a dry run or after a refused push while facts wait to be sent.
-            guard isDirty, form == .entryPerReplica, !isDryRun, pushFailure == nil else {
-                report.remoteGains = isDirty
-                return finish(with: local.content)
+            if isDirty, form == .entryPerReplica, !isDryRun, pushFailure == nil {
+                return push(local.content, if: .any)
             }
-            return push(local.content, if: .any)
+            report.remoteGains = isDirty
+            return noteKnown()
         case .success(.found(let entry)): try take(remote: entry)
         case .success(.absent): try take(remote: nil)
         case .failure(let error): throw SyncError(.backend(pushFailure ?? error), side: .remote)
         }
         return settle()
+    }
+
+    /// Ends a sync for which the remote had nothing new.
+    private mutating func noteKnown() -> Effect {
+        // A dry run, or a sync whose save failed, saw a later version than the one that is stored.
+        guard form == .entryPerReplica, !isDryRun, !isDirty, let known, known != checkpoints[remoteID] else {
+            return finish(with: local.content)
+        }
+        var checkpoints = checkpoints
+        checkpoints[remoteID] = known
+        return save(local.content, checkpoints, if: local.version.map(Precondition.matches) ?? .absent)
     }
 
     /// Joins both sides and writes the one that lacks something: the remote first, so that one local write holds both
@@ -263,7 +277,7 @@ extension Reconciler {
             guard error.disposition == .permanent, error.kind != .cancelled else {
                 throw SyncError(.backend(error), side: .remote)
             }
-            return .readRemote(unless: checkpoints[remoteID]?.remoteVersion)
+            return .readRemote(unless: known?.remoteVersion)
         }
     }
 
