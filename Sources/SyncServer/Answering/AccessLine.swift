@@ -1,26 +1,30 @@
-import Logging
+import HTTPTypes
 
-/// What the log says of a request.
+/// What the log says of a request: pairs in the order of their names.
 enum AccessLine {
-    static func metadata(
-        method: String, route: String, status: Int, byteCount: Int, elapsed: Duration, isHTTP1: Bool, caller: String?
-    ) -> Logger.Metadata {
+    static func text(_ report: Responder.Report, elapsed: Duration, byteCount: Int) -> String {
         let (seconds, attoseconds) = elapsed.components
         let microseconds = seconds * 1_000_000 + attoseconds / 1_000_000_000_000
-        let fraction = String(1_000 + microseconds % 1_000).dropFirst()
-        var metadata: Logger.Metadata = [
-            "method": "\(method)", "route": "\(route)", "status": "\(status)", "bytes": "\(byteCount)",
-            "ms": "\(microseconds / 1_000).\(fraction)", "protocol": isHTTP1 ? "HTTP/1.1" : "HTTP/2",
-        ]
-        if let caller { metadata["caller"] = "\(quoted(caller))" }
-        return metadata
+        let fraction = microseconds % 1_000
+        var line = "bytes=\(byteCount)"
+        if let caller = report.caller { line += " caller=" + quoted(caller) }
+        line += " method=" + ServerMetrics.name(of: report.method)
+        line += " ms=\(microseconds / 1_000)." + (fraction < 10 ? "00" : fraction < 100 ? "0" : "") + "\(fraction)"
+        line += report.isHTTP1 ? " protocol=HTTP/1.1" : " protocol=HTTP/2"
+        line += " route=" + report.route + " status=\(report.status.code) [SyncServer] request\n"
+        return line
     }
 
     /// A name that cannot be taken for more than one word or line.
     private static func quoted(_ name: String) -> String {
-        let isPlain = name.unicodeScalars.allSatisfy { scalar in
-            scalar.isASCII && (scalar.properties.isAlphabetic || ("0"..."9").contains(scalar))
-                || "-_.@+".unicodeScalars.contains(scalar)
+        let isPlain = name.utf8.allSatisfy { byte in
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."),
+                UInt8(ascii: "@"), UInt8(ascii: "+"):
+                true
+            default: false
+            }
         }
         return isPlain && !name.isEmpty ? name : String(reflecting: name)
     }

@@ -59,9 +59,11 @@ struct Serve: AsyncParsableCommand {
             store, configuration: configuration, cryptography: cryptography, host: host,
             onError: { logger.error("\($0)") })
         try await service.checkReadiness()
+        let accessLog = logger.logLevel > .info ? nil : makeAccessLog()
         let responder = Responder(
             service, operatorToken: configuration.operatorToken, web: folder,
-            metrics: ServerMetrics(PrometheusMetrics()), limits: listening, host: host, logger: logger)
+            metrics: ServerMetrics(PrometheusMetrics()), limits: listening, host: host, accessLog: accessLog,
+            logger: logger)
         let listener: Listener
         do {
             listener = try makeListener(listening, responder, logger)
@@ -70,7 +72,7 @@ struct Serve: AsyncParsableCommand {
         }
         do {
             try await Server.run(
-                service, listener, shutdownSeconds: listening.shutdownSeconds, logger: logger)
+                service, listener, accessLog: accessLog, shutdownSeconds: listening.shutdownSeconds, logger: logger)
         } catch let error as ListenerError {
             throw Failure(.failed, "\(address(listening, listening.port)): \(error)")
         }
@@ -134,6 +136,14 @@ struct Serve: AsyncParsableCommand {
         var logger = Logger(label: "syncd") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = level
         return logger
+    }
+
+    /// The log of requests, in the same place as everything else that is logged.
+    private func makeAccessLog() -> AccessLog {
+        AccessLog(label: "syncd") { lines in
+            // Who closed standard error wants no log.
+            try? FileHandle.standardError.write(contentsOf: lines)
+        }
     }
 
     private func address(_ configuration: ListenerConfiguration, _ port: Int) -> String {

@@ -92,6 +92,7 @@ struct ServeTests {
         #expect(try status("owls", by: key) == 200, "\(server.log)")
         #expect(try status("cats", by: key) == 401)
         #expect(try status("owls", by: Curve25519.Signing.PrivateKey()) == 401)
+        #expect(issuer.stop() == 0)
         #expect(issuer.log.contains("route=web status=200"))
         // Nobody takes the name of one of its users, unless the server is told to let people sign up.
         func signUp(at server: ServerProcess) throws -> Int? {

@@ -1,0 +1,99 @@
+public import SyncCore
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A line for each request: when, method, route, status, bytes, milliseconds and the caller; never a path, a query, a
+/// header or anything else that may be a secret.
+///
+/// Lines are written together, at most ``delay`` after they were noted, so that a request does not wait for the disk or
+/// the terminal. What was noted by a process that is killed within that time is not in the log.
+public final class AccessLog: Sendable {
+    /// How long a line may wait.
+    public static let delay = Duration.milliseconds(100)
+    /// More than so many bytes do not wait.
+    private static let batchByteCount = 32 << 10
+
+    private struct State {
+        var lines: [UInt8] = []
+        var second: Int = .min
+        /// The beginning of a line of that second.
+        var start: [UInt8] = []
+        /// Who waits for the first line.
+        var waiting: AsyncStream<Void>.Continuation?
+    }
+
+    private let label: String
+    private let host: HostServices
+    private let write: @Sendable ([UInt8]) -> Void
+    private let state = Mutex(State())
+    /// One writes at a time, in the order of the lines.
+    private let writing = Mutex(())
+
+    /// - Parameters:
+    ///   - label: stands before each line, as in the rest of the log.
+    ///   - host: the timer.
+    ///   - write: writes whole lines.
+    public init(label: String, host: HostServices = .system, write: @escaping @Sendable ([UInt8]) -> Void) {
+        (self.label, self.host, self.write) = (label, host, write)
+    }
+
+    /// Writes what was noted, `delay` after the first of it, until the task is cancelled; then the rest.
+    func run() async {
+        let (noted, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        state.withLock { $0.waiting = continuation }
+        for await _ in noted {
+            // Cancelled: the rest is written at once.
+            try? await host.sleep(for: Self.delay)
+            flush()
+        }
+        flush()
+    }
+
+    /// Writes what was noted.
+    public func flush() {
+        writing.withLock { _ in
+            let lines = state.withLock { state in
+                let lines = state.lines
+                state.lines.removeAll(keepingCapacity: lines.count <= 4 * Self.batchByteCount)
+                return lines
+            }
+            if !lines.isEmpty { write(lines) }
+        }
+    }
+
+    /// Notes an answer.
+    func note(_ report: Responder.Report, elapsed: Duration, byteCount: Int) {
+        let line = AccessLine.text(report, elapsed: elapsed, byteCount: byteCount)
+        let (isFirst, isFull) = state.withLock { state in
+            let isFirst = state.lines.isEmpty
+            let start = start(in: &state)
+            state.lines += start
+            state.lines += line.utf8
+            if isFirst { state.waiting?.yield() }
+            return (isFirst && state.waiting == nil, state.lines.count > Self.batchByteCount)
+        }
+        // Nobody runs it, or it has to be sooner.
+        if isFirst || isFull { flush() }
+    }
+
+    /// `2026-01-31T12:00:00+0000 info syncd: `, by this machine's clock and in its zone, as the rest of the log has it.
+    private func start(in state: inout State) -> [UInt8] {
+        var now = time(nil)
+        if state.second != now {
+            state.second = now
+            var parts = tm()
+            localtime_r(&now, &parts)
+            var text = [CChar](repeating: 0, count: 64)
+            let count = strftime(&text, text.count, "%Y-%m-%dT%H:%M:%S%z", &parts)
+            state.start = text[..<count].map { UInt8(bitPattern: $0) } + Array(" info \(label): ".utf8)
+        }
+        return state.start
+    }
+}
