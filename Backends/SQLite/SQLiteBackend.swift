@@ -99,13 +99,7 @@ public final class SQLiteBackend: KeyValueBackend {
     {
         Answer(
             try await store.reading(.read, key: key) { connections in
-                guard let connections else { return .absent }
-                let outcome = try connections.find { try $0.read(key, unless: knownVersion) }
-                guard case .absent = outcome else { return outcome }
-                // Both ways to the key as of one moment, or one that is just written would look like damage.
-                return try connections.readConsistently { db in
-                    try EntryTable(db: db, file: connections.file).readConfirmed(key, unless: knownVersion)
-                }
+                try connections?.readConfirmed(key, unless: knownVersion) ?? .absent
             })
     }
 
@@ -256,5 +250,12 @@ extension KeyValueBackend where Self == SQLiteBackend {
         _ path: String, creating creation: SQLiteBackend.Creation = .unlessRemote, host: HostServices = .system
     ) -> SQLiteBackend {
         SQLiteBackend(path: path, creating: creation, host: host)
+    }
+}
+
+extension SQLiteBackend: ReadingAtOnce {
+    /// Answers where the store is open and nobody holds it.
+    package func readAtOnce(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
+        try? store.current()?.readConfirmed(key, unless: knownVersion)
     }
 }

@@ -35,7 +35,7 @@ final class SQLiteStore: Sendable {
     // MARK: Opening
 
     /// The connections, when they are open and the path still leads to their file.
-    private func current() -> StoreConnections? {
+    func current() -> StoreConnections? {
         guard let connections = connections.withLock({ $0 }), connections.isCurrent else { return nil }
         return connections
     }

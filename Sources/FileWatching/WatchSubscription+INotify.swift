@@ -29,6 +29,9 @@ final class WatchSubscription: Sendable {
 private final class INotify: Sendable {
     static let shared = INotify()
 
+    /// How long it waits between two looks, in milliseconds.
+    private static let pause: Int32 = 2
+
     struct Subscriber: Sendable {
         let folder: String
         let names: [[UInt8]]?
@@ -131,6 +134,8 @@ private final class INotify: Sendable {
             let count = read(descriptor, buffer.baseAddress, buffer.count)
             guard count > 0 else { continue }
             for call in calls(for: UnsafeRawBufferPointer(rebasing: buffer[..<count])) { call() }
+            // Of changes that come thick and fast subscribers hear once in so many milliseconds.
+            _ = poll(nil, 0, Self.pause)
         }
     }
 

@@ -14,7 +14,7 @@ extension WireFields {
     ///   - request: the request's fields.
     ///   - fields: the answer's.
     public static func noteRequestID(of request: HTTPFields, in fields: inout HTTPFields) {
-        guard let name = requestIDName, let id = request[name], (1...64).contains(id.utf8.count),
+        guard let name = requestIDName, let id = request.value(of: name), (1...64).contains(id.utf8.count),
             id.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { return }
         fields[name] = id

@@ -38,16 +38,27 @@ public enum WirePath {
     ///   slashes, with a percent sign and no two hexadecimal digits after it, with a character that a path cannot have
     ///   (RFC 3986, section 3.3), with bytes that are no UTF-8, or of no key (see `EntryKey`).
     public static func key(ofPath path: String) throws(BackendError) -> EntryKey {
-        guard path.utf8.starts(with: prefix.utf8) else { throw invalid("a key's path begins with \(prefix)") }
-        let rest = Array(path.utf8.dropFirst(prefix.utf8.count))
-        for part in rest.split(separator: slash, omittingEmptySubsequences: false) {
-            if part.isEmpty || part == [dot] || part == [dot, dot] {
+        let whole = Array(path.utf8)
+        guard whole.starts(with: prefix.utf8) else { throw invalid("a key's path begins with \(prefix)") }
+        let rest = whole[prefix.utf8.count...]
+        // Most have nothing that is encoded, and need no second look.
+        var isPlain = true
+        var partStart = rest.startIndex
+        for index in rest.startIndex...rest.endIndex {
+            if index < rest.endIndex, rest[index] != slash {
+                guard PercentCoding.isUnreserved(rest[index]) || others.contains(rest[index]) else {
+                    throw invalid("a character of the path has to be percent-encoded")
+                }
+                isPlain = isPlain && rest[index] != percent
+                continue
+            }
+            let part = rest[partStart..<index]
+            if part.isEmpty || (part.count <= 2 && part.allSatisfy { $0 == dot }) {
                 throw invalid("a part between two slashes is empty or of dots; write the slashes of the key as %2F")
             }
+            partStart = index + 1
         }
-        guard rest.allSatisfy({ PercentCoding.isUnreserved($0) || others.contains($0) }) else {
-            throw invalid("a character of the path has to be percent-encoded")
-        }
+        if isPlain { return try EntryKey(String(decoding: rest, as: UTF8.self)) }
         guard let bytes = PercentCoding.decoded(rest) else {
             throw invalid("a percent sign is followed by two hexadecimal digits")
         }
@@ -56,6 +67,7 @@ public enum WirePath {
     }
 
     private static let slash = UInt8(ascii: "/")
+    private static let percent = UInt8(ascii: "%")
     private static let dot = UInt8(ascii: ".")
     /// What a path may have besides.
     private static let others = Array("/%!$&'()*+,;=:@".utf8)

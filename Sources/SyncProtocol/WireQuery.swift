@@ -11,6 +11,9 @@ public struct WireQuery: Hashable, Sendable {
         public var value: String
     }
 
+    /// No query.
+    public init() { pairs = [] }
+
     /// Reads what stands behind the question mark; `nil` where a percent sign has no two hexadecimal digits after it,
     /// or the bytes are no UTF-8. A plus sign is a plus sign.
     public init?(_ text: Substring) {

@@ -42,7 +42,7 @@ extension Service {
                 throw RequestError(.badRequest, "at: \(error)")
             }
         }
-        let keys = try LedgerKeys(caller.account)
+        let keys = caller.keys
         let results = try await store.read([ReadRequest(keys.ledger), ReadRequest(keys.decisions)]).outcome
         var ledgers: [Ledger] = []
         for (result, key) in zip(results, [keys.ledger, keys.decisions]) {

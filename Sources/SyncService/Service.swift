@@ -1,5 +1,5 @@
 import EntitlementSync
-import HTTPTypes
+public import HTTPTypes
 public import SyncCore
 import SyncProtocol
 
@@ -9,6 +9,8 @@ import SyncProtocol
 /// An account's token reaches that account's keys and no other: which keys those are is said once, by ``KeyScope``.
 public final class Service: Sendable {
     let store: any KeyValueBackend
+    /// The same, where it answers at once.
+    let storeAtOnce: (any ReadingAtOnce)?
     let configuration: ServiceConfiguration
     let host: HostServices
     let onError: @Sendable (BackendError) -> Void
@@ -41,6 +43,7 @@ public final class Service: Sendable {
                 message: "\(store.label) cannot write conditionally or follow changes; a server needs both")
         }
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
+        storeAtOnce = store as? any ReadingAtOnce
         let records = RecordStore(backend: store)
         let keys = KeyRing(store, cryptography, host: host)
         try await keys.load()
@@ -85,7 +88,6 @@ public final class Service: Sendable {
 
     /// The answer to `request`. Cancelling its task gives up what has not been written yet.
     public func respond(to request: ServiceRequest) async -> ServiceAnswer {
-        let origin = request.head.headerFields[.origin]
         var answer: ServiceAnswer
         do throws(WireTarget.Failure) {
             let target = try WireTarget(request.head)
@@ -98,14 +100,33 @@ public final class Service: Sendable {
                 }
             answer = ServiceAnswer(refusal, route: "none")
         }
-        // A time that is known to be wrong is told to nobody.
-        if !witness.isBehind { WireFields.note(serverTime: host.now(), in: &answer.response.headerFields) }
-        WireFields.noteRequestID(of: request.head.headerFields, in: &answer.response.headerFields)
-        if answer.response.headerFields[.cacheControl] == nil {
-            answer.response.headerFields[.cacheControl] = "no-store"
-        }
-        CrossOrigin(origins: configuration.origins).note(origin, in: &answer.response.headerFields)
+        note(request.head, in: &answer.response.headerFields)
         return answer
+    }
+
+    /// The answer to a request for one entry, the most frequent one, by the caller's thread: where the token was
+    /// believed before, and the store has the entry at hand. `nil` for any other, which ``respond(to:)`` answers.
+    public func respondAtOnce(to request: HTTPRequest) -> ServiceAnswer? {
+        guard request.method == .get, let field = request.headerFields.value(of: .authorization),
+            let target = try? WireTarget(request), case .key(let key) = target.place, storeAtOnce != nil
+        else { return nil }
+        let generation = requests.enter()
+        defer { requests.leave(generation) }
+        guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
+            let answer = KeyValueService.read(key, request.headerFields, atOnceBy: ledgerRules(of: caller))
+        else { return nil }
+        var whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
+        note(request, in: &whole.response.headerFields)
+        return whole
+    }
+
+    /// Notes what every answer has.
+    private func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
+        // A time that is known to be wrong is told to nobody.
+        if !witness.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
+        WireFields.noteRequestID(of: request.headerFields, in: &fields)
+        if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
+        CrossOrigin(origins: configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
     }
 
     private func respond(to target: WireTarget, _ request: ServiceRequest) async -> ServiceAnswer {
@@ -135,7 +156,7 @@ public final class Service: Sendable {
             if place.isOpen(to: request.head.method) {
                 return ServiceAnswer(try await respondToAnybody(target, request), route: place.route)
             }
-            let caller = try await authenticator.caller(request.head.headerFields[.authorization])
+            let caller = try await authenticator.caller(request.head.headerFields.value(of: .authorization))
             return await respond(to: target, request, caller)
         } catch {
             return ServiceAnswer(failure(error), route: place.route)
@@ -167,12 +188,16 @@ public final class Service: Sendable {
         guard case .account(let caller) = caller else {
             return KeyValueService(store, limits: configuration.limits, onError: onError)
         }
-        var rules: any KeyValueBackend = try LedgerRules(store, caller.account, owners, witness, host)
+        var rules: any KeyValueBackend = ledgerRules(of: caller)
         if caller.isErased {
             let cryptography = accounts.cryptography
             rules = try ErasedLife(rules, caller.account) { cryptography.digest(of: $0) }
         }
         return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
+    }
+
+    private func ledgerRules(of caller: AccountCaller) -> LedgerRules {
+        LedgerRules(store, atOnce: storeAtOnce, caller.account, caller.keys, owners, witness, host)
     }
 
     private func stream(_ target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async throws -> ServiceAnswer

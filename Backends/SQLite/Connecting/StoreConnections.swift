@@ -35,6 +35,14 @@ final class StoreConnections: Sendable {
         try withReader { try $0.find(body) }
     }
 
+    /// Reads `key`; that nothing is there only where the index says so, too.
+    func readConfirmed(_ key: EntryKey, unless knownVersion: EntryVersion?) throws -> ReadOutcome {
+        let outcome = try find { try $0.read(key, unless: knownVersion) }
+        guard case .absent = outcome else { return outcome }
+        // Both ways to the key as of one moment, or one that is just written would look like damage.
+        return try readConsistently { try EntryTable(db: $0, file: file).readConfirmed(key, unless: knownVersion) }
+    }
+
     /// Performs `body` on a connection that only reads. Each statement of it sees the store as of its own moment.
     func read<Result: Sendable>(_ body: (Database) throws -> Result) throws -> Result {
         try withReader { try $0.use { try $0.unsafeRead(body) } }

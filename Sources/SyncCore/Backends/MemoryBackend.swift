@@ -38,8 +38,12 @@ public final class MemoryBackend: KeyValueBackend {
         -> Answer<ReadOutcome>
     {
         try BackendError.throwIfCancelled(.read, key: key)
-        guard let entry = state.withLock({ $0.entries[key] }) else { return Answer(.absent) }
-        return Answer(entry.version == knownVersion ? .unchanged : .found(entry))
+        return Answer(outcome(of: key, unless: knownVersion))
+    }
+
+    private func outcome(of key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome {
+        guard let entry = state.withLock({ $0.entries[key] }) else { return .absent }
+        return entry.version == knownVersion ? .unchanged : .found(entry)
     }
 
     /// Writes one key. O(1), for a new key O(keys) moves of 16 bytes.
@@ -165,5 +169,12 @@ private struct MemoryState: Sendable {
         let following = keys[(start + items.count)...].first
         let hasMore = items.count == limit && following?.hasPrefix(prefix) == true
         return KeyPage(items: items, next: hasMore ? items.last?.key : nil)
+    }
+}
+
+extension MemoryBackend: ReadingAtOnce {
+    /// Always answers.
+    package func readAtOnce(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
+        outcome(of: key, unless: knownVersion)
     }
 }

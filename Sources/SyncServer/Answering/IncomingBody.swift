@@ -1,6 +1,7 @@
 import HTTPTypes
 import HummingbirdCore
 import NIOCore
+import SyncProtocol
 
 /// The body of a request: received as a whole, within limits, or not at all.
 struct IncomingBody {
@@ -21,10 +22,10 @@ struct IncomingBody {
     init(_ request: Request, _ channel: any Channel, _ limits: ListenerConfiguration) {
         (self.request, self.channel, self.limits) = (request, channel, limits)
         parts = request.body.makeAsyncIterator()
-        let announced = request.headers[.contentLength].flatMap { Int($0) } ?? 0
+        let announced = request.headers.value(of: .contentLength).flatMap { Int($0) } ?? 0
         if announced > limits.bodyByteCount {
             refusal = (.contentTooLarge, Self.tooLong(limits))
-        } else if let coding = request.headers[.contentEncoding], coding.lowercased() != "identity" {
+        } else if let coding = request.headers.value(of: .contentEncoding), coding.lowercased() != "identity" {
             refusal = (.unsupportedMediaType, "send the body without a Content-Encoding")
         } else {
             refusal = nil
@@ -33,14 +34,18 @@ struct IncomingBody {
 
     /// Whether the client waits for a word before it sends the body (RFC 9110, section 10.1.1).
     var isContinueExpected: Bool {
-        refusal == nil && request.headers[.expect]?.lowercased() == "100-continue"
+        refusal == nil && request.headers.value(of: .expect)?.lowercased() == "100-continue"
     }
 
     /// All of the body.
     ///
     /// - Throws: the connection's error where it ends before the body does.
-    mutating func receive() async throws -> Received {
+    mutating func receive(isHTTP1: Bool) async throws -> Received {
         if let refusal { return .refused(refusal.0, refusal.1) }
+        // A request with neither has no body (RFC 9112, section 6.3). In HTTP/2 the frames tell.
+        if isHTTP1, !request.headers.contains(.contentLength), !request.headers.contains(.transferEncoding) {
+            return .whole([])
+        }
         let pipeline = channel.pipeline
         let deadline = channel.eventLoop.scheduleTask(in: .seconds(limits.bodySeconds)) {
             pipeline.fireErrorCaught(BodyTookTooLong())

@@ -1,4 +1,4 @@
-import HTTPTypes
+package import HTTPTypes
 import HummingbirdCore
 public import Logging
 import NIOCore
@@ -9,12 +9,14 @@ public import SyncService
 /// Answers requests: the server's own paths, the files of a web page, and everything else by the service.
 public struct Responder: Sendable {
     let respond: @Sendable (ServiceRequest) async -> ServiceAnswer
+    let respondAtOnce: @Sendable (HTTPRequest) -> ServiceAnswer?
     let checkReadiness: @Sendable () async throws(BackendError) -> Void
     let operatorToken: String?
     let web: WebFolder?
     let metrics: ServerMetrics
     let limits: ListenerConfiguration
     let host: HostServices
+    let accessLog: AccessLog?
     let logger: Logger
 
     /// - Parameters:
@@ -24,40 +26,57 @@ public struct Responder: Sendable {
     ///   - metrics: what is counted.
     ///   - limits: how long a body may be, and may take.
     ///   - host: the clock.
-    ///   - logger: gets a line for each request, at level `info`: method, route, status, bytes, milliseconds and the
-    ///     caller; never a path, a query, a header or anything else that may be a secret.
+    ///   - accessLog: gets a line for each request.
+    ///   - logger: for the server's own affairs.
     public init(
         _ service: SyncService.Service, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
-        limits: ListenerConfiguration, host: HostServices = .system, logger: Logger
+        limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         self.init(
-            respond: { await service.respond(to: $0) },
+            respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0) },
             checkReadiness: { () async throws(BackendError) in try await service.checkReadiness() },
-            operatorToken: operatorToken, web: web, metrics: metrics, limits: limits, host: host, logger: logger)
+            operatorToken: operatorToken, web: web, metrics: metrics, limits: limits, host: host, accessLog: accessLog,
+            logger: logger)
     }
 
     /// The same around anything that answers.
     package init(
         respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
+        respondAtOnce: @escaping @Sendable (HTTPRequest) -> ServiceAnswer? = { _ in nil },
         checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void, operatorToken: String? = nil,
         web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration, host: HostServices = .system,
-        logger: Logger
+        accessLog: AccessLog? = nil, logger: Logger
     ) {
-        (self.respond, self.checkReadiness, self.operatorToken) = (respond, checkReadiness, operatorToken)
+        (self.respond, self.respondAtOnce, self.checkReadiness) = (respond, respondAtOnce, checkReadiness)
+        self.operatorToken = operatorToken
         (self.web, self.metrics, self.limits, self.host) = (web, metrics, limits, host)
-        self.logger = logger
+        (self.accessLog, self.logger) = (accessLog, logger)
     }
 
     /// The answer to a request that has come as a whole.
     package func answer(to request: ServiceRequest) async -> ServiceAnswer {
         let target = request.head.path ?? ""
-        let path = target.prefix { $0 != "?" }
+        // The service makes the same of HEAD.
+        if target.utf8.starts(with: "/v1/".utf8) { return await respond(request) }
+        let path = String(decoding: target.utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self)
         var asked = request
         // As for GET; whoever sends the answer leaves the body out.
         if request.head.method == .head { asked.head.method = .get }
-        if let own = OwnRoute(rawValue: String(path)) { return await answer(to: asked, own) }
-        if let web, path != "/v1", !path.hasPrefix("/v1/") { return await answer(to: asked, web, String(path)) }
+        if let own = OwnRoute(rawValue: path) { return await answer(to: asked, own) }
+        if let web, path != "/v1" { return await answer(to: asked, web, path) }
         return await respond(asked)
+    }
+
+    /// The answer to a request without body that is had without waiting, counted and logged; `nil` for any other.
+    func answerAtOnce(to request: HTTPRequest, over channel: any Channel) -> (head: HTTPResponse, body: ByteBuffer)? {
+        let start = ContinuousClock.now
+        guard var answer = respondAtOnce(request), case .bytes(let bytes) = answer.body else { return nil }
+        finishHead(of: &answer, mustClose: false)
+        let report = Report(
+            method: request.method, route: answer.route, status: answer.response.status,
+            isHTTP1: Peer.isHTTP1(channel), caller: answer.caller, start: start)
+        note(report, byteCount: bytes.count)
+        return (answer.response, channel.allocator.buffer(bytes: bytes))
     }
 
     /// Receives the request, sends the answer, and tells metrics and log of it.
@@ -69,14 +88,19 @@ public struct Responder: Sendable {
         defer { metrics.end() }
         var incoming = IncomingBody(request, channel, limits)
         if incoming.isContinueExpected { try await writer.writeInformationalHead(HTTPResponse(status: .continue)) }
-        let body = try await incoming.receive()
+        let isHTTP1 = Peer.isHTTP1(channel)
+        let body = try await incoming.receive(isHTTP1: isHTTP1)
         var answer: ServiceAnswer
         switch body {
         case .whole(let bytes):
-            answer = await self.answer(to: ServiceRequest(request.head, body: bytes, peer: Peer.address(of: channel)))
+            let asked = ServiceRequest(request.head, body: bytes, peer: Peer.address(of: channel))
+            if Self.isShort(asked) {
+                answer = await self.answer(to: asked)
+            } else {
+                answer = await withTaskExecutorPreference(globalConcurrentExecutor) { await self.answer(to: asked) }
+            }
         case .refused(let status, let reason): answer = refusal(status, reason, route: "unread")
         }
-        let isHTTP1 = Peer.isHTTP1(channel)
         finishHead(of: &answer, mustClose: isHTTP1 && !body.isWhole)
         let report = Report(
             method: request.method, route: answer.route, status: answer.response.status, isHTTP1: isHTTP1,
@@ -91,6 +115,12 @@ public struct Responder: Sendable {
         case .stream(let pieces):
             try await send(pieces, answer.response, over: channel, writer, report)
         }
+    }
+
+    /// Whether the answer takes so little that the thread of an event loop may work it out: a look at one entry, or a
+    /// small change of one. Anything else would keep other connections waiting.
+    private static func isShort(_ request: ServiceRequest) -> Bool {
+        request.body.count <= 16_384 && (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
     }
 
     private func finishHead(of answer: inout ServiceAnswer, mustClose: Bool) {
@@ -134,11 +164,7 @@ extension Responder {
     }
 
     private func log(_ report: Report, _ elapsed: Duration, _ byteCount: Int) {
-        logger.info(
-            "request",
-            metadata: AccessLine.metadata(
-                method: ServerMetrics.name(of: report.method), route: report.route, status: report.status.code,
-                byteCount: byteCount, elapsed: elapsed, isHTTP1: report.isHTTP1, caller: report.caller))
+        accessLog?.note(report, elapsed: elapsed, byteCount: byteCount)
     }
 
     /// Sends one piece after the other until there are no more, the client goes away or the server ends.

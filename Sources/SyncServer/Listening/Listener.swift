@@ -39,7 +39,7 @@ public struct Listener: Service {
         let onServerRunning: @Sendable (any Channel) async -> Void = { channel in
             await onListening(channel.localAddress?.port ?? configuration.port)
         }
-        let http1 = Self.http1(configuration)
+        let http1 = Self.http1(configuration) { responder.answerAtOnce(to: $0, over: $1) }
         if let certificate = configuration.certificate {
             let channel = try Self.secureChannel(certificate, configuration, http1, answer)
             server = channel.server(
@@ -69,9 +69,14 @@ public struct Listener: Service {
         }
     }
 
-    private static func http1(_ configuration: ListenerConfiguration) -> HTTP1Channel.Configuration {
-        HTTP1Channel.Configuration(
-            additionalChannelHandlers: [WholeRequests()], idleTimeout: .seconds(configuration.idleSeconds),
+    private static func http1(
+        _ configuration: ListenerConfiguration, _ answerAtOnce: @escaping PromptAnswers.Answering
+    ) -> HTTP1Channel.Configuration {
+        // Whoever counts how long a connection is idle has to hear of requests.
+        let period = TimeAmount.seconds(max(1, configuration.idleSeconds / 2))
+        return HTTP1Channel.Configuration(
+            additionalChannelHandlers: [WholeRequests(), PromptAnswers(period: period, answerAtOnce)],
+            idleTimeout: .seconds(configuration.idleSeconds),
             httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
                 maxHeaderFieldSize: configuration.headerByteCount, maxHeaderListSize: configuration.headerByteCount,
                 maxHeaderFieldCount: configuration.headerFieldCount))

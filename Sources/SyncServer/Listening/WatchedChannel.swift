@@ -32,7 +32,11 @@ struct WatchedChannel<Base: ServerChildChannel>: ServerChildChannel {
         }
     }
 
-    func handle(value: Base.Value, logger: Logger) async { await base.handle(value: value, logger: logger) }
+    func handle(value: Base.Value, logger: Logger) async {
+        await withTaskExecutorPreference(LoopExecutor(value.channel.eventLoop)) {
+            await base.handle(value: value, logger: logger)
+        }
+    }
 }
 
 /// Closes a connection for one of the reasons above, and one that is not encrypted yet when the server ends.

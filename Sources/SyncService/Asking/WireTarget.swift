@@ -35,12 +35,17 @@ struct WireTarget: Sendable {
 
     /// Reads the request line of `request`.
     init(_ request: HTTPRequest) throws(Failure) {
-        let parts = (request.path ?? "").split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let query = WireQuery(parts.count > 1 ? parts[1] : "") else {
+        let path = request.path ?? ""
+        guard let mark = path.utf8.firstIndex(of: UInt8(ascii: "?")) else {
+            query = WireQuery()
+            place = try Self.place(path)
+            return
+        }
+        guard let query = WireQuery(path[path.utf8.index(after: mark)...]) else {
             throw .malformed("the query is not percent-encoded UTF-8")
         }
         self.query = query
-        place = try Self.place(String(parts.first ?? ""))
+        place = try Self.place(String(path[..<mark]))
     }
 
     private static let fixed: [String: Place] = [
@@ -52,7 +57,6 @@ struct WireTarget: Sendable {
     ]
 
     private static func place(_ path: String) throws(Failure) -> Place {
-        if let place = fixed[path] { return place }
         if path.utf8.starts(with: WirePath.prefix.utf8) {
             do throws(BackendError) {
                 return .key(try WirePath.key(ofPath: path))
@@ -60,6 +64,7 @@ struct WireTarget: Sendable {
                 throw .malformed(error.message)
             }
         }
+        if let place = fixed[path] { return place }
         let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         guard parts.count == 5, path.utf8.starts(with: "/v1/accounts/".utf8) else { throw .absent }
         // In a path an ampersand is a character as any other.

@@ -10,6 +10,8 @@ final class ChangeHub: Sendable {
     static let bufferedCount = 256
     /// How often listeners hear that the line stands.
     static let heartbeat = Duration.seconds(15)
+    /// How long it waits between two looks at the store.
+    static let pause = Duration.milliseconds(2)
 
     /// What a listener hears.
     enum Note: Sendable {
@@ -76,7 +78,8 @@ final class ChangeHub: Sendable {
             await follow()
             for await _ in pokes {
                 await follow()
-                if Task.isCancelled { break }
+                // Changes that come thick and fast are looked up together.
+                guard (try? await host.sleep(for: Self.pause)) != nil else { break }
             }
             group.cancelAll()
         }

@@ -25,11 +25,12 @@ public struct KeyScope: Hashable, Sendable {
     ///
     /// - Parameter erased: lives of the account that were erased; when `account` is one of them, its own marker is all
     ///   that is reached, and the entry, as ``ErasedLife`` shows it.
-    static func account(_ account: Account, erased: [String]) throws(BackendError) -> KeyScope {
+    static func account(
+        _ account: Account, _ keys: LedgerKeys, erased: [String]
+    ) throws(BackendError) -> KeyScope {
         guard let name = account.name else {
             throw BackendError(.permissionDenied, message: "nobody's ledger is on no server")
         }
-        let keys = try LedgerKeys(account)
         var readable: Set = [try LedgerKeys.directoryEntry(of: name)]
         let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
         if isErased { readable.insert(keys.ledger) }

@@ -66,26 +66,32 @@ public struct KeyValueService: Sendable {
 extension KeyValueService {
     private func read(_ key: EntryKey, _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
         guard scope.mayRead(key) else { return .problem(.notYours) }
-        var known: [EntryVersion] = []
-        var isAnythingKnown = false
-        if let field = fields[.ifNoneMatch] {
-            switch TagCondition(field) {
-            case nil: return .refusal(.badRequest, "If-None-Match is * or a list of entity tags")
-            case .anything: isAnythingKnown = true
-            // Weak comparison (RFC 9110, section 13.1.2).
-            case .tags(let tags): known = tags.compactMap { EntityTag(strong: $0).version }
-            }
+        guard let condition = ReadCondition(fields) else {
+            return .refusal(.badRequest, "If-None-Match is * or a list of entity tags")
         }
-        let answer = try await store.read(key, unless: known.first)
-        let found: TransportAnswer
-        switch answer.outcome {
-        case .absent: found = .problem(.absent(key, status: .notFound))
-        case .unchanged: found = TransportAnswer(Self.head(.notModified, known.first))
+        let answer = try await store.read(key, unless: condition.known.first)
+        return noting(answer.companion, Self.found(answer.outcome, of: key, condition))
+    }
+
+    /// The answer to a read of `key`, which the caller reaches; where `store` has it at once, and nothing is wrong with
+    /// the request.
+    static func read(
+        _ key: EntryKey, _ fields: HTTPFields, atOnceBy store: some ReadingAtOnce
+    ) -> TransportAnswer? {
+        guard let condition = ReadCondition(fields),
+            let outcome = store.readAtOnce(key, unless: condition.known.first)
+        else { return nil }
+        return found(outcome, of: key, condition)
+    }
+
+    private static func found(_ outcome: ReadOutcome, of key: EntryKey, _ condition: ReadCondition) -> TransportAnswer {
+        switch outcome {
+        case .absent: return .problem(.absent(key, status: .notFound))
+        case .unchanged: return TransportAnswer(head(.notModified, condition.known.first))
         case .found(let entry):
-            let isKnown = isAnythingKnown || known.contains(entry.version)
-            found = isKnown ? TransportAnswer(Self.head(.notModified, entry.version)) : Self.answer(.ok, entry)
+            let isKnown = condition.isAnythingKnown || condition.known.contains(entry.version)
+            return isKnown ? TransportAnswer(head(.notModified, entry.version)) : Self.answer(.ok, entry)
         }
-        return noting(answer.companion, found)
     }
 
     private func noting(_ companion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
@@ -199,4 +205,21 @@ extension KeyValueService {
 
     /// What a client gets told of an error of the store.
     func problem(_ error: BackendError) -> Problem { .told(of: error, onError) }
+}
+
+/// What a read's client has already.
+private struct ReadCondition {
+    var known: [EntryVersion] = []
+    var isAnythingKnown = false
+
+    /// `nil` where the field says nothing that can be understood.
+    init?(_ fields: HTTPFields) {
+        guard let field = fields.value(of: .ifNoneMatch) else { return }
+        switch TagCondition(field) {
+        case nil: return nil
+        case .anything: isAnythingKnown = true
+        // Weak comparison (RFC 9110, section 13.1.2).
+        case .tags(let tags): known = tags.compactMap { EntityTag(strong: $0).version }
+        }
+    }
 }

@@ -6,8 +6,10 @@ import SyncCore
 ///
 /// What a client sends is stored as it came or not at all: a server that edited it would leave the client with a
 /// version of bytes that it never saw. What there is to say about it goes into the decisions, a ledger beside it.
-struct LedgerRules: KeyValueBackend {
+struct LedgerRules: ReadingAtOnce {
     let store: any KeyValueBackend
+    /// The same, where it answers at once.
+    let storeAtOnce: (any ReadingAtOnce)?
     let account: Account
     let keys: LedgerKeys
     let owners: TransactionOwners
@@ -20,11 +22,11 @@ struct LedgerRules: KeyValueBackend {
     static let tolerance: Int64 = 300_000
 
     init(
-        _ store: any KeyValueBackend, _ account: Account, _ owners: TransactionOwners, _ witness: ClockWitness,
-        _ host: HostServices
-    ) throws(BackendError) {
+        _ store: any KeyValueBackend, atOnce storeAtOnce: (any ReadingAtOnce)?, _ account: Account, _ keys: LedgerKeys,
+        _ owners: TransactionOwners, _ witness: ClockWitness, _ host: HostServices
+    ) {
         (self.store, self.account, self.owners, self.witness, self.host) = (store, account, owners, witness, host)
-        keys = try LedgerKeys(account)
+        (self.storeAtOnce, self.keys) = (storeAtOnce, keys)
     }
 
     var capabilities: Capabilities { store.capabilities }
@@ -39,6 +41,16 @@ struct LedgerRules: KeyValueBackend {
         guard results.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
         guard case .found(let decided) = try results[1].get() else { return Answer(try results[0].get()) }
         return Answer(try results[0].get(), companion: try await reconsider(decided))
+    }
+
+    /// `nil` for a ledger about which anything was decided.
+    func readAtOnce(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
+        guard let store = storeAtOnce else { return nil }
+        guard key == keys.ledger else { return store.readAtOnce(key, unless: knownVersion) }
+        let outcome = store.readAtOnce(key, unless: knownVersion)
+        // After the ledger: decisions about it are there before it is.
+        guard case .absent = store.readAtOnce(keys.decisions, unless: nil) else { return nil }
+        return outcome
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)

@@ -3,7 +3,7 @@ import SyncCore
 import Synchronization
 
 /// Who asks.
-enum Caller: Hashable, Sendable {
+enum Caller: Sendable {
     /// Whoever runs the server.
     case `operator`
     /// An account's device.
@@ -13,23 +13,36 @@ enum Caller: Hashable, Sendable {
     var name: String {
         switch self {
         case .operator: "operator"
-        case .account(let caller): "\(caller.account)"
+        case .account(let caller): caller.name
         }
     }
 }
 
-/// An account's device.
-struct AccountCaller: Hashable, Sendable {
-    var account: Account
-    var scope: KeyScope
+/// An account's device. One object for all requests with a token.
+final class AccountCaller: Sendable {
+    let account: Account
+    let keys: LedgerKeys
+    let scope: KeyScope
+    /// As the log has it.
+    let name: String
     /// `nil` for tokens of another issuer.
-    var session: String?
+    let session: String?
     /// When a token of another issuer was made, in milliseconds since 1970 UTC, where it says so.
-    var issued: Int64?
+    let issued: Int64?
     /// Until when it is believed, in milliseconds since 1970 UTC.
-    var expires: Int64
+    let expires: Int64
     /// Whether this life of the account was erased: only the marker can be read.
-    var isErased: Bool
+    let isErased: Bool
+
+    init(
+        _ account: Account, erased: [String], session: String?, issued: Int64? = nil, expires: Int64, isErased: Bool
+    ) throws(BackendError) {
+        (self.account, self.session, self.issued, self.expires) = (account, session, issued, expires)
+        self.isErased = isErased
+        name = "\(account)"
+        keys = try LedgerKeys(account)
+        scope = try KeyScope.account(account, keys, erased: erased)
+    }
 }
 
 /// Why a request's credential is not taken.
@@ -53,8 +66,9 @@ final class Authenticator: Sendable {
     static let externalPeriod: Int64 = 3_600_000
 
     private struct Cache {
+        /// By the whole field that a token came in: to look one up costs no copy of it.
         var callers: [String: AccountCaller] = [:]
-        /// The tokens of each account, by the name as it stands in a key.
+        /// The fields with tokens of each account, by the name as it stands in a key.
         var tokens: [String: Set<String>] = [:]
         /// Goes up with each revocation: what was looked up before one must not be remembered after it.
         var revocations: UInt64 = 0
@@ -111,16 +125,22 @@ final class Authenticator: Sendable {
         operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
     }
 
+    /// Whose request it is, where the same `Authorization` was believed before and still counts.
+    func known(_ field: String) -> AccountCaller? {
+        guard let known = cache.withLock({ $0.callers[field] }), known.expires > host.now() else { return nil }
+        return known
+    }
+
     /// Whose request it is that has `field` as its `Authorization`.
     func caller(_ field: String?) async throws(AuthenticationFailure) -> Caller {
         guard let field else { throw .missing }
+        if let known = known(field) { return .account(known) }
+        let now = host.now()
         // The scheme's case does not matter (RFC 9110, section 11.1).
         guard let space = field.firstIndex(of: " "), field[..<space].lowercased() == "bearer" else {
             throw .invalid("not a bearer token")
         }
         let token = String(field[space...].drop { $0 == " " })
-        let now = host.now()
-        if let known = cache.withLock({ $0.callers[token] }), known.expires > now { return .account(known) }
         // By digest, so that the time it takes tells nothing of the token.
         if let operatorDigest, cryptography.digest(of: Array(token.utf8)) == operatorDigest { return .operator }
         guard token.utf8.count <= 8_192 else { throw .invalid("longer than any token") }
@@ -129,7 +149,7 @@ final class Authenticator: Sendable {
         cache.withLock { cache in
             guard cache.revocations == before else { return }
             if cache.callers.count >= Self.capacity { cache.makeRoom(now: now) }
-            cache.insert(token, caller)
+            cache.insert(field, caller)
         }
         return .account(caller)
     }
@@ -201,9 +221,9 @@ final class Authenticator: Sendable {
             let isErased = record.isErased(claims.incarnation)
             let isCurrent = record.account == account && session.epoch == record.epoch
             guard isErased || isCurrent else { throw AuthenticationFailure.invalid("its session was ended") }
-            return AccountCaller(
-                account: account, scope: try KeyScope.account(account, erased: record.erased),
-                session: claims.session, expires: claims.expiresAt * 1_000, isErased: isErased)
+            return try AccountCaller(
+                account, erased: record.erased, session: claims.session, expires: claims.expiresAt * 1_000,
+                isErased: isErased)
         } catch {
             throw Self.failure(error)
         }
@@ -228,9 +248,8 @@ final class Authenticator: Sendable {
             let life = record.account?.incarnation ?? record.erased.last ?? ""
             let account = try Account(subject, incarnation: life)
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
-            return AccountCaller(
-                account: account, scope: try KeyScope.account(account, erased: record.erased), session: nil,
-                issued: issued, expires: expires, isErased: isErased)
+            return try AccountCaller(
+                account, erased: record.erased, session: nil, issued: issued, expires: expires, isErased: isErased)
         } catch {
             throw Self.failure(error)
         }
