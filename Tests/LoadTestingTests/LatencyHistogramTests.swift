@@ -15,7 +15,9 @@ struct LatencyHistogramTests {
         }
     }
 
-    @Test("a percentile is at most 0.4 % from the sorted values, from nanoseconds to hours", arguments: [1, 2, 3] as [UInt64])
+    @Test(
+        "a percentile is at most 0.4 % from the sorted values, from nanoseconds to hours",
+        arguments: [1, 2, 3] as [UInt64])
     func percentilesAreClose(seed: UInt64) throws {
         var generator = Generator(state: seed)
         var histogram = LatencyHistogram()

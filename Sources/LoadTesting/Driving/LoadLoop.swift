@@ -96,6 +96,8 @@ final class LoadLoop {
 
     /// Begins to ask, until `end`.
     func start(at start: NIODeadline, until end: NIODeadline) {
+        // It may have been stopped before it began.
+        guard !isOver else { return }
         self.end = end
         isStarted = true
         if let rate = plan.rate {
@@ -152,12 +154,10 @@ final class LoadLoop {
         ending.succeed(report)
     }
 
-    /// Whether requests may still be sent.
-    private var isDone: Bool {
-        guard underway == 0, watch?.isQuiet ?? true, NIODeadline.now() >= end else { return false }
-        guard let schedule else { return true }
-        return schedule.next >= end
-    }
+    /// Whether there are requests to be sent, now or later. What was due before the end is, also after it.
+    private var isAsking: Bool { NIODeadline.now() < end || (schedule?.next ?? end) < end }
+
+    private var isDone: Bool { underway == 0 && watch?.isQuiet ?? true && !isAsking }
 
     func finishIfDone() { if isStarted, isDone { stop() } }
 }
@@ -244,7 +244,7 @@ extension LoadLoop {
     }
 
     private func reconnect(_ slot: Int) {
-        guard isStarted, NIODeadline.now() < end else { return finishIfDone() }
+        guard isStarted, isAsking else { return finishIfDone() }
         let bound = NIOLoopBound(self, eventLoop: eventLoop)
         connect(slot).whenFailure { _ in
             let loop = bound.value

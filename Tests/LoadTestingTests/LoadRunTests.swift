@@ -1,0 +1,185 @@
+import LoadTesting
+import Synchronization
+import Testing
+
+@Suite("Driving a server", .timeLimit(.minutes(1)))
+struct LoadRunTests {
+    private func reads(
+        _ server: ScriptedServer, connections: Int, seconds: Double = 0.4, rate: Double? = nil, loops: Int = 1
+    ) -> LoadPlan {
+        let request = RequestBytes("GET", "/document", at: target(server))
+        let works = (0..<connections).map { _ in RepeatedRequests([request], expecting: 200...200) }
+        return LoadPlan(kinds: ["read"], works: works, seconds: seconds, rate: rate, loopCount: loops)
+    }
+
+    private func target(_ server: ScriptedServer) -> LoadTarget { LoadTarget(host: "127.0.0.1", port: server.port) }
+
+    @Test(
+        "as fast as it answers: every request that the server saw is counted, by several loops too", arguments: [1, 3])
+    func closedLoop(loops: Int) async throws {
+        let seen = Mutex(0)
+        let server = try await ScriptedServer.start { _, _ in
+            seen.withLock { $0 += 1 }
+            return .answer(200)
+        }
+        let report = try await LoadRun.run(reads(server, connections: 6, loops: loops), at: target(server))
+        try await server.stop()
+        #expect(report.isSound)
+        #expect(report.sent > 100)
+        #expect(report.sent == seen.withLock { $0 })
+        #expect(report.kinds[0].latencies.count == UInt64(report.sent))
+        #expect(report.statuses == [200: report.sent])
+    }
+
+    @Test("at a rate a latency counts from when the request was due, although nobody was free to send it")
+    func latencyCountsFromDue() async throws {
+        // One connection, an answer takes 50 ms, a request is due every 10 ms: of 40 requests the last waits longest.
+        let server = try await ScriptedServer.start { _, _ in .delayed(.milliseconds(50), 200) }
+        var plan = reads(server, connections: 1, rate: 100)
+        plan.patience = 5
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        let latencies = report.kinds[0].latencies
+        #expect(report.isSound)
+        #expect((report.sent, report.unsent) == (40, 0))
+        #expect(latencies.count == 40)
+        // 39 × 50 ms before it is its turn, 50 ms more, due at 390 ms.
+        #expect(latencies.most >= 1_600_000_000)
+        #expect((latencies.percentile(0.5) ?? 0) >= 700_000_000)
+        #expect(report.late >= 38)
+    }
+
+    @Test("what was due and could not be sent is counted, with the time that it waited")
+    func unsentIsCounted() async throws {
+        let server = try await ScriptedServer.start { _, number in number < 3 ? .answer(200) : .silence }
+        var plan = reads(server, connections: 1, rate: 50)
+        plan.patience = 0.5
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        #expect(report.sent + report.unsent == 20)
+        #expect(report.unsent == 16)
+        #expect(report.troubles == [.unanswered: 1])
+        #expect(report.kinds[0].latencies.count == UInt64(20 - 1))
+        #expect(!report.isSound)
+    }
+
+    @Test("other answers than expected, and requests without answer, are told")
+    func troublesAreTold() async throws {
+        let server = try await ScriptedServer.start { _, number in
+            switch number % 10 {
+            case 3: .answer(429)
+            case 6: .hangUp
+            default: .answer(200)
+            }
+        }
+        let report = try await LoadRun.run(reads(server, connections: 2, rate: 250), at: target(server))
+        try await server.stop()
+        #expect(report.sent == 100)
+        #expect(report.unexpected == [429: 10])
+        #expect(report.troubles == [.closed: 10])
+        #expect(report.statuses == [200: 80, 429: 10])
+        #expect(!report.isSound)
+    }
+
+    @Test("nobody listens: an error, not a report")
+    func nobodyListens() async throws {
+        let server = try await ScriptedServer.start { _, _ in .answer(200) }
+        try await server.stop()
+        await #expect(throws: (any Error).self) {
+            try await LoadRun.run(reads(server, connections: 2), at: target(server))
+        }
+    }
+
+    @Test("a write has the version of the answer before; an answer that is lost is no conflict, one that is not is")
+    func writesAreConditional() async throws {
+        let state = Mutex((version: 0, conflicts: 0))
+        let server = try await ScriptedServer.start { request, number in
+            state.withLock { state in
+                guard request.condition == "\"\(state.version)\"", request.authorization == "Bearer secret" else {
+                    state.conflicts += 1
+                    return .answer(412, tag: "\"\(state.version)\"")
+                }
+                state.version += 1
+                // The fifth arrives, and its answer does not.
+                if number == 4 { return .hangUp }
+                // After the ninth somebody else writes.
+                defer { if number == 8 { state.version += 1 } }
+                return .answer(200, tag: "\"\(state.version)\"")
+            }
+        }
+        let credential = LoadCredential(token: "secret")
+        let request = RequestBytes("PUT", "/document", at: target(server), credential: credential)
+        let work = ConditionalWrites(request, version: "\"0\"", byteCount: 300)
+        let plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.4, rate: 50)
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        #expect(report.sent == 20)
+        #expect(state.withLock { $0.conflicts } == 2)
+        #expect(report.statuses == [200: 17, 412: 2])
+        #expect(report.unexpected == [412: 1])
+        #expect(report.troubles == [.closed: 1])
+    }
+
+    @Test("every watcher of every write is measured, also after all have reconnected")
+    func watchersHear() async throws {
+        let server = try await ScriptedServer.start { request, _ in
+            request.path == "/changes" ? .stream : .answer(200, tag: "\"1\"")
+        }
+        let work = ConditionalWrites(
+            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
+        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.8, rate: 25)
+        plan.streams = [WatchedStreams(RequestBytes("GET", "/changes", at: target(server)), count: 100)]
+        plan.reopening = 0.4
+        plan.patience = 5
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        #expect(report.isSound)
+        #expect(report.sent == 20)
+        #expect(report.reopened.count == 100)
+        // A write in the moment of the reconnection is heard by those that are there.
+        #expect((1_700...2_000).contains(report.heard.count))
+    }
+
+    @Test("an event that never comes is told")
+    func lostEventIsTold() async throws {
+        let server = try await ScriptedServer.start { request, _ in
+            request.path == "/changes" ? .stream : .answer(204, tag: "\"1\"")
+        }
+        let work = ConditionalWrites(
+            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
+        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.2, rate: 10)
+        plan.streams = [WatchedStreams(RequestBytes("GET", "/changes", at: target(server)), count: 3)]
+        plan.patience = 0.5
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        // The second write waits for those who have not heard of the first, and is not sent.
+        #expect((report.sent, report.unsent) == (1, 1))
+        #expect(report.troubles == [.unheard: 3])
+    }
+
+    @Test("a run that is cancelled ends at once, with what it has seen")
+    func cancelling() async throws {
+        let (begun, begin) = AsyncStream.makeStream(of: Void.self)
+        let server = try await ScriptedServer.start { _, number in
+            if number == 10 { begin.finish() }
+            return .answer(200)
+        }
+        let plan = reads(server, connections: 2, seconds: 3_000)
+        let report = try await withThrowingTaskGroup(of: LoadReport?.self) { group in
+            group.addTask { try await LoadRun.run(plan, at: target(server)) }
+            group.addTask {
+                for await _ in begun {}
+                return nil
+            }
+            var report: LoadReport?
+            while let next = try await group.next() {
+                if let next { report = next }
+                group.cancelAll()
+            }
+            return report
+        }
+        try await server.stop()
+        #expect((report?.sent ?? 0) > 10)
+        #expect((report?.seconds ?? 0) < 60)
+    }
+}
