@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak nightly mutants lint docs bench proto clean
+.PHONY: help setup demo test soak nightly mutants lint docs bench peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # What must come out the same in every time zone, as a filter of `swift test`.
@@ -51,6 +51,14 @@ bench: setup ## Time the hot paths in release mode
 	swift build --configuration release --product syncd
 	swift run --package-path Benchmarks --configuration release wire-benchmarks \
 		--syncd "$$(swift build --configuration release --show-bin-path)/syncd"
+
+peers: ## Hold syncd serve against PocketBase, Kinto and a bare route, with wrk; writes Docs/Peers.md
+	@.ci/setup libeatmydata1 python3 python3-venv wrk
+	swift build --configuration release --product syncd
+	swift build --package-path Benchmarks --configuration release --product bare-route
+	Benchmarks/peers/peers.py --syncd "$$(swift build --configuration release --show-bin-path)/syncd" \
+		--bare-route "$$(swift build --package-path Benchmarks --configuration release --show-bin-path)/bare-route" \
+		--page Docs/Peers.md --chart Docs/images/peers.svg
 
 proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with
 	@.ci/setup protobuf-compiler

@@ -9,6 +9,11 @@ let package = Package(
         // Only for sqlite3's C API, which the SQLite store is held against: the same library that the store uses.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        // Only for bare-route: what the server listens with, and nothing of the server.
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
     ],
     targets: [
         .executableTarget(
@@ -44,6 +49,18 @@ let package = Package(
                 .product(name: "SyncProtocol", package: "EntitlementSync"),
             ]),
         .target(name: "BenchmarkSupport"),
+        // The limit of the stack, for peers/peers.py.
+        .executableTarget(
+            name: "bare-route",
+            dependencies: [
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ]),
         // What the wire is held against: libcurl called from C.
         .target(name: "RawCurl", linkerSettings: [.linkedLibrary("curl")]),
         .executableTarget(

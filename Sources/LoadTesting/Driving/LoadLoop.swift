@@ -134,10 +134,19 @@ final class LoadLoop {
         return eventLoop.scheduleTask(deadline: instant) { action(bound.value) }
     }
 
-    /// Ends, whatever is under way.
-    func stop() {
+    /// Ends, whatever is under way: nobody is to blame for what was not answered until somebody cancelled.
+    func cancel() {
+        end = min(end, .now())
+        schedule = nil
+        underway = 0
+        stop(isCancelled: true)
+    }
+
+    /// Ends. What is under way has failed.
+    func stop(isCancelled: Bool = false) {
         guard !isOver else { return }
         isStarted = false
+        isOver = isCancelled
         for slot in slots { slot.connection?.giveUp() }
         watch?.giveUp(before: .distantFuture)
         // What was due and never sent has waited until now, at least.

@@ -49,7 +49,7 @@ package enum LoadRun {
             report.seconds = min(plan.seconds, Double((NIODeadline.now() - start).nanoseconds) / 1e9)
             return report
         } onCancel: {
-            for loop in loops { loop.eventLoop.execute { loop.value.stop() } }
+            for loop in loops { loop.eventLoop.execute { loop.value.cancel() } }
         }
     }
 

@@ -59,3 +59,9 @@ package struct LatencyHistogram: Sendable {
         return part << shift + (1 << shift) / 2
     }
 }
+
+extension LatencyHistogram: CustomStringConvertible {
+    package var description: String {
+        "\(count) latencies, median \(percentile(0.5) ?? 0) ns, \(most) ns at most"
+    }
+}

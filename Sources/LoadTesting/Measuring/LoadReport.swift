@@ -66,3 +66,13 @@ package struct LoadReport: Sendable {
         reopened.add(other.reopened)
     }
 }
+
+extension LoadReport: CustomStringConvertible {
+    package var description: String {
+        let statuses = statuses.sorted { $0.key < $1.key }.map { "\($0.value) × \($0.key)" }
+        let troubles = Trouble.allCases.compactMap { trouble in
+            self.troubles[trouble].map { "\($0) × \(trouble.rawValue)" }
+        }
+        return "\(sent) sent, \(unsent) not sent, \((statuses + troubles).joined(separator: ", "))"
+    }
+}

@@ -89,7 +89,7 @@ final class BenchAccounts: Sendable {
     private func checkServer() async throws {
         let store = try HTTPBackend(server: server.origin, transport: server.transport)
         do throws(BackendError) {
-            _ = try await store.read("bench")
+            _ = try await store.read(try EntryKey("bench"), unless: nil)
         } catch {
             // Whoever says no is there.
             if error.kind == .unavailable { throw error }

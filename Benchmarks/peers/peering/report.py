@@ -1,0 +1,142 @@
+"""Tables in Markdown."""
+
+import datetime
+import pathlib
+import platform
+import statistics
+
+from .measuring import median_rate
+
+
+def machine():
+    information = pathlib.Path("/proc/cpuinfo").read_text()
+    names = [line.split(":", 1)[1].strip() for line in information.splitlines() if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.processor(), "processors": len(names),
+        "kernel": platform.release(), "date": datetime.date.today().isoformat(), "python": platform.python_version(),
+    }
+
+
+def table(rows):
+    head, *body = [[str(cell) for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body])
+
+
+def number(value):
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def ratio(left, right):
+    if not left or not right:
+        return "–"
+    value = left / right
+    return f"{value * 100:.0f} %" if value < 1 else f"{value:.2f}"
+
+
+def names(figures, what):
+    return list(dict.fromkeys(row["server"] for row in figures if row["what"] == what))
+
+
+def size_name(size):
+    return f"{size:,} bytes"
+
+
+def rates(figures, what, sizes):
+    rows = [[f"{what}, requests/s"] + [size_name(size) for size in sizes]
+            + [f"÷ PocketBase, {size_name(size)}" for size in sizes] + ["processors of the server"]]
+    for name in names(figures, what):
+        values = [median_rate(figures, what, size, name) for size in sizes]
+        peers = [median_rate(figures, what, size, "PocketBase") for size in sizes]
+        cores = statistics.median(
+            row["serverCores"] for row in figures if (row["what"], row["server"]) == (what, name))
+        rows.append([name] + [number(value) for value in values]
+                    + [ratio(value, peer) for value, peer in zip(values, peers)] + [f"{cores:.2f}"])
+    return table(rows)
+
+
+def ratios(facts, figures, sizes):
+    def row(text, what, left, right):
+        return [text] + [
+            ratio(median_rate(figures, what, size, left), median_rate(figures, what, size, right)) for size in sizes]
+    rows = [["ratio"] + [size_name(size) for size in sizes],
+            row("authorised read: syncd ÷ PocketBase", "read", "syncd", "PocketBase"),
+            row("authorised read: syncd ÷ bare route", "read", "syncd", "bare route"),
+            row("durable write: syncd ÷ PocketBase as it comes (NORMAL)", "write", "syncd", "PocketBase"),
+            row("durable write: syncd ÷ PocketBase told to sync (FULL)", "write", "syncd", "PocketBase, FULL")]
+    if "syncd, no sync" in names(figures, "write"):
+        rows.append(row("write without sync: syncd ÷ PocketBase (NORMAL)", "write", "syncd, no sync", "PocketBase"))
+    login = median_rate(figures, "login", 0, "syncd, scrypt 2^17")
+    rows.append(["log-in: syncd ÷ scrypt alone"] + [ratio(login, facts["scrypt"])] + [""] * (len(sizes) - 1))
+    return table(rows)
+
+
+def latencies(open_loop):
+    rows = [["latency, open loop", "requests/s", "median", "99 %", "99.9 %", "most", "later than 1 ms"]]
+    for row in open_loop:
+        times = [f"{row[name] / 1_000:.2f} ms" for name in (
+            "medianMicroseconds", "p99Microseconds", "p999Microseconds", "mostMicroseconds")]
+        rows.append([f"{row['what']}, {row['server']}", number(row["rate"]), *times, number(row["late"])])
+    return table(rows)
+
+
+def markdown(facts, figures, open_loop):
+    sizes = sorted({row["size"] for row in figures if row["what"] == "read"})
+    info = facts["machine"]
+    others = [row["otherCores"] for row in figures]
+    login = [["log-in, requests/s", ""]] + [
+        [name, f"{median_rate(figures, 'login', 0, name):.2f}"] for name in names(figures, "login")]
+    login.append(["scrypt 2^17 alone, by OpenSSL, all processors", f"{facts['scrypt']:.2f}"])
+    servers = "\n".join(
+        f"- **{server['name']}**{' ' if server['version'] else ''}{server['version']}: {server['durability']}"
+        for server in facts["servers"])
+    return f"""{info['date']}, {info['processor']}, {info['processors']} processors, Linux {info['kernel']}. \
+{facts['accounts']:,} accounts (Kinto: 40), {facts['connections']} connections, wrk with 2 threads on the same \
+processors; {facts['rounds']} rounds of {facts['seconds']} s, medians. Other processes used \
+{statistics.median(others):.2f} processors (median), {max(others):.2f} at most.
+
+{ratios(facts, figures, sizes)}
+
+{rates(figures, 'read', sizes)}
+
+{rates(figures, 'write', sizes)}
+
+{table(login)}
+
+{latencies(open_loop)}
+
+{servers}
+
+PocketBase's own program opens its databases with `synchronous({facts['pocketbasePragma']})`.
+"""
+
+
+def page(tables, picture):
+    """The tables with what has to be known to read them."""
+    shown = f"![Requests a second of syncd and its peers]({picture})\n\n" if picture else ""
+    return f"""# Beside its peers
+
+    make peers
+
+installs PocketBase and Kinto from PyPI into a folder that is thrown away, starts each of them, a bare route and \
+`syncd serve` on 127.0.0.1, gives them the same accounts with the same documents, and drives them with wrk, one after the \
+other, in rounds that take turns. It writes this page.
+
+{shown}{tables}
+## What is compared
+
+- **Read**: an account reads its own document. syncd: `GET /v1/kv/…` with an access token. PocketBase: a record whose \
+rule lets only its owner see it, with a user's token. Kinto: a record in the caller's own bucket, basic authentication \
+(each password is hashed once and then remembered).
+- **Write**: an account overwrites its document. syncd: `PUT` on condition that it has the version of the answer before \
+(`If-Match`), which wrk takes from each answer. PocketBase: `PATCH`, Kinto: `PUT`, both without condition.
+- **bare route**: HummingbirdCore, of which syncd is made, sends as many bytes and does nothing else.
+- **Durability**: PocketBase commits to a write-ahead log without syncing it (`synchronous = NORMAL`); syncd answers when \
+it is synced (`FULL`). So both are measured both ways: PocketBase told by a hook to sync (it is asked afterwards whether \
+it still does), and syncd with an fsync that does nothing (libeatmydata). `memory:` and Kinto keep nothing.
+- **Log-in**: syncd hashes by scrypt with 128 MiB (OWASP's parameters), PocketBase by bcrypt of cost 10. They are not \
+alike; what syncd is held against is scrypt alone.
+- **Open loop**: `syncd bench` with `--rate`. A latency counts from when the request was due. At half of what each server \
+reached above, and, for the faster one, at the slower one's rate too.
+- Each server runs as it comes, its log in a file. wrk runs on the same processors and takes its share of them; any answer \
+that is no success ends the run.
+"""
