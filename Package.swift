@@ -140,7 +140,8 @@ let package = Package(
             name: "syncd",
             dependencies: [
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "HTTPStorage",
-                "CurlTransport", "WebDAVStorage", "Checksums", "LoadTesting", "SyncProtocol", "SyncServer", "SyncService",
+                "CurlTransport", "WebDAVStorage", "Checksums", "LoadTesting", "SyncProtocol", "SyncServer",
+                "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),

@@ -79,7 +79,6 @@ def run(options, folder):
         facts = {
             "machine": report.machine(), "accounts": options.accounts, "connections": options.connections,
             "seconds": options.seconds, "rounds": options.rounds, "pocketbasePragma": pocketbase.pragmas(),
-            "scrypt": measuring.scrypt_rate(),
             "servers": [{"name": server.name, "version": server.version(), "durability": server.durability}
                         for server in dict((server.name, server) for server in running).values()],
         }

@@ -1,6 +1,7 @@
 """What is measured, and in which order."""
 
 import concurrent.futures
+import copy
 import hashlib
 import json
 import os
@@ -71,12 +72,21 @@ def rounds(servers, sizes, options, folder):
 
 def logins(servers, options, folder):
     """With few connections: more would only wait for a processor."""
-    return [
-        measure("login", 0, number, server, server.logins(8), options, folder, 4)
-        for number in range(options.rounds) for server in servers]
+    # A log-in takes its time: in a short round there are too few of them.
+    options = copy.copy(options)
+    options.seconds = max(10, options.seconds)
+    rows = []
+    for number in range(options.rounds):
+        rows += [measure("login", 0, number, server, server.logins(8), options, folder, 4) for server in servers]
+        rows.append(
+            {"what": "login", "size": 0, "round": number, "server": SCRYPT, "rate": scrypt_rate(options.seconds)})
+    return rows
 
 
-def scrypt_rate(seconds=4):
+SCRYPT = "scrypt 2^17 alone, by OpenSSL"
+
+
+def scrypt_rate(seconds):
     """How many hashes like ours all processors make in a second, by OpenSSL and nothing else."""
     def work(end):
         count = 0

@@ -5,7 +5,7 @@ import pathlib
 import platform
 import statistics
 
-from .measuring import median_rate
+from .measuring import SCRYPT, median_rate
 
 
 def machine():
@@ -54,7 +54,7 @@ def rates(figures, what, sizes):
     return table(rows)
 
 
-def ratios(facts, figures, sizes):
+def ratios(figures, sizes):
     def row(text, what, left, right):
         return [text] + [
             ratio(median_rate(figures, what, size, left), median_rate(figures, what, size, right)) for size in sizes]
@@ -66,7 +66,8 @@ def ratios(facts, figures, sizes):
     if "syncd, no sync" in names(figures, "write"):
         rows.append(row("write without sync: syncd ÷ PocketBase (NORMAL)", "write", "syncd, no sync", "PocketBase"))
     login = median_rate(figures, "login", 0, "syncd, scrypt 2^17")
-    rows.append(["log-in: syncd ÷ scrypt alone"] + [ratio(login, facts["scrypt"])] + [""] * (len(sizes) - 1))
+    scrypt = median_rate(figures, "login", 0, SCRYPT)
+    rows.append(["log-in: syncd ÷ scrypt alone"] + [ratio(login, scrypt)] + [""] * (len(sizes) - 1))
     return table(rows)
 
 
@@ -82,10 +83,9 @@ def latencies(open_loop):
 def markdown(facts, figures, open_loop):
     sizes = sorted({row["size"] for row in figures if row["what"] == "read"})
     info = facts["machine"]
-    others = [row["otherCores"] for row in figures]
+    others = [row["otherCores"] for row in figures if "otherCores" in row]
     login = [["log-in, requests/s", ""]] + [
         [name, f"{median_rate(figures, 'login', 0, name):.2f}"] for name in names(figures, "login")]
-    login.append(["scrypt 2^17 alone, by OpenSSL, all processors", f"{facts['scrypt']:.2f}"])
     servers = "\n".join(
         f"- **{server['name']}**{' ' if server['version'] else ''}{server['version']}: {server['durability']}"
         for server in facts["servers"])
@@ -94,7 +94,7 @@ def markdown(facts, figures, open_loop):
 processors; {facts['rounds']} rounds of {facts['seconds']} s, medians. Other processes used \
 {statistics.median(others):.2f} processors (median), {max(others):.2f} at most.
 
-{ratios(facts, figures, sizes)}
+{ratios(figures, sizes)}
 
 {rates(figures, 'read', sizes)}
 
