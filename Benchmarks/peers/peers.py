@@ -44,8 +44,8 @@ def servers(options, programs, folder):
     made = [BareRoute(str(options.bare_route), folder / f"bare-{size}", size) for size in SIZES]
     made += [
         SyncD(syncd, folder / "syncd"),
-        PocketBase(pocketbase, folder / "pocketbase"),
-        DurablePocketBase(pocketbase, folder / "pocketbase-full"),
+        original := PocketBase(pocketbase, folder / "pocketbase"),
+        DurablePocketBase(pocketbase, folder / "pocketbase-full", original),
         MemorySyncD(syncd, folder / "syncd-memory"),
         Kinto(folder / "kinto", programs),
     ]

@@ -37,7 +37,8 @@ struct AnswerReaderTests {
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\netag:  \"a b\" \r\ncontent-LENGTH: 5\r\n\r\nhello"
         + "HTTP/1.1 100 Continue\r\n\r\n"
         + "HTTP/1.1 304 Not Modified\r\nETag: \"c\"\r\nContent-Length: 99\r\n\r\n"
-        + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nwiki\r\nA\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
+        + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + "4;x=y\r\nwiki\r\nA\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
         + "HTTP/1.1 412 Precondition Failed\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
     @Test("answers are the same, however they are cut", arguments: 1...9)

@@ -28,7 +28,15 @@ def kind(name):
     return "limit" if name == "bare route" else "other"
 
 
-def panel(title, rows, top):
+LEVELS = {"syncd": "syncd, FULL", "PocketBase": "PocketBase, NORMAL"}
+
+
+def label(name, what):
+    """Writes say how durable they are."""
+    return LEVELS.get(name, name) if what == "write" else name
+
+
+def panel(title, what, rows, top):
     """Bars from zero, all of one scale."""
     most = max(value for _, value in rows)
     parts = [f'<text class="title" x="16" y="{top + 22}">{escaped(title)}</text>']
@@ -36,7 +44,7 @@ def panel(title, rows, top):
     for name, value in rows:
         width = max(1, (WIDTH - LEFT - RIGHT) * value / most)
         middle = y + BAR - 5
-        parts.append(f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end">{escaped(name)}</text>')
+        parts.append(f'<text x="{LEFT - 8}" y="{middle}" text-anchor="end">{escaped(label(name, what))}</text>')
         parts.append(
             f'<rect class="{kind(name)}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2"/>')
         parts.append(f'<text x="{LEFT + width + 8:.1f}" y="{middle}">{number(value)}</text>')
@@ -51,7 +59,7 @@ def svg(facts, figures):
         for size in sorted({row["size"] for row in figures if row["what"] == what}):
             rows = [(name, median_rate(figures, what, size, name)) for name in names(figures, what)]
             rows = sorted(((name, value) for name, value in rows if value), key=lambda row: (-row[1], row[0]))
-            added, top = panel(f"{titles[what]}, {size_name(size)}: requests a second", rows, top)
+            added, top = panel(f"{titles[what]}, {size_name(size)}: requests a second", what, rows, top)
             parts += added
     info = facts["machine"]
     note = (f"{info['date']}, {info['processors']} processors ({info['processor']}), shared with wrk; median of "

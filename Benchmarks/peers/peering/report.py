@@ -118,25 +118,26 @@ def page(tables, picture):
     make peers
 
 installs PocketBase and Kinto from PyPI into a folder that is thrown away, starts each of them, a bare route and \
-`syncd serve` on 127.0.0.1, gives them the same accounts with the same documents, and drives them with wrk, one after the \
-other, in rounds that take turns. It writes this page.
+`syncd serve` on 127.0.0.1, gives them the same accounts with the same documents, and drives them with wrk, one \
+after the other, in rounds that take turns. It writes this page.
 
 {shown}{tables}
 ## What is compared
 
-- **Read**: an account reads its own document. syncd: `GET /v1/kv/…` with an access token. PocketBase: a record whose \
-rule lets only its owner see it, with a user's token. Kinto: a record in the caller's own bucket, basic authentication \
-(each password is hashed once and then remembered).
-- **Write**: an account overwrites its document. syncd: `PUT` on condition that it has the version of the answer before \
-(`If-Match`), which wrk takes from each answer. PocketBase: `PATCH`, Kinto: `PUT`, both without condition.
+- **Read**: an account reads its own document. syncd: `GET /v1/kv/…` with an access token. PocketBase: a record \
+whose rule lets only its owner see it, with a user's token. Kinto: a record in the caller's own bucket, basic \
+authentication (each password is hashed once and then remembered).
+- **Write**: an account overwrites its document. syncd: `PUT` on condition that it has the version of the answer \
+before (`If-Match`), which wrk takes from each answer. PocketBase: `PATCH`, Kinto: `PUT`, both without condition.
 - **bare route**: HummingbirdCore, of which syncd is made, sends as many bytes and does nothing else.
-- **Durability**: PocketBase commits to a write-ahead log without syncing it (`synchronous = NORMAL`); syncd answers when \
-it is synced (`FULL`). So both are measured both ways: PocketBase told by a hook to sync (it is asked afterwards whether \
-it still does), and syncd with an fsync that does nothing (libeatmydata). `memory:` and Kinto keep nothing.
-- **Log-in**: syncd hashes by scrypt with 128 MiB (OWASP's parameters), PocketBase by bcrypt of cost 10. They are not \
-alike; what syncd is held against is scrypt alone.
-- **Open loop**: `syncd bench` with `--rate`. A latency counts from when the request was due. At half of what each server \
-reached above, and, for the faster one, at the slower one's rate too.
-- Each server runs as it comes, its log in a file. wrk runs on the same processors and takes its share of them; any answer \
-that is no success ends the run.
+- **Durability**: PocketBase commits to a write-ahead log without syncing it (`synchronous = NORMAL`); syncd \
+answers when it is synced (`FULL`). So both are measured both ways: PocketBase told by a hook to sync (it is asked \
+afterwards whether it still does), and syncd with an fsync that does nothing (libeatmydata). `memory:` and Kinto \
+keep nothing.
+- **Log-in**: syncd hashes by scrypt with 128 MiB (OWASP's parameters), PocketBase by bcrypt of cost 10. They are \
+not alike; what syncd is held against is scrypt alone.
+- **Open loop**: `syncd bench` with `--rate`. A latency counts from when the request was due. At half of what each \
+server reached above, and, for the faster one, at the slower one's rate too.
+- Each server runs as it comes, its log in a file. wrk runs on the same processors and takes its share of them; \
+any answer that is no success ends the run.
 """

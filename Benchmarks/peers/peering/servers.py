@@ -5,6 +5,7 @@ import concurrent.futures
 import pathlib
 import re
 import secrets
+import shutil
 import subprocess
 
 from .process import Client, Failure, Process, answers, free_port
@@ -69,7 +70,8 @@ class PocketBase(Server):
         self.records = {}
 
     def version(self):
-        return subprocess.run([self.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+        return subprocess.run(
+            [self.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
 
     def pragmas(self):
         """What its own program opens a database with; read from the program, so that it is no claim of ours."""
@@ -77,15 +79,22 @@ class PocketBase(Server):
         return found.group(1).decode() if found else "unknown"
 
     def start(self):
-        data = self.folder / "data"
-        data.mkdir(parents=True)
         self.password = secrets.token_hex(16)
         subprocess.run(
-            [self.program, "superuser", "upsert", "bench@example.com", self.password, f"--dir={data}"],
+            [self.program, "superuser", "upsert", "bench@example.com", self.password, f"--dir={self.data}"],
             check=True, capture_output=True, timeout=60)
+        self.serve()
+
+    @property
+    def data(self):
+        return self.folder / "data"
+
+    def serve(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.process = Process(
-            [self.program, "serve", f"--http=127.0.0.1:{self.port}", f"--dir={data}"] + self.options(), self.folder)
+            [self.program, "serve", f"--http=127.0.0.1:{self.port}", f"--dir={self.data}"] + self.options(),
+            self.folder)
         self.process.wait_for(lambda: answers(self.port, "/api/health"))
 
     def options(self):
@@ -167,6 +176,23 @@ routerAdd("GET", "/synchronous", (e) => {
   return e.json(200, row);
 });
 """
+
+    def __init__(self, program, folder, original):
+        super().__init__(program, folder)
+        self.original = original
+
+    def start(self):
+        """Begins with a copy: its accounts would take as long to make again."""
+        self.original.stop()
+        shutil.copytree(self.original.data, self.data)
+        self.original.serve()
+        self.serve()
+
+    def prepare(self, names, sizes):
+        self.names, self.records = self.original.names, self.original.records
+
+    def reads(self, size):
+        """They are the other's."""
 
     def options(self):
         hooks = self.folder / "hooks"
@@ -328,7 +354,11 @@ class UnsyncedSyncD(SyncD):
     """The same program whose fsync does nothing."""
 
     name = "syncd, no sync"
-    durability = "WAL, its fsync and fdatasync replaced by nothing (libeatmydata): a power cut may lose the last commits"
+    durability = (
+        "WAL, its fsync and fdatasync replaced by nothing (libeatmydata): a power cut may lose the last commits")
+
+    def reads(self, size):
+        """They are the other's."""
 
     @staticmethod
     def library():

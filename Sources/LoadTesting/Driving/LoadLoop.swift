@@ -125,7 +125,7 @@ final class LoadLoop {
         let limit = NIODeadline.now() - .nanoseconds(Int64(plan.patience * 1e9))
         for slot in slots { if let sent = slot.connection?.sent, sent < limit { slot.connection?.giveUp() } }
         watch?.giveUp(before: limit)
-        after(.now() + .seconds(1)) { $0.checkTimes() }
+        after(NIODeadline.now() + .seconds(1)) { $0.checkTimes() }
     }
 
     @discardableResult
@@ -136,7 +136,7 @@ final class LoadLoop {
 
     /// Ends, whatever is under way: nobody is to blame for what was not answered until somebody cancelled.
     func cancel() {
-        end = min(end, .now())
+        end = min(end, NIODeadline.now())
         schedule = nil
         underway = 0
         stop(isCancelled: true)
@@ -258,12 +258,12 @@ extension LoadLoop {
         connect(slot).whenFailure { _ in
             let loop = bound.value
             loop.report.note(.notConnected)
-            loop.after(.now() + .milliseconds(100)) { $0.reconnect(slot) }
+            loop.after(NIODeadline.now() + .milliseconds(100)) { $0.reconnect(slot) }
         }
     }
 
     func note(_ trouble: LoadReport.Trouble, count: Int = 1) { if !isOver { report.note(trouble, count: count) } }
     func noteRefused(_ status: Int) { if !isOver { report.unexpected[status, default: 0] += 1 } }
-    func noteHeard(since due: NIODeadline) { report.heard.record((.now() - due).nanoseconds) }
-    func noteReopened(since begin: NIODeadline) { report.reopened.record((.now() - begin).nanoseconds) }
+    func noteHeard(since due: NIODeadline) { report.heard.record((NIODeadline.now() - due).nanoseconds) }
+    func noteReopened(since begin: NIODeadline) { report.reopened.record((NIODeadline.now() - begin).nanoseconds) }
 }

@@ -50,7 +50,7 @@ final class WatchGroup {
 
     /// Closes all of them and opens them again, all at once: as after a restart of the server.
     func reopen() {
-        reopened = .now()
+        reopened = NIODeadline.now()
         let closed = streams.flatMap(\.self)
         for slot in streams.indices {
             streams[slot] = []
@@ -99,7 +99,7 @@ final class WatchGroup {
 
     /// Tries once more, a little later.
     private func again(_ slot: Int) {
-        loop.after(.now() + .milliseconds(200)) { loop in
+        loop.after(NIODeadline.now() + .milliseconds(200)) { loop in
             guard let watch = loop.watch, !watch.isClosed else { return }
             watch.connect(slot)
         }

@@ -33,8 +33,8 @@ struct BenchOutcome: Sendable {
         ]
         if settings.rate != nil, report.late + report.unsent > 0 {
             lines.append(
-                "\(report.late) requests were sent more than 1 ms after they were due, \(report.unsent) never; all of them "
-                    + "count with the time they waited")
+                "\(report.late) requests were sent more than 1 ms after they were due, \(report.unsent) never; all of "
+                    + "them count with the time they waited")
         }
         return lines + complaints
     }
