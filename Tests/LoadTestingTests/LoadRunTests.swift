@@ -157,6 +157,28 @@ struct LoadRunTests {
         #expect(report.troubles == [.unheard: 3])
     }
 
+    @Test("a stream that is not open again in time is told")
+    func lostStreamIsTold() async throws {
+        let count = Mutex(0)
+        let server = try await ScriptedServer.start { request, _ in
+            guard request.path == "/changes" else { return .answer(200, tag: "\"1\"") }
+            return count.withLock { count in
+                count += 1
+                return count <= 7 ? .stream : .silence
+            }
+        }
+        let work = ConditionalWrites(
+            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
+        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 0.2, rate: 10)
+        plan.streams = [WatchedStreams(RequestBytes("GET", "/changes", at: target(server)), count: 5)]
+        plan.reopening = 0.15
+        plan.patience = 0.5
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        #expect(report.troubles == [.notReopened: 3])
+        #expect(report.reopened.count == 2)
+    }
+
     @Test("a run that is cancelled ends at once, with what it has seen")
     func cancelling() async throws {
         let (begun, begin) = AsyncStream.makeStream(of: Void.self)

@@ -4,6 +4,7 @@ import datetime
 import pathlib
 import platform
 import statistics
+import textwrap
 
 from .measuring import SCRYPT, median_rate
 
@@ -113,7 +114,7 @@ PocketBase's own program opens its databases with `synchronous({facts['pocketbas
 def page(tables, picture):
     """The tables with what has to be known to read them."""
     shown = f"![Requests a second of syncd and its peers]({picture})\n\n" if picture else ""
-    return f"""# Beside its peers
+    return filled(f"""# Beside its peers
 
     make peers
 
@@ -138,6 +139,18 @@ keep nothing.
 not alike; what syncd is held against is scrypt alone.
 - **Open loop**: `syncd bench` with `--rate`. A latency counts from when the request was due. At half of what each \
 server reached above, and, for the faster one, at the slower one's rate too.
-- Each server runs as it comes, its log in a file. wrk runs on the same processors and takes its share of them; \
+- Each server runs as it comes, its log in a file (Kinto's for warnings only). \
+wrk runs on the same processors and takes its share of them; \
 any answer that is no success ends the run.
-"""
+""")
+
+
+def filled(text):
+    """Prose in lines of 118 columns at most, everything else as it is."""
+    def lines(line):
+        if line.startswith(("|", "    ", "!", "#")) or len(line) <= 118:
+            return line
+        return textwrap.fill(
+            line, 118, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False,
+            break_on_hyphens=False)
+    return "\n".join(lines(line) for line in text.split("\n"))

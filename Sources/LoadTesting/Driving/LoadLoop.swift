@@ -149,6 +149,7 @@ final class LoadLoop {
         isOver = isCancelled
         for slot in slots { slot.connection?.giveUp() }
         watch?.giveUp(before: .distantFuture)
+        watch?.giveUpMissing()
         // What was due and never sent has waited until now, at least.
         let now = NIODeadline.now()
         while let due = schedule?.next, due < min(end, now) {
@@ -166,7 +167,7 @@ final class LoadLoop {
     /// Whether there are requests to be sent, now or later. What was due before the end is, also after it.
     private var isAsking: Bool { NIODeadline.now() < end || (schedule?.next ?? end) < end }
 
-    private var isDone: Bool { underway == 0 && watch?.isQuiet ?? true && !isAsking }
+    private var isDone: Bool { underway == 0 && !isAsking && watch?.isQuiet ?? true }
 
     func finishIfDone() { if isStarted, isDone { stop() } }
 }

@@ -14,6 +14,7 @@ package struct LoadReport: Sendable {
         case malformed = "an answer that is not HTTP/1.1"
         case unanswered = "no answer in time"
         case streamEnded = "event stream ended"
+        case notReopened = "event stream not open again in time"
         case unheard = "event not received in time"
     }
 

@@ -58,8 +58,9 @@ final class StreamConnection: ChannelInboundHandler {
     private func finish(_ trouble: LoadReport.Trouble) {
         guard !isFinished else { return }
         isFinished = true
+        let wasOpen = isOpen
         isOpen = false
-        group.ended(self, trouble)
+        group.ended(self, trouble, wasOpen: wasOpen)
     }
 
     func channelInactive(context: ChannelHandlerContext) {

@@ -20,6 +20,7 @@ final class WatchGroup {
     private var pending: [Int] = []
     private var opening = 0
     private var reopened: NIODeadline?
+    private var openCount = 0
     private var refusal: Int?
     private let ready: EventLoopPromise<Void>
     private var isReady = false
@@ -39,8 +40,15 @@ final class WatchGroup {
         ready = loop.eventLoop.makePromise()
     }
 
-    /// Whether no write's event is awaited.
-    var isQuiet: Bool { waiting.allSatisfy { $0 == nil } }
+    /// Whether no write's event is awaited, and no stream that was closed to be opened again.
+    var isQuiet: Bool { missingCount == 0 && waiting.allSatisfy { $0 == nil } }
+
+    private var missingCount: Int {
+        reopened == nil ? 0 : plans.reduce(0) { $0 + $1.count } - openCount
+    }
+
+    /// Those that are not open again will not be.
+    func giveUpMissing() { loop.note(.notReopened, count: missingCount) }
 
     func open() -> EventLoopFuture<Void> {
         pending = plans.indices.flatMap { Array(repeating: $0, count: plans[$0].count) }
@@ -51,6 +59,7 @@ final class WatchGroup {
     /// Closes all of them and opens them again, all at once: as after a restart of the server.
     func reopen() {
         reopened = NIODeadline.now()
+        openCount = 0
         let closed = streams.flatMap(\.self)
         for slot in streams.indices {
             streams[slot] = []
@@ -155,7 +164,11 @@ extension WatchGroup {
 // What streams tell.
 extension WatchGroup {
     func opened(_ stream: StreamConnection) {
-        if let reopened { loop.noteReopened(since: reopened) }
+        openCount += 1
+        if let reopened {
+            loop.noteReopened(since: reopened)
+            loop.finishIfDone()
+        }
         guard !isReady else { return }
         opening -= 1
         fill()
@@ -177,7 +190,8 @@ extension WatchGroup {
         fill()
     }
 
-    func ended(_ stream: StreamConnection, _ trouble: LoadReport.Trouble) {
+    func ended(_ stream: StreamConnection, _ trouble: LoadReport.Trouble, wasOpen: Bool) {
+        if wasOpen { openCount -= 1 }
         streams[stream.slot].removeAll { $0 === stream }
         hear(stream)
         guard !isClosed else { return }
