@@ -21,6 +21,8 @@ public final class Service: Sendable {
     let witness: ClockWitness
     let requests = RequestGenerations()
     let hub: ChangeHub
+    let limiter: RequestLimiter
+    let onRefusal: @Sendable (Refusal) -> Void
 
     /// A service over `store`.
     ///
@@ -31,11 +33,13 @@ public final class Service: Sendable {
     ///   - host: clock, timer and randomness.
     ///   - onError: is told of each error of the store that is not the client's mistake; a client does not see its
     ///     text.
+    ///   - onRefusal: is told of each request that is refused for one of the limits.
     /// - Throws: the store's error where it cannot be read or written, and `BackendError.Kind.unsupported` where it
     ///   cannot compare and swap.
     public init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, cryptography: any ServiceCryptography,
-        host: HostServices = .system, onError: @escaping @Sendable (BackendError) -> Void
+        host: HostServices = .system, onError: @escaping @Sendable (BackendError) -> Void,
+        onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in }
     ) async throws(BackendError) {
         guard store.capabilities.compareAndSwap, store.capabilities.changes else {
             throw BackendError(
@@ -44,6 +48,8 @@ public final class Service: Sendable {
         }
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
         storeAtOnce = store as? any ReadingAtOnce
+        self.onRefusal = onRefusal
+        limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
         let records = RecordStore(backend: store)
         let keys = KeyRing(store, cryptography, host: host)
         try await keys.load()
@@ -89,6 +95,11 @@ public final class Service: Sendable {
     /// The answer to `request`. Cancelling its task gives up what has not been written yet.
     public func respond(to request: ServiceRequest) async -> ServiceAnswer {
         var answer: ServiceAnswer
+        do throws(RequestError) { try limiter.admit(request.peer, now: host.now()) } catch {
+            answer = ServiceAnswer(error.answer, route: "limited")
+            noteUsual(request.head, in: &answer)
+            return answer
+        }
         do throws(WireTarget.Failure) {
             let target = try WireTarget(request.head)
             answer = await respond(to: target, request)
@@ -100,13 +111,15 @@ public final class Service: Sendable {
                 }
             answer = ServiceAnswer(refusal, route: "none")
         }
-        note(request.head, in: &answer.response.headerFields)
+        noteUsual(request.head, in: &answer)
         return answer
     }
 
     /// The answer to a request for one entry, the most frequent one, by the caller's thread: where the token was
     /// believed before, and the store has the entry at hand. `nil` for any other, which ``respond(to:)`` answers.
-    public func respondAtOnce(to request: HTTPRequest) -> ServiceAnswer? {
+    ///
+    /// - Parameter peer: who asked, as in ``ServiceRequest/peer``.
+    public func respondAtOnce(to request: HTTPRequest, peer: String) -> ServiceAnswer? {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, storeAtOnce != nil
         else { return nil }
@@ -115,18 +128,26 @@ public final class Service: Sendable {
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(key, request.headerFields, atOnceBy: ledgerRules(of: caller))
         else { return nil }
-        var whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
-        note(request, in: &whole.response.headerFields)
+        var whole: ServiceAnswer
+        do throws(RequestError) {
+            try limiter.admitRead(peer, account: caller.account.name ?? "", now: host.now())
+            whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
+        } catch {
+            whole = ServiceAnswer(error.answer, route: target.place.route, caller: caller.name)
+        }
+        noteUsual(request, in: &whole)
         return whole
     }
 
-    /// Notes what every answer has.
-    private func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
+    /// What every answer says, whatever it is.
+    func noteUsual(_ head: HTTPRequest, in answer: inout ServiceAnswer) {
+        var fields = answer.response.headerFields
         // A time that is known to be wrong is told to nobody.
         if !witness.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
-        WireFields.noteRequestID(of: request.headerFields, in: &fields)
+        WireFields.noteRequestID(of: head.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
-        CrossOrigin(origins: configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
+        CrossOrigin(origins: configuration.origins).note(head.headerFields.value(of: .origin), in: &fields)
+        answer.response.headerFields = fields
     }
 
     private func respond(to target: WireTarget, _ request: ServiceRequest) async -> ServiceAnswer {
@@ -154,9 +175,12 @@ public final class Service: Sendable {
         defer { if let generation { requests.leave(generation) } }
         do {
             if place.isOpen(to: request.head.method) {
+                try admitStranger(place, peer: request.peer)
                 return ServiceAnswer(try await respondToAnybody(target, request), route: place.route)
             }
-            let caller = try await authenticator.caller(request.head.headerFields.value(of: .authorization))
+            let caller = try await identify(request.head, peer: request.peer)
+            let ticket = try enter(caller, request)
+            defer { if let ticket { limiter.leave(ticket) } }
             return await respond(to: target, request, caller)
         } catch {
             return ServiceAnswer(failure(error), route: place.route)
@@ -209,7 +233,12 @@ public final class Service: Sendable {
         // A cursor that counts nothing any more is answered before the stream begins.
         if let cursor { _ = try await store.changes(since: cursor, limit: 1) }
         let account: AccountCaller? = if case .account(let account) = caller { account } else { nil }
-        let listening = hub.listen(service.scope, session: account?.session, expires: account?.expires ?? .max)
+        let ticket = try account?.account.name.flatMap { name throws(RequestError) in
+            try self.limiter.openStream(account: name)
+        }
+        let listening = hub.listen(service.scope, session: account?.session, expires: account?.expires ?? .max) { [limiter] in
+            if let ticket { limiter.leave(ticket) }
+        }
         let events = EventStream(service, from: cursor, listening: listening, host: host)
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = EventStream.mediaType

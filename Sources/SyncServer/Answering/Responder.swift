@@ -9,7 +9,7 @@ public import SyncService
 /// Answers requests: the server's own paths, the files of a web page, and everything else by the service.
 public struct Responder: Sendable {
     let respond: @Sendable (ServiceRequest) async -> ServiceAnswer
-    let respondAtOnce: @Sendable (HTTPRequest) -> ServiceAnswer?
+    let respondAtOnce: @Sendable (HTTPRequest, String) -> ServiceAnswer?
     let checkReadiness: @Sendable () async throws(BackendError) -> Void
     let operatorToken: String?
     let web: WebFolder?
@@ -33,7 +33,7 @@ public struct Responder: Sendable {
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         self.init(
-            respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0) },
+            respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0, peer: $1) },
             checkReadiness: { () async throws(BackendError) in try await service.checkReadiness() },
             operatorToken: operatorToken, web: web, metrics: metrics, limits: limits, host: host, accessLog: accessLog,
             logger: logger)
@@ -42,7 +42,7 @@ public struct Responder: Sendable {
     /// The same around anything that answers.
     package init(
         respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
-        respondAtOnce: @escaping @Sendable (HTTPRequest) -> ServiceAnswer? = { _ in nil },
+        respondAtOnce: @escaping @Sendable (HTTPRequest, String) -> ServiceAnswer? = { _, _ in nil },
         checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void, operatorToken: String? = nil,
         web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration, host: HostServices = .system,
         accessLog: AccessLog? = nil, logger: Logger
@@ -70,7 +70,7 @@ public struct Responder: Sendable {
     /// The answer to a request without body that is had without waiting, counted and logged; `nil` for any other.
     func answerAtOnce(to request: HTTPRequest, over channel: any Channel) -> (head: HTTPResponse, body: ByteBuffer)? {
         let start = ContinuousClock.now
-        guard var answer = respondAtOnce(request), case .bytes(let bytes) = answer.body else { return nil }
+        guard var answer = respondAtOnce(request, Peer.address(of: channel)), case .bytes(let bytes) = answer.body else { return nil }
         finishHead(of: &answer, mustClose: false)
         let report = Report(
             method: request.method, route: answer.route, status: answer.response.status,

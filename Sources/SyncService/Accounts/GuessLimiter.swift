@@ -2,8 +2,9 @@ import HTTPTypes
 import Synchronization
 
 /// Slows down whoever guesses secrets: so many wrong ones in five minutes for each account and address, and for each
-/// address over all accounts. A right one costs nothing, but has its place among the wrong ones while it is looked at:
-/// many that come at once are no more than one after the other. What is not known is forgotten with the process.
+/// address over all accounts; of IPv6, for each /64. A right one costs nothing, but has its place among the wrong ones
+/// while it is looked at: many that come at once are no more than one after the other. What is not known is forgotten
+/// with the process.
 final class GuessLimiter: Sendable {
     /// How many wrong secrets an address may send for one account before it has to wait.
     static let guessesForAccount = 10
@@ -48,6 +49,7 @@ final class GuessLimiter: Sendable {
     func attempt<Value>(
         _ peer: String, _ account: String, now: Int64, _ isRight: () async throws -> Value?
     ) async throws -> Value? {
+        let peer = ClientAddress.guesser(peer)
         let names = [Name(peer: peer, account: account), Name(peer: peer)]
         if let delay = reserve(names, now: now) {
             throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)

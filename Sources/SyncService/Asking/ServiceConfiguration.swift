@@ -30,6 +30,8 @@ public struct ServiceConfiguration: Sendable {
     public var isClockAccepted = false
     /// How much one request may ask for.
     public var limits = KeyValueService.Limits()
+    /// How often an address or an account may ask, and how much an account may have.
+    public var callerLimits = CallerLimits()
 
     /// Whose a transaction is that two accounts have recorded.
     public enum Ownership: String, Hashable, Sendable, CaseIterable {

@@ -177,8 +177,15 @@ final class ChangeHub: Sendable {
     }
 
     /// What changes in `scope` from now on, and where the store is now: `nil` while it has never changed.
-    func listen(_ scope: KeyScope, session: String?, expires: Int64) -> (notes: AsyncStream<Note>, from: ChangeCursor?)
-    {
+    ///
+    /// - Parameters:
+    ///   - scope: which keys.
+    ///   - session: whose end ends it.
+    ///   - expires: when it ends at the latest, in milliseconds since 1970 UTC.
+    ///   - onEnd: is called once when nobody listens any more.
+    func listen(
+        _ scope: KeyScope, session: String?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
+    ) -> (notes: AsyncStream<Note>, from: ChangeCursor?) {
         let (stream, continuation) = AsyncStream.makeStream(
             of: Note.self, bufferingPolicy: .bufferingOldest(Self.bufferedCount))
         let listener = Listener(scope: scope, session: session, expires: expires, continuation: continuation)
@@ -188,7 +195,10 @@ final class ChangeHub: Sendable {
             state.byPrefix[scope.prefix, default: []].append(state.nextID)
             return (state.nextID, state.position, state.isClosed)
         }
-        continuation.onTermination = { [weak self] _ in self?.remove(id) }
+        continuation.onTermination = { [weak self] _ in
+            self?.remove(id)
+            onEnd()
+        }
         if isClosed { continuation.finish() }
         return (stream, position)
     }

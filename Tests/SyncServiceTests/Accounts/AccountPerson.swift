@@ -13,8 +13,8 @@ struct AccountPerson {
         (self.service, self.name, self.password) = (service, name, password)
     }
 
-    func signUp() async -> Reply {
-        await service.ask(.post, "/v1/accounts", json: ["name": name, "password": password])
+    func signUp(peer: String = "192.0.2.1") async -> Reply {
+        await service.ask(.post, "/v1/accounts", json: ["name": name, "password": password], peer: peer)
     }
 
     func logIn(peer: String = "192.0.2.1") async -> Reply {

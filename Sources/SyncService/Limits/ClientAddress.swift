@@ -1,0 +1,105 @@
+/// The address of a client, as numbers. An IPv4 address stands in the part of IPv6 that is reserved for it
+/// (`::ffff:0:0/96`), so that both are one kind.
+package struct ClientAddress: Hashable, Sendable {
+    /// The upper and the lower half.
+    package let high: UInt64
+    package let low: UInt64
+
+    package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+
+    private static let mapped: UInt64 = 0xFFFF_0000_0000
+
+    /// Reads an address: four numbers with dots, or what RFC 4291, section 2.2, calls the text of an IPv6 address, a
+    /// zone after `%` left out. `nil` for anything else.
+    package init?(_ text: some StringProtocol) {
+        let isVersion6 = text.utf8.contains(UInt8(ascii: ":"))
+        if isVersion6 {
+            guard let parts = Self.parts(of: text.prefix { $0 != "%" }) else { return nil }
+            high = parts[..<4].reduce(0) { $0 << 16 | UInt64($1) }
+            low = parts[4...].reduce(0) { $0 << 16 | UInt64($1) }
+        } else {
+            guard let number = Self.number(of: text.utf8) else { return nil }
+            (high, low) = (0, Self.mapped | UInt64(number))
+        }
+    }
+
+    /// Whether it is one of IPv4.
+    package var isVersion4: Bool { high == 0 && low >> 32 == 0xFFFF }
+
+    /// Whether it is the machine itself.
+    package var isLoopback: Bool {
+        isVersion4 ? low >> 24 & 0xFF == 127 : high == 0 && low == 1
+    }
+
+    /// What one subscriber has: the address, and of IPv6 its /64, in which he can take any.
+    package var network: ClientAddress { isVersion4 ? self : ClientAddress(high: high, low: 0) }
+
+    /// The first `count` of its 128 bits, all others 0.
+    package func prefix(_ count: Int) -> ClientAddress {
+        let highMask: UInt64 = count >= 64 ? .max : count <= 0 ? 0 : ~(.max >> UInt64(count))
+        let lowMask: UInt64 = count >= 128 ? .max : count <= 64 ? 0 : ~(.max >> UInt64(count - 64))
+        return ClientAddress(high: high & highMask, low: low & lowMask)
+    }
+
+    /// By whom wrong guesses are counted: the network as text, or the text itself where it is no address.
+    static func guesser(_ peer: String) -> String {
+        guard let address = ClientAddress(peer), !address.isVersion4 else { return peer }
+        let network = address.network
+        return String(network.high, radix: 16) + "::/64"
+    }
+
+    private static func number(of text: some Sequence<UInt8>) -> UInt32? {
+        var (value, part, digits, dots): (UInt32, UInt32, Int, Int) = (0, 0, 0, 0)
+        for byte in text {
+            if byte == UInt8(ascii: ".") {
+                guard digits > 0, dots < 3 else { return nil }
+                (value, part, digits, dots) = (value << 8 | part, 0, 0, dots + 1)
+            } else {
+                // No leading zero: some take it for octal.
+                guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte), digits == 0 || part > 0 else {
+                    return nil
+                }
+                part = part * 10 + UInt32(byte - UInt8(ascii: "0"))
+                digits += 1
+                guard part <= 255 else { return nil }
+            }
+        }
+        return dots == 3 && digits > 0 ? value << 8 | part : nil
+    }
+
+    /// The eight parts of an IPv6 address; `::` stands for those that are missing, once.
+    private static func parts(of text: some StringProtocol) -> [UInt16]? {
+        let bytes = Array(text.utf8)
+        let colon = UInt8(ascii: ":")
+        guard let gap = bytes.indices.dropLast().first(where: { bytes[$0] == colon && bytes[$0 + 1] == colon }) else {
+            guard let parts = groups(bytes[...]), parts.count == 8 else { return nil }
+            return parts
+        }
+        guard let before = groups(bytes[..<gap], isEnd: false), let after = groups(bytes[(gap + 2)...]),
+            before.count + after.count < 8
+        else { return nil }
+        return before + [UInt16](repeating: 0, count: 8 - before.count - after.count) + after
+    }
+
+    /// Parts with a colon between them; the last two may be written as an IPv4 address at the end.
+    private static func groups(_ bytes: ArraySlice<UInt8>, isEnd: Bool = true) -> [UInt16]? {
+        guard !bytes.isEmpty else { return [] }
+        var groups: [UInt16] = []
+        let pieces = bytes.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+        for (index, piece) in pieces.enumerated() {
+            if isEnd, index == pieces.count - 1, piece.contains(UInt8(ascii: ".")) {
+                guard let number = number(of: piece) else { return nil }
+                groups += [UInt16(number >> 16), UInt16(truncatingIfNeeded: number)]
+                continue
+            }
+            guard (1...4).contains(piece.count) else { return nil }
+            var value: UInt16 = 0
+            for byte in piece {
+                guard let digit = Character(UnicodeScalar(byte)).hexDigitValue else { return nil }
+                value = value << 4 | UInt16(digit)
+            }
+            groups.append(value)
+        }
+        return groups
+    }
+}

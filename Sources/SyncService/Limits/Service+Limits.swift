@@ -1,0 +1,70 @@
+import EntitlementSync
+public import HTTPTypes
+import SyncCore
+import SyncProtocol
+
+extension Service {
+    /// The longest body that is received before it is known who sends it, in bytes.
+    public static let strangerBodyByteCount = 1 << 16
+
+    /// Why a body longer than ``strangerBodyByteCount`` is not to be received: nobody who is known sends it, or where
+    /// none belongs. `nil` where it may come. Asked with the header, before the body is there.
+    public func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) async -> ServiceAnswer? {
+        var answer: ServiceAnswer
+        do throws(WireTarget.Failure) {
+            let place = try WireTarget(head).place
+            let isExpected =
+                switch place {
+                case .key: head.method == .put
+                case .batch: head.method == .post
+                default: false
+                }
+            if isExpected {
+                do {
+                    _ = try await identify(head, peer: peer)
+                    return nil
+                } catch {
+                    answer = ServiceAnswer(failure(error), route: place.route)
+                }
+            } else {
+                let most = Self.strangerBodyByteCount
+                answer = ServiceAnswer(
+                    .refusal(.contentTooLarge, "a body has at most \(most) bytes here"), route: place.route)
+            }
+        } catch {
+            answer = ServiceAnswer(.refusal(.notFound, "there is nothing at this path"), route: "none")
+        }
+        onRefusal(.body)
+        noteUsual(head, in: &answer)
+        return answer
+    }
+
+    /// Whose request it is. Who cannot say so is counted by his address.
+    func identify(_ head: HTTPRequest, peer: String) async throws -> Caller {
+        do throws(AuthenticationFailure) {
+            return try await authenticator.caller(head.headerFields.value(of: .authorization))
+        } catch {
+            if case .store = error { throw error }
+            try limiter.admit(stranger: peer, .other, now: host.now())
+            throw error
+        }
+    }
+
+    /// Counts a request of nobody who is known.
+    func admitStranger(_ place: WireTarget.Place, peer: String) throws(RequestError) {
+        let kind: RequestLimiter.StrangerKind =
+            switch place {
+            case .accounts: .signUp
+            case .sessions: .logIn
+            default: .other
+            }
+        try limiter.admit(stranger: peer, kind, now: host.now())
+    }
+
+    /// Counts a request of `caller`, and takes a place among those of its account under way.
+    func enter(_ caller: Caller, _ request: ServiceRequest) throws(RequestError) -> RequestLimiter.Ticket? {
+        guard case .account(let caller) = caller, let name = caller.account.name else { return nil }
+        return try limiter.enter(
+            account: name, isRead: request.head.method == .get, byteCount: request.body.count, now: host.now())
+    }
+}

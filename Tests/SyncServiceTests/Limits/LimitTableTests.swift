@@ -1,0 +1,126 @@
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@testable import SyncService
+
+@Suite("What is remembered of addresses and accounts")
+struct LimitTableTests {
+    private static let start: Int64 = 1_800_000_000_000_000
+
+    @Test("a rate gives its burst at once, then so many a second, and never more than its burst again")
+    func bucket() {
+        var entry = LimitTable.Entry()
+        let rate = Rate(perSecond: 4, burst: 10)
+        let now = Self.start
+        for _ in 0..<10 { #expect(entry.take(1, of: rate, lane: 0, now: now) == nil) }
+        #expect(entry.take(1, of: rate, lane: 0, now: now) == 250_000)
+        #expect(entry.take(1, of: rate, lane: 0, now: now + 249_999) == 1)
+        #expect(entry.take(1, of: rate, lane: 0, now: now + 250_000) == nil)
+        #expect(entry.take(3, of: rate, lane: 0, now: now + 250_000) == 750_000)
+        // Another rate of the same caller is another matter.
+        #expect(entry.take(1, of: rate, lane: 1, now: now) == nil)
+        let later = now + 3_600_000_000
+        for _ in 0..<10 { #expect(entry.take(1, of: rate, lane: 0, now: later) == nil) }
+        #expect(entry.take(1, of: rate, lane: 0, now: later) == 250_000)
+        // More than the burst at once costs the burst.
+        #expect(entry.take(1_000, of: rate, lane: 0, now: later + 3_600_000_000) == nil)
+    }
+
+    @Test("a clock that is set back keeps nobody out")
+    func clock() {
+        var entry = LimitTable.Entry()
+        let rate = Rate(perSecond: 1, burst: 2)
+        for _ in 0..<2 { #expect(entry.take(1, of: rate, lane: 0, now: Self.start) == nil) }
+        #expect(entry.take(1, of: rate, lane: 0, now: Self.start - 86_400_000_000) == nil)
+    }
+
+    @Test("a million addresses take no more room than the table has, and push out those who have their burst first")
+    func capacity() {
+        var table = LimitTable(capacity: 1_024)
+        let rate = Rate(perSecond: 1, burst: 5)
+        let busy = LimitTable.id(of: "busy")
+        _ = table.update(busy) { $0.requests = 1 }
+        for number in 0..<1_000_000 {
+            let id = LimitTable.id(of: ClientAddress(high: UInt64(number) << 20, low: 0))
+            _ = table.update(id) { $0.take(1, of: rate, lane: 0, now: Self.start + Int64(number)) }
+        }
+        #expect(table.count <= 1_024)
+        var isKnown = false
+        table.updateKnown(busy) { isKnown = $0.requests == 1 }
+        #expect(isKnown)
+
+        // One who is used up stays while as many as there are places come that are not.
+        var small = LimitTable(capacity: 8)
+        for _ in 0..<5 { _ = small.update(99) { $0.take(1, of: rate, lane: 0, now: Self.start) } }
+        for number in 1...80 where number != 99 {
+            _ = small.update(UInt64(number)) { $0.take(1, of: rate, lane: 0, now: Self.start) }
+        }
+        let wait = small.update(99) { $0.take(1, of: rate, lane: 0, now: Self.start) }
+        #expect(wait == .some(1_000_000))
+    }
+
+    @Test("whoever is under way is never pushed out: a place full of them counts nobody else")
+    func busy() {
+        var table = LimitTable(capacity: 8)
+        for id in 1...8 { _ = table.update(UInt64(id)) { $0.requests += 1 } }
+        #expect(table.update(9) { $0.requests += 1 } == nil)
+        #expect(table.count == 8)
+    }
+
+    @Test("addresses are spread evenly, also those that differ in one part only")
+    func spread() {
+        var places = [Int](repeating: 0, count: 256)
+        for number in 0..<65_536 {
+            let id = LimitTable.id(of: ClientAddress(high: 0x2001_0DB8_0000_0000 | UInt64(number), low: 0))
+            places[Int(id & 255)] += 1
+        }
+        // 256 are expected in each; the tenfold of the standard deviation beside it does not happen.
+        #expect(places.allSatisfy { (96...416).contains($0) }, "\(places)")
+    }
+}
+
+@Suite("Addresses of clients")
+struct ClientAddressTests {
+    @Test(
+        "an address has one value, however it is written",
+        arguments: [
+            ("192.0.2.1", UInt64(0), UInt64(0xFFFF_C000_0201)), ("::ffff:192.0.2.1", 0, 0xFFFF_C000_0201),
+            ("::1", 0, 1), ("::", 0, 0), ("1::", 0x1_0000_0000_0000, 0),
+            ("2001:db8::a:b", 0x2001_0DB8_0000_0000, 0x000A_000B), ("2001:DB8:0:0:0:0:a:b", 0x2001_0DB8_0000_0000, 0xA_000B),
+            ("fe80::1%eth0", 0xFE80_0000_0000_0000, 1), ("1:2:3:4:5:6:7::", 0x1_0002_0003_0004, 0x5_0006_0007_0000),
+        ])
+    func texts(_ text: String, high: UInt64, low: UInt64) {
+        #expect(ClientAddress(text) == ClientAddress(high: high, low: low))
+    }
+
+    @Test(
+        "what is no address is none",
+        arguments: [
+            "", ".", "1.2.3", "1.2.3.4.5", "256.1.1.1", "01.2.3.4", "1.2.3.4 ", "+1.2.3.4", "1..2.3", ":", ":::", "1::2::3",
+            "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7:8::", "12345::", "g::", "::1.2.3", "1.2.3.4::", "[::1]", "unknown",
+            "1:", ":1", "1.2.3.4:80", "::٣",
+        ])
+    func wrong(_ text: String) {
+        #expect(ClientAddress(text) == nil)
+    }
+
+    @Test("IPv6 is counted by /64, IPv4 by address; this machine is known in both")
+    func networks() throws {
+        let address = try #require(ClientAddress("2001:db8:1:2:3:4:5:6"))
+        #expect(address.network == ClientAddress("2001:db8:1:2::"))
+        #expect(ClientAddress("192.0.2.1")?.network == ClientAddress("192.0.2.1"))
+        for text in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            #expect(ClientAddress(text)?.isLoopback == true, "\(text)")
+        }
+        for text in ["128.0.0.1", "::2", "10.0.0.1", "7f00::1"] {
+            #expect(ClientAddress(text)?.isLoopback == false, "\(text)")
+        }
+        #expect(ClientAddress("10.1.2.3")?.prefix(96 + 8) == ClientAddress("10.0.0.0"))
+        #expect(address.prefix(32) == ClientAddress("2001:db8::"))
+        #expect(address.prefix(0) == ClientAddress("::") && address.prefix(128) == address)
+        #expect(ClientAddress.guesser("2001:db8:1:2:3:4:5:6") == ClientAddress.guesser("2001:db8:1:2::7"))
+        #expect(ClientAddress.guesser("2001:db8:1:2::7") != ClientAddress.guesser("2001:db8:1:3::7"))
+        #expect(ClientAddress.guesser("192.0.2.1") == "192.0.2.1")
+    }
+}

@@ -1,0 +1,127 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Synchronization
+import Testing
+
+@Suite("Those who ask too often")
+struct RateTests {
+    private let clock = SetClock(1_800_000_000_000)
+    private let refusals = Refusals()
+
+    private final class Refusals: Sendable {
+        private let list = Mutex<[Refusal]>([])
+        var all: [Refusal] { list.withLock { $0 } }
+        func note(_ refusal: Refusal) { list.withLock { $0.append(refusal) } }
+    }
+
+    private func open(_ adjust: (inout CallerLimits) -> Void) async throws -> Service {
+        var configuration = ServiceConfiguration(name: "https://sync.example.com")
+        configuration.origins = ["https://shop.example.com"]
+        adjust(&configuration.callerLimits)
+        let refusals = refusals
+        return try await Service(
+            MemoryBackend(), configuration: configuration, cryptography: PlainCryptography(host: clock.host),
+            host: clock.host, onError: { _ in }, onRefusal: { refusals.note($0) })
+    }
+
+    @Test("an account that reads too often waits, others and its own writes do not; what it is told is a problem")
+    func account() async throws {
+        let service = try await open { $0.accountReads = Rate(perSecond: 2, burst: 5) }
+        let (alice, bob) = (AccountPerson(service), AccountPerson(service, "bob"))
+        #expect(await alice.signUp().status == 201)
+        #expect(await bob.signUp().status == 201)
+        let token = await alice.logIn()["access_token"]
+        for _ in 0..<5 {
+            #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 200)
+        }
+        let refused = await service.ask(
+            .get, "/v1/accounts/self", token: token, [.origin: "https://shop.example.com"])
+        #expect(refused.status == 429)
+        #expect(refused.fields[.retryAfter] == "1")
+        #expect(refused.fields[.contentType] == Problem.mediaType)
+        #expect(refused.fields[.accessControlAllowOrigin] == "https://shop.example.com")
+        #expect(refused["title"] == "Too Many Requests")
+        let other = await bob.logIn()["access_token"]
+        #expect(await service.ask(.get, "/v1/accounts/self", token: other).status == 200)
+        clock.advance(seconds: 1)
+        #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 200)
+        #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 200)
+        #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 429)
+        #expect(refusals.all == [.accountRate, .accountRate])
+    }
+
+    @Test("log-ins, sign-ups and the rest of an address have rates of their own; all of IPv6's /64 is one address")
+    func addresses() async throws {
+        let service = try await open { limits in
+            limits.logIns = Rate(perSecond: 0.1, burst: 2)
+            limits.signUps = Rate(perSecond: 0.01, burst: 1)
+        }
+        let alice = AccountPerson(service)
+        #expect(await alice.signUp(peer: "2001:db8:1:2::1").status == 201)
+        let second = await AccountPerson(service, "bob").signUp(peer: "2001:db8:1:2:ffff::9")
+        #expect(second.status == 429)
+        #expect(second.fields[.retryAfter] == "100")
+        #expect(await AccountPerson(service, "bob").signUp(peer: "2001:db8:1:3::1").status == 201)
+        for _ in 0..<2 { #expect(await alice.logIn(peer: "2001:db8:1:2::5").status == 200) }
+        let third = await alice.logIn(peer: "2001:db8:1:2::6")
+        #expect(third.status == 429)
+        #expect(third.fields[.retryAfter] == "10")
+        // The machine itself is nobody's address.
+        for _ in 0..<20 { #expect(await alice.logIn(peer: "127.0.0.1").status == 200) }
+        #expect(refusals.all == [.addressRate, .addressRate])
+    }
+
+    @Test("wrong tokens are counted by the address, and right ones from there are not kept out")
+    func strangers() async throws {
+        let service = try await open { $0.strangerRequests = Rate(perSecond: 1, burst: 3) }
+        let alice = AccountPerson(service)
+        #expect(await alice.signUp().status == 201)
+        let token = await alice.logIn()["access_token"]
+        for _ in 0..<3 { #expect(await service.ask(.get, "/v1/kv", token: "forged").status == 401) }
+        #expect(await service.ask(.get, "/v1/kv", token: "forged").status == 429)
+        #expect(await service.ask(.get, "/v1/catalog").status == 429)
+        #expect(await service.ask(.get, "/v1/kv", token: token).status == 200)
+    }
+
+    @Test("so many streams of one account, and places come free when they end")
+    func streams() async throws {
+        let service = try await open { $0.accountStreams = 2 }
+        let alice = AccountPerson(service)
+        #expect(await alice.signUp().status == 201)
+        let token = await alice.logIn()["access_token"] ?? ""
+        var head = HTTPRequest(method: .get, scheme: nil, authority: nil, path: "/v1/changes")
+        head.headerFields[.authorization] = "Bearer " + token
+        head.headerFields[.accept] = "text/event-stream"
+        let request = ServiceRequest(head, peer: "192.0.2.1")
+        var open = [await service.respond(to: request), await service.respond(to: request)]
+        #expect(open.map(\.response.status.code) == [200, 200])
+        #expect(await service.respond(to: request).response.status == .tooManyRequests)
+        open.removeLast()
+        #expect(await service.respond(to: request).response.status == .ok)
+        #expect(refusals.all == [.accountConcurrency])
+    }
+
+    @Test("a long body is let in for an account's values only, and of nobody who is unknown")
+    func longBodies() async throws {
+        let service = try await open { _ in }
+        let alice = AccountPerson(service)
+        #expect(await alice.signUp().status == 201)
+        let token = await alice.logIn()["access_token"] ?? ""
+        func status(_ method: HTTPRequest.Method, _ path: String, _ token: String?) async -> Int? {
+            var head = HTTPRequest(method: method, scheme: nil, authority: nil, path: path)
+            if let token { head.headerFields[.authorization] = "Bearer " + token }
+            return await service.refusal(ofLongBodyAfter: head, peer: "192.0.2.1")?.response.status.code
+        }
+        #expect(await status(.put, "/v1/kv/a", token) == nil)
+        #expect(await status(.post, "/v1/batch", token) == nil)
+        #expect(await status(.put, "/v1/kv/a", nil) == 401)
+        #expect(await status(.put, "/v1/kv/a", "forged") == 401)
+        #expect(await status(.get, "/v1/kv/a", token) == 413)
+        #expect(await status(.post, "/v1/sessions", nil) == 413)
+        #expect(await status(.put, "/v1/nothing", token) == 404)
+        #expect(refusals.all == Array(repeating: .body, count: 5))
+    }
+}
