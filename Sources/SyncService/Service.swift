@@ -22,6 +22,8 @@ public final class Service: Sendable {
     let requests = RequestGenerations()
     let hub: ChangeHub
     let limiter: RequestLimiter
+    let usage: AccountUsage
+    let health: StoreHealth
     let onRefusal: @Sendable (Refusal) -> Void
 
     /// A service over `store`.
@@ -46,7 +48,14 @@ public final class Service: Sendable {
                 .unsupported, operation: .open,
                 message: "\(store.label) cannot write conditionally or follow changes; a server needs both")
         }
+        let health = StoreHealth()
+        let onError: @Sendable (BackendError) -> Void = { error in
+            health.note(error)
+            onError(error)
+        }
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
+        self.health = health
+        usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
         storeAtOnce = store as? any ReadingAtOnce
         self.onRefusal = onRefusal
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
@@ -84,12 +93,14 @@ public final class Service: Sendable {
     /// How many streams of events are open.
     public var streamCount: Int { hub.listenerCount }
 
-    /// Whether the store answers, and the clock can be right.
+    /// Whether the store answers, the clock can be right, and writing worked when it was last tried. After a write that
+    /// failed, one is tried every five seconds at most.
     ///
     /// - Throws: the store's error, and `BackendError.Kind.unavailable` where the clock was set back.
     public func checkReadiness() async throws(BackendError) {
         try witness.check()
         _ = try await store.read(try EntryKey(KeyScope.serverPrefix + "keys"))
+        try await health.check(store, now: host.now())
     }
 
     /// The answer to `request`. Cancelling its task gives up what has not been written yet.
@@ -139,8 +150,8 @@ public final class Service: Sendable {
         return whole
     }
 
-    /// What every answer says, whatever it is.
-    func noteUsual(_ head: HTTPRequest, in answer: inout ServiceAnswer) {
+    /// Notes what every answer under `/v1` says, whatever it is: the time, the request's name, who may read it.
+    public func noteUsual(_ head: HTTPRequest, in answer: inout ServiceAnswer) {
         var fields = answer.response.headerFields
         // A time that is known to be wrong is told to nobody.
         if !witness.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
@@ -193,7 +204,9 @@ public final class Service: Sendable {
             let answer: TransportAnswer
             switch target.place {
             case .keys, .key, .batch:
-                answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)
+                let isCounted = isCounted(target.place, request.head.method, caller)
+                answer = try await keyValues(of: caller, isCounted: isCounted).respond(
+                    to: target, request.head, body: request.body)
             case .changes:
                 if EventStream.isAskedFor(by: request.head) {
                     return try await stream(target, request, caller)
@@ -208,7 +221,9 @@ public final class Service: Sendable {
     }
 
     /// The keys that `caller` reaches, under the rules that hold for them.
-    func keyValues(of caller: Caller) throws(BackendError) -> KeyValueService {
+    ///
+    /// - Parameter isCounted: whether what is written counts for how much the account has.
+    func keyValues(of caller: Caller, isCounted: Bool = false) throws(BackendError) -> KeyValueService {
         guard case .account(let caller) = caller else {
             return KeyValueService(store, limits: configuration.limits, onError: onError)
         }
@@ -217,6 +232,7 @@ public final class Service: Sendable {
             let cryptography = accounts.cryptography
             rules = try ErasedLife(rules, caller.account) { cryptography.digest(of: $0) }
         }
+        if isCounted { rules = QuotaRules(store: rules, usage: usage, scope: caller.scope, now: host.now()) }
         return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
     }
 
@@ -236,7 +252,8 @@ public final class Service: Sendable {
         let ticket = try account?.account.name.flatMap { name throws(RequestError) in
             try self.limiter.openStream(account: name)
         }
-        let listening = hub.listen(service.scope, session: account?.session, expires: account?.expires ?? .max) { [limiter] in
+        let listening = hub.listen(service.scope, session: account?.session, expires: account?.expires ?? .max) {
+            [limiter] in
             if let ticket { limiter.leave(ticket) }
         }
         let events = EventStream(service, from: cursor, listening: listening, host: host)

@@ -12,6 +12,8 @@ public enum Soak {
     public static var isSharing: Bool { asked("SHARED_SECONDS") != nil }
     /// How many keys are copied from files to SQLite and back: `COPIED_KEYS`, else 250.
     public static var copiedKeyCount: Int { asked("COPIED_KEYS") ?? 250 }
+    /// How many wrong passwords are tried at a server: `GUESSES`, else 10,000.
+    public static var guessCount: Int { asked("GUESSES") ?? 10_000 }
 
     private static func asked(_ variable: String) -> Int? {
         guard let text = ProcessInfo.processInfo.environment[variable] else { return nil }

@@ -56,6 +56,7 @@ struct EntryLookup {
         _ key: [UInt8], found: (StatementRow, EntryVersion) throws -> Void = { _, _ in }
     ) throws -> Place {
         var number = file.numbering(key)
+        var attempt = 0
         while true {
             let place = try byNumber.firstRow(number) { row -> Place? in
                 let isIntact = Self.isSealed(row)
@@ -76,7 +77,9 @@ struct EntryLookup {
             }
             guard let place else { return Place(number: number, content: .nothing) }
             if let place { return place }
-            number &+= 1
+            attempt += 1
+            // Keys that somebody has made to share one hash share no other: no number of them makes this long.
+            number = attempt == 1 ? number &+ 1 : Seals.number(of: key, attempt: attempt)
         }
     }
 

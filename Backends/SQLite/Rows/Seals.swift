@@ -8,6 +8,12 @@ enum Seals {
         Int64(bitPattern: XXHash64.digest(of: key))
     }
 
+    /// The number of its row where other keys have those before: of attempt 2, 3 and so on. By another hash, since keys
+    /// that were made to share one XXH64 share those of other seeds too.
+    static func number(of key: [UInt8], attempt: Int) -> Int64 {
+        Int64(bitPattern: SipHash.digest(of: key, key: (0x456E_7469_746C_656D, UInt64(attempt))))
+    }
+
     /// The checksum of a value; 0 for none.
     static func checksum(of value: UnsafeRawBufferPointer) -> Int64 {
         Int64(bitPattern: XXHash64.digest(of: value, seed: 1))

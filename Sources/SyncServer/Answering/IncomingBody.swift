@@ -1,28 +1,38 @@
 import HTTPTypes
 import HummingbirdCore
 import NIOCore
+import NIOHTTP1
 import SyncProtocol
+import SyncService
 
 /// The body of a request: received as a whole, within limits, or not at all.
 struct IncomingBody {
     enum Received {
         case whole([UInt8])
         case refused(HTTPResponse.Status, String)
+        case answered(ServiceAnswer)
 
         var isWhole: Bool { if case .whole = self { true } else { false } }
     }
+
+    /// From how many bytes on room is asked for, and in what steps.
+    private static let step = 256 << 10
 
     private let request: Request
     /// A body has one iterator, and only one.
     private var parts: RequestBody.AsyncIterator
     private let channel: any Channel
     private let limits: ListenerConfiguration
+    private let gate: WorkGate
+    private let announced: Int
     private let refusal: (HTTPResponse.Status, String)?
+    /// How much room of the gate it has.
+    private(set) var room = 0
 
-    init(_ request: Request, _ channel: any Channel, _ limits: ListenerConfiguration) {
-        (self.request, self.channel, self.limits) = (request, channel, limits)
+    init(_ request: Request, _ channel: any Channel, _ limits: ListenerConfiguration, _ gate: WorkGate) {
+        (self.request, self.channel, self.limits, self.gate) = (request, channel, limits, gate)
         parts = request.body.makeAsyncIterator()
-        let announced = request.headers.value(of: .contentLength).flatMap { Int($0) } ?? 0
+        announced = request.headers.value(of: .contentLength).flatMap { Int($0) } ?? 0
         if announced > limits.bodyByteCount {
             refusal = (.contentTooLarge, Self.tooLong(limits))
         } else if let coding = request.headers.value(of: .contentEncoding), coding.lowercased() != "identity" {
@@ -33,51 +43,77 @@ struct IncomingBody {
     }
 
     /// Whether the client waits for a word before it sends the body (RFC 9110, section 10.1.1).
-    var isContinueExpected: Bool {
-        refusal == nil && request.headers.value(of: .expect)?.lowercased() == "100-continue"
+    private var isContinueExpected: Bool {
+        request.headers.value(of: .expect)?.lowercased() == "100-continue"
     }
 
     /// All of the body.
     ///
+    /// - Parameters:
+    ///   - admission: is asked before more than 64 KiB are received: why they are not, or `nil`.
+    ///   - writer: tells a client that waits for it to go on.
     /// - Throws: the connection's error where it ends before the body does.
-    mutating func receive(isHTTP1: Bool) async throws -> Received {
+    mutating func receive(
+        _ writer: borrowing ResponseWriter, isHTTP1: Bool, admission: () async -> ServiceAnswer?
+    ) async throws -> Received {
         if let refusal { return .refused(refusal.0, refusal.1) }
         // A request with neither has no body (RFC 9112, section 6.3). In HTTP/2 the frames tell.
         if isHTTP1, !request.headers.contains(.contentLength), !request.headers.contains(.transferEncoding) {
             return .whole([])
         }
-        let pipeline = channel.pipeline
-        let deadline = channel.eventLoop.scheduleTask(in: .seconds(limits.bodySeconds)) {
-            pipeline.fireErrorCaught(BodyTookTooLong())
+        var isAdmitted = false
+        if announced > Service.strangerBodyByteCount {
+            if let answer = await admission() { return .answered(answer) }
+            guard gate.hasRoom(announced) else { return .refused(.serviceUnavailable, Self.full) }
+            isAdmitted = true
         }
-        defer { deadline.cancel() }
+        if isContinueExpected { try await writer.writeInformationalHead(HTTPResponse(status: .continue)) }
         var bytes: [UInt8] = []
+        bytes.reserveCapacity(announced)
         do {
             while let part = try await parts.next() {
-                guard bytes.count + part.readableBytes <= limits.bodyByteCount else {
-                    return .refused(.contentTooLarge, Self.tooLong(limits))
+                let count = bytes.count + part.readableBytes
+                guard count <= limits.bodyByteCount else { return .refused(.contentTooLarge, Self.tooLong(limits)) }
+                if count > Service.strangerBodyByteCount {
+                    if !isAdmitted, let answer = await admission() { return .answered(answer) }
+                    isAdmitted = true
+                    guard takeRoom(count) else { return .refused(.serviceUnavailable, Self.full) }
                 }
                 bytes.append(contentsOf: part.readableBytesView)
             }
         } catch is BodyTookTooLong {
-            return .refused(.requestTimeout, "the body did not come within \(limits.bodySeconds) seconds")
+            return .refused(.requestTimeout, "the body did not come in time")
+        } catch is HTTPParserError {
+            gate.noteMalformed()
+            return .refused(.badRequest, "the body is no run of chunks as its header says")
         }
         return .whole(bytes)
     }
 
-    /// After a refusal: takes what the client has sent already, for a second at most, so that it can read the answer
-    /// before the connection ends; a connection with unread bytes in it is reset at once.
-    mutating func drain(isHTTP1: Bool) async throws {
+    /// Room for the first `count` bytes.
+    private mutating func takeRoom(_ count: Int) -> Bool {
+        guard count > room else { return true }
+        let more = max(count - room, Self.step)
+        guard gate.take(more) else { return false }
+        room += more
+        return true
+    }
+
+    private static let full = "the server has too much to do; try again"
+
+    /// After a refusal: takes what the client has sent already, for a second and a megabyte at most, so that it can
+    /// read the answer before the connection ends; a connection with unread bytes in it is reset at once.
+    mutating func drain(isHTTP1: Bool) async throws(ConnectionEnds) {
         let pipeline = channel.pipeline
         let deadline = channel.eventLoop.scheduleTask(in: .seconds(1)) { pipeline.fireErrorCaught(BodyTookTooLong()) }
         defer { deadline.cancel() }
-        while try await parts.next() != nil {}
+        // What is wrong with the rest does not matter any more.
+        var rest = 1 << 20
+        do { while rest > 0, let part = try await parts.next() { rest -= part.readableBytes } } catch {}
         if isHTTP1 { throw ConnectionEnds() }
     }
 
     private static func tooLong(_ limits: ListenerConfiguration) -> String {
         "a body has at most \(limits.bodyByteCount) bytes here"
     }
-
-    private struct BodyTookTooLong: Error {}
 }

@@ -47,7 +47,7 @@ extension Responder {
 
     private func figures(_ request: ServiceRequest) -> ServiceAnswer {
         let fields = request.head.headerFields
-        guard Peer.isLocal(request.peer, fields) || hasOperatorToken(fields) else {
+        guard Peer.isLocal(request.peer, fields) || isOperator(fields) else {
             return refusal(
                 .forbidden, "only a program of the server's machine, or the operator, may read this",
                 route: OwnRoute.metrics.rawValue)
@@ -55,7 +55,7 @@ extension Responder {
         return text(metrics.text(), "text/plain; version=0.0.4; charset=utf-8", .metrics)
     }
 
-    private func hasOperatorToken(_ fields: HTTPFields) -> Bool {
+    func isOperator(_ fields: HTTPFields) -> Bool {
         guard let operatorToken, let field = fields[.authorization], field.lowercased().hasPrefix("bearer ") else {
             return false
         }

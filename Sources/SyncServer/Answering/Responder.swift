@@ -15,6 +15,9 @@ public struct Responder: Sendable {
     let web: WebFolder?
     let metrics: ServerMetrics
     let limits: ListenerConfiguration
+    let gate: WorkGate
+    let admitLongBody: @Sendable (HTTPRequest, String) async -> ServiceAnswer?
+    let noteUsual: @Sendable (HTTPRequest, inout ServiceAnswer) -> Void
     let host: HostServices
     let accessLog: AccessLog?
     let logger: Logger
@@ -35,18 +38,23 @@ public struct Responder: Sendable {
         self.init(
             respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0, peer: $1) },
             checkReadiness: { () async throws(BackendError) in try await service.checkReadiness() },
-            operatorToken: operatorToken, web: web, metrics: metrics, limits: limits, host: host, accessLog: accessLog,
-            logger: logger)
+            admitLongBody: { await service.refusal(ofLongBodyAfter: $0, peer: $1) },
+            noteUsual: { service.noteUsual($0, in: &$1) }, operatorToken: operatorToken, web: web, metrics: metrics,
+            limits: limits, host: host, accessLog: accessLog, logger: logger)
     }
 
     /// The same around anything that answers.
     package init(
         respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
         respondAtOnce: @escaping @Sendable (HTTPRequest, String) -> ServiceAnswer? = { _, _ in nil },
-        checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void, operatorToken: String? = nil,
-        web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration, host: HostServices = .system,
-        accessLog: AccessLog? = nil, logger: Logger
+        checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void,
+        admitLongBody: @escaping @Sendable (HTTPRequest, String) async -> ServiceAnswer? = { _, _ in nil },
+        noteUsual: @escaping @Sendable (HTTPRequest, inout ServiceAnswer) -> Void = { _, _ in },
+        operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration,
+        host: HostServices = .system, accessLog: AccessLog? = nil, logger: Logger
     ) {
+        (self.admitLongBody, self.noteUsual) = (admitLongBody, noteUsual)
+        gate = WorkGate(limits) { metrics.note($0) }
         (self.respond, self.respondAtOnce, self.checkReadiness) = (respond, respondAtOnce, checkReadiness)
         self.operatorToken = operatorToken
         (self.web, self.metrics, self.limits, self.host) = (web, metrics, limits, host)
@@ -70,7 +78,8 @@ public struct Responder: Sendable {
     /// The answer to a request without body that is had without waiting, counted and logged; `nil` for any other.
     func answerAtOnce(to request: HTTPRequest, over channel: any Channel) -> (head: HTTPResponse, body: ByteBuffer)? {
         let start = ContinuousClock.now
-        guard var answer = respondAtOnce(request, Peer.address(of: channel)), case .bytes(let bytes) = answer.body else { return nil }
+        let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headerFields)
+        guard var answer = respondAtOnce(request, peer), case .bytes(let bytes) = answer.body else { return nil }
         finishHead(of: &answer, mustClose: false)
         let report = Report(
             method: request.method, route: answer.route, status: answer.response.status,
@@ -86,20 +95,23 @@ public struct Responder: Sendable {
         let start = ContinuousClock.now
         metrics.begin()
         defer { metrics.end() }
-        var incoming = IncomingBody(request, channel, limits)
-        if incoming.isContinueExpected { try await writer.writeInformationalHead(HTTPResponse(status: .continue)) }
         let isHTTP1 = Peer.isHTTP1(channel)
-        let body = try await incoming.receive(isHTTP1: isHTTP1)
+        let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headers)
+        var isCounted = gate.enter()
+        defer { if isCounted { gate.leave() } }
+        var incoming = IncomingBody(request, channel, limits, gate)
+        defer { gate.give(incoming.room) }
+        let body =
+            isCounted || isAlwaysLetIn(request.head)
+            ? try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
+            : .refused(.serviceUnavailable, "the server has too much to do; try again")
         var answer: ServiceAnswer
         switch body {
-        case .whole(let bytes):
-            let asked = ServiceRequest(request.head, body: bytes, peer: Peer.address(of: channel))
-            if Self.isShort(asked) {
-                answer = await self.answer(to: asked)
-            } else {
-                answer = await withTaskExecutorPreference(globalConcurrentExecutor) { await self.answer(to: asked) }
-            }
-        case .refused(let status, let reason): answer = refusal(status, reason, route: "unread")
+        case .whole(let bytes): answer = await answerAside(to: ServiceRequest(request.head, body: bytes, peer: peer))
+        case .answered(let refusal): answer = refusal
+        case .refused(let status, let reason):
+            answer = refusal(status, reason, route: "unread")
+            noteUsual(request.head, &answer)
         }
         finishHead(of: &answer, mustClose: isHTTP1 && !body.isWhole)
         let report = Report(
@@ -110,17 +122,47 @@ public struct Responder: Sendable {
             let isHeadOnly = request.method == .head
             let sent = isHeadOnly ? ByteBuffer() : channel.allocator.buffer(bytes: bytes)
             note(report, byteCount: sent.readableBytes)
-            try await writer.write(response: answer.response, body: ResponseBody(byteBuffer: sent))
-            if case .refused = body { try await incoming.drain(isHTTP1: isHTTP1) }
+            if sent.readableBytes > Self.pieceByteCount {
+                try await write(sent, answer.response, writer)
+            } else {
+                try await writer.write(response: answer.response, body: ResponseBody(byteBuffer: sent))
+            }
+            if !body.isWhole { try await incoming.drain(isHTTP1: isHTTP1) }
         case .stream(let pieces):
+            // It may stay for days.
+            if isCounted { gate.leave() }
+            isCounted = false
             try await send(pieces, answer.response, over: channel, writer, report)
         }
     }
 
-    /// Whether the answer takes so little that the thread of an event loop may work it out: a look at one entry, or a
-    /// small change of one. Anything else would keep other connections waiting.
-    private static func isShort(_ request: ServiceRequest) -> Bool {
-        request.body.count <= 16_384 && (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
+    /// The answer, by this thread where that takes so little that the thread of an event loop may work it out: a look at
+    /// one entry, or a small change of one. Anything else would keep other connections waiting.
+    private func answerAside(to request: ServiceRequest) async -> ServiceAnswer {
+        if request.body.count <= 16_384, (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8) {
+            return await answer(to: request)
+        }
+        return await withTaskExecutorPreference(globalConcurrentExecutor) { await self.answer(to: request) }
+    }
+
+    /// How much of a long answer is written at once: the time that a reader has is that for a piece.
+    private static let pieceByteCount = 64 << 10
+
+    private func write(
+        _ bytes: ByteBuffer, _ response: HTTPResponse, _ writer: consuming ResponseWriter
+    ) async throws {
+        var rest = bytes
+        var body = try await writer.writeHead(response)
+        while let piece = rest.readSlice(length: min(Self.pieceByteCount, rest.readableBytes)), piece.readableBytes > 0
+        {
+            try await body.write(piece)
+        }
+        try await body.finish(nil)
+    }
+
+    /// Whether it is answered however much is under way: whoever looks after the server.
+    private func isAlwaysLetIn(_ head: HTTPRequest) -> Bool {
+        OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" })) != nil || isOperator(head.headerFields)
     }
 
     private func finishHead(of answer: inout ServiceAnswer, mustClose: Bool) {
@@ -136,6 +178,7 @@ public struct Responder: Sendable {
         WireFields.note(serverTime: host.now(), in: &response.headerFields)
         response.headerFields[.cacheControl] = "no-store"
         response.headerFields[.contentType] = Problem.mediaType
+        if status == .serviceUnavailable { response.headerFields[.retryAfter] = "1" }
         return ServiceAnswer(response, body: .bytes(Problem(status, detail).json), route: route)
     }
 }

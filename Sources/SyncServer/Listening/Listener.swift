@@ -32,22 +32,25 @@ public struct Listener: Service {
     ) throws(ListenerError) {
         let serverConfiguration = ServerConfiguration(
             address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
-            availableConnectionsDelegate: .maximum(configuration.connectionCount, logger: logger))
+            availableConnectionsDelegate: .maximum(
+                configuration.connectionCount + WorkGate.reserve, logger: logger))
         let answer: HTTPChannelHandler.Responder = { request, writer, channel in
             try await responder.respond(to: request, by: writer, over: channel)
         }
         let onServerRunning: @Sendable (any Channel) async -> Void = { channel in
             await onListening(channel.localAddress?.port ?? configuration.port)
         }
-        let http1 = Self.http1(configuration) { responder.answerAtOnce(to: $0, over: $1) }
+        let gate = responder.gate
+        let http1 = Self.http1(configuration, gate) { responder.answerAtOnce(to: $0, over: $1) }
         if let certificate = configuration.certificate {
-            let channel = try Self.secureChannel(certificate, configuration, http1, answer)
+            let channel = try Self.secureChannel(certificate, configuration, http1, gate, answer)
             server = channel.server(
                 configuration: serverConfiguration, onServerRunning: onServerRunning,
                 eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
         } else {
             let channel = WatchedChannel(
-                HTTP1Channel(responder: answer, configuration: http1), limits: .init(configuration, isSecure: false))
+                HTTP1Channel(responder: answer, configuration: http1),
+                limits: .init(configuration, isSecure: false, gate: gate))
             server = channel.server(
                 configuration: serverConfiguration, onServerRunning: onServerRunning,
                 eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
@@ -70,12 +73,14 @@ public struct Listener: Service {
     }
 
     private static func http1(
-        _ configuration: ListenerConfiguration, _ answerAtOnce: @escaping PromptAnswers.Answering
+        _ configuration: ListenerConfiguration, _ gate: WorkGate, _ answerAtOnce: @escaping PromptAnswers.Answering
     ) -> HTTP1Channel.Configuration {
         // Whoever counts how long a connection is idle has to hear of requests.
         let period = TimeAmount.seconds(max(1, configuration.idleSeconds / 2))
         return HTTP1Channel.Configuration(
-            additionalChannelHandlers: [WholeRequests(), PromptAnswers(period: period, answerAtOnce)],
+            additionalChannelHandlers: [
+                WholeRequests(configuration, gate: gate), PromptAnswers(period: period, answerAtOnce),
+            ],
             idleTimeout: .seconds(configuration.idleSeconds),
             httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
                 maxHeaderFieldSize: configuration.headerByteCount, maxHeaderListSize: configuration.headerByteCount,
@@ -84,7 +89,7 @@ public struct Listener: Service {
 
     private static func secureChannel(
         _ certificate: ListenerConfiguration.Certificate, _ configuration: ListenerConfiguration,
-        _ http1: HTTP1Channel.Configuration, _ answer: @escaping HTTPChannelHandler.Responder
+        _ http1: HTTP1Channel.Configuration, _ gate: WorkGate, _ answer: @escaping HTTPChannelHandler.Responder
     ) throws(ListenerError) -> WatchedChannel<HTTP2UpgradeChannel> {
         do {
             let chain = try NIOSSLCertificate.fromPEMFile(certificate.chainFile)
@@ -98,7 +103,7 @@ public struct Listener: Service {
                     idleTimeout: .seconds(configuration.idleSeconds),
                     gracefulCloseTimeout: .seconds(configuration.shutdownSeconds), streamConfiguration: http1),
                 responder: answer)
-            return WatchedChannel(channel, limits: .init(configuration, isSecure: true))
+            return WatchedChannel(channel, limits: .init(configuration, isSecure: true, gate: gate))
         } catch {
             throw ListenerError("the certificate or its key cannot be used: \(error)")
         }

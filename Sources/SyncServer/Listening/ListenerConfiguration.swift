@@ -26,21 +26,42 @@ public struct ListenerConfiguration: Sendable {
     public var headerByteCount = 32 << 10
     /// How many fields a header has, at most.
     public var headerFieldCount = 100
-    /// How long a body may take from the end of its header on, in seconds; then it is 408.
+    /// How many bytes the bodies under way may have together that are longer than 64 KiB, and that are being received
+    /// or worked at; whoever comes with more gets 503.
+    public var totalBodyByteCount = 256 << 20
+    /// How many requests may be under way at once, open streams of events not counted; one more gets 503.
+    public var requestCount = 2_048
+    /// How long a body may take from the end of its header on, in seconds, and how long each further part of
+    /// `leastByteRate` times as many bytes; then it is 408.
     public var bodySeconds: Int64 = 30
-    /// How long a connection may be silent between two requests, and how long a header may take, in seconds.
+    /// How many bytes a second of a body have to come after the first `bodySeconds`.
+    public var leastByteRate = 16 << 10
+    /// How long a header of HTTP/1 may take from the connection's beginning, or from its own first byte after another
+    /// request, in seconds; the connection is closed then.
+    public var headerSeconds: Int64 = 20
+    /// How long a reader may take for 64 KiB of an answer, in seconds; the connection is closed then.
+    public var writeSeconds: Int64 = 30
+    /// How long a connection may be silent between two requests, in seconds.
     public var idleSeconds: Int64 = 60
     /// How long a connection may take until it is encrypted, in seconds.
     public var handshakeSeconds: Int64 = 10
-    /// How long a connection may carry nothing in either direction, whatever is asked over it, in seconds: a reader
-    /// who does not read. More than the pause between two heartbeats of an event stream.
+    /// How long a connection may carry nothing in either direction, whatever is asked over it, in seconds. More than
+    /// the pause between two heartbeats of an event stream.
     public var silenceSeconds: Int64 = 120
-    /// How many connections there are at once, at most; more of them wait in the system's queue.
+    /// How many connections there are at once, at most; one more is closed as soon as it is accepted. A few of the
+    /// machine's own programs are let in beyond that.
     public var connectionCount = 16_384
+    /// How many connections there are of one address (of IPv6, of one /64), at most; one more is closed at once. The
+    /// machine's own programs, and trusted proxies, have no such limit.
+    public var addressConnectionCount = 1_024
     /// How many connections wait there, at most.
     public var backlog = 1_024
     /// How long what is under way may take when the server is to end, in seconds.
     public var shutdownSeconds: Int64 = 30
+    /// How long a body may take that has not come when the server is to end, in seconds.
+    public var lateBodySeconds: Int64 = 2
+    /// Who is believed about for whom he asks.
+    public var trustedProxies = TrustedProxies()
 
     /// The usual limits at `host` and `port`.
     public init(host: String = "127.0.0.1", port: Int = 8440, certificate: Certificate? = nil) {

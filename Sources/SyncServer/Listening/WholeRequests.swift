@@ -1,15 +1,34 @@
+import HTTPTypes
 import NIOCore
+import NIOHTTP1
 import NIOHTTPTypes
+import NIOHTTPTypesHTTP1
+import SyncProtocol
 
 /// A request that ends before its end is an error, whoever ended the connection and why. Else what had come until then
-/// would be taken for all of it, and half a value be written.
-final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
+/// would be taken for all of it, and half a value be written. So is one whose body takes too long; and what is no
+/// request is told so, as a problem.
+final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
 
+    private let limits: ListenerConfiguration
+    private let gate: WorkGate
+    private var watch: ConnectionWatch?
     private var isWithinRequest = false
     private var hasLeft = false
+    private var isRefusing = false
+    /// How many requests are not answered yet.
+    private var openCount = 0
+    /// How much of the body has come since the timer was set.
+    private var byteCount = 0
+    private var bodyEnd: Scheduled<Void>?
+    private var stall: Scheduled<Void>?
     private var onLeaving: (@Sendable () -> Void)?
+
+    init(_ limits: ListenerConfiguration, gate: WorkGate) { (self.limits, self.gate) = (limits, gate) }
 
     /// Calls `body` once when the client sends nothing more, which may be so already.
     ///
@@ -21,13 +40,62 @@ final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
         }.get()
     }
 
+    func handlerAdded(context: ChannelHandlerContext) {
+        let operations = context.pipeline.syncOperations
+        // A stream of HTTP/2 has neither.
+        watch = try? operations.handler(type: ConnectionWatch.self)
+        if let codec = try? operations.handler(type: HTTP1ToHTTPServerCodec.self) {
+            try? operations.addHandler(RequestRules(), position: .before(codec))
+        }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        endTimers()
+        watch = nil
+    }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !isRefusing else { return }
         switch unwrapInboundIn(data) {
-        case .head: isWithinRequest = true
-        case .body: break
-        case .end: isWithinRequest = false
+        case .head:
+            isWithinRequest = true
+            openCount += 1
+            watch?.noteHeader()
+        case .body(let part): byteCount += part.readableBytes
+        case .end:
+            isWithinRequest = false
+            if bodyEnd != nil { endBody(context) }
+            watch?.noteRequest()
         }
         context.fireChannelRead(data)
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if isWithinRequest, bodyEnd == nil { awaitBody(context) }
+        context.fireChannelReadComplete()
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard !isRefusing else {
+            promise?.fail(ChannelError.outputClosed)
+            return
+        }
+        if case .end = unwrapOutboundIn(data) { openCount -= 1 }
+        context.write(data, promise: promise)
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        stall?.cancel()
+        stall = nil
+        // Of a connection of HTTP/1 its watch looks at this.
+        if watch == nil, !context.channel.isWritable {
+            let (channel, gate) = (context.channel, gate)
+            stall = context.eventLoop.scheduleTask(in: .seconds(limits.writeSeconds)) {
+                gate.noteSlow()
+                channel.close(promise: nil)
+            }
+        }
+        context.fireChannelWritabilityChanged()
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -36,6 +104,7 @@ final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     func channelInactive(context: ChannelHandlerContext) {
+        endTimers()
         leave(context)
         context.fireChannelInactive()
     }
@@ -43,6 +112,9 @@ final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // What is wrong is told already.
         isWithinRequest = false
+        endTimers()
+        guard !isRefusing else { return }
+        if openCount == 0, let refusal = MalformedRequest(error, limits) { return refuse(context, refusal) }
         leave(context)
         context.fireErrorCaught(error)
     }
@@ -57,5 +129,70 @@ final class WholeRequests: ChannelInboundHandler, RemovableChannelHandler {
     }
 }
 
+extension WholeRequests {
+    /// Says why nothing more is read from this connection, and ends it. What comes meanwhile is thrown away, so that
+    /// the client can read the answer.
+    private func refuse(_ context: ChannelHandlerContext, _ refusal: MalformedRequest) {
+        isRefusing = true
+        gate.noteMalformed()
+        let body = Problem(refusal.status, refusal.detail).json
+        let fields: HTTPFields = [
+            .contentType: Problem.mediaType, .contentLength: String(body.count), .connection: "close",
+            .cacheControl: "no-store",
+        ]
+        let channel = context.channel
+        context.write(wrapOutboundOut(.head(HTTPResponse(status: refusal.status, headerFields: fields))), promise: nil)
+        context.write(wrapOutboundOut(.body(channel.allocator.buffer(bytes: body))), promise: nil)
+        context.writeAndFlush(wrapOutboundOut(.end(nil))).whenComplete { _ in
+            channel.close(mode: .output, promise: nil)
+        }
+        bodyEnd = context.eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
+    }
+
+    private func awaitBody(_ context: ChannelHandlerContext) {
+        byteCount = 0
+        let watch = watch ?? parentWatch(context)
+        let isEnding = watch?.isEnding == true
+        let time: TimeAmount = .seconds(isEnding ? limits.lateBodySeconds : limits.bodySeconds)
+        let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
+        bodyEnd = context.eventLoop.scheduleTask(in: time) {
+            let (handler, context) = bound.value
+            handler.bodyEnd = nil
+            if !isEnding, handler.byteCount >= Int(handler.limits.bodySeconds) * handler.limits.leastByteRate {
+                handler.awaitBody(context)
+            } else {
+                handler.gate.noteSlow()
+                handler.errorCaught(context: context, error: BodyTookTooLong())
+            }
+        }
+        guard !isEnding else { return }
+        watch?.whenEnding(self) {
+            let (handler, context) = bound.value
+            handler.bodyEnd?.cancel()
+            handler.awaitBody(context)
+        }
+    }
+
+    private func endBody(_ context: ChannelHandlerContext) {
+        bodyEnd?.cancel()
+        bodyEnd = nil
+        (watch ?? parentWatch(context))?.whenEnding(self, nil)
+    }
+
+    /// The watch of the connection that a stream of HTTP/2 belongs to.
+    private func parentWatch(_ context: ChannelHandlerContext) -> ConnectionWatch? {
+        guard let parent = context.channel.parent, parent.eventLoop.inEventLoop else { return nil }
+        return try? parent.pipeline.syncOperations.handler(type: ConnectionWatch.self)
+    }
+
+    private func endTimers() {
+        for timer in [bodyEnd, stall] { timer?.cancel() }
+        (bodyEnd, stall) = (nil, nil)
+    }
+}
+
 /// The connection ended in the middle of a request.
 struct RequestIsCut: Error {}
+
+/// A body that came too slowly, or not before the server was to end.
+struct BodyTookTooLong: Error {}

@@ -1,5 +1,6 @@
 import HTTPTypes
 import CoreMetrics
+public import SyncService
 import Synchronization
 
 /// What a server counts: requests, their time, bytes, and open streams.
@@ -24,12 +25,20 @@ public final class ServerMetrics: Sendable {
     private let kinds = Mutex<[Kind: Instruments]>([:])
     private let streams: Meter
     private let requests: Meter
+    private let refusals: [Refusal: Counter]
 
     /// Counts by `factory`.
     public init(_ factory: PrometheusMetrics) {
         self.factory = factory
         streams = Meter(label: "http_server_open_streams", factory: factory)
         requests = Meter(label: "http_server_open_requests", factory: factory)
+        refusals = Dictionary(
+            uniqueKeysWithValues: Refusal.allCases.map { refusal in
+                let dimensions = [("reason", refusal.rawValue)]
+                return (
+                    refusal, Counter(label: "http_server_refusals_total", dimensions: dimensions, factory: factory)
+                )
+            })
         streams.set(0)
         requests.set(0)
     }
@@ -39,6 +48,9 @@ public final class ServerMetrics: Sendable {
 
     func begin() { requests.increment() }
     func end() { requests.decrement() }
+    /// Counts a request that was refused for one of the limits.
+    public func note(_ refusal: Refusal) { refusals[refusal]?.increment() }
+
     func beginStream() { streams.increment() }
     func endStream() { streams.decrement() }
 

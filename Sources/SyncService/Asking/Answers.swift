@@ -48,6 +48,11 @@ extension Problem {
     /// What a client gets told of an error of the server's store: paths and causes are the server's affair, and only
     /// those go to `onError`. A client that asks for nonsense must not fill the server's log.
     static func told(of error: BackendError, _ onError: (BackendError) -> Void) -> Problem {
+        if error.cause is QuotaReached {
+            var problem = Problem(error)
+            (problem.type, problem.title) = ("urn:entitlementsync:problem:quota", "quota")
+            return problem
+        }
         // What the server's own process may not do is no refusal of the client, nor is what its file system refuses.
         let isOurs = error.kind == .permissionDenied
         let isTheirs = !isOurs && error.cause == nil && (400..<500).contains(Problem.status(of: error).code)

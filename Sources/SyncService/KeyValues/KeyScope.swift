@@ -13,13 +13,15 @@ public struct KeyScope: Hashable, Sendable {
     let readOnly: Set<EntryKey>
     /// Whether there is anything but ``readable``.
     let isEmpty: Bool
+    /// The account's ledger, which is bounded by itself.
+    let ledger: EntryKey?
 
     /// What the server keeps to itself: accounts, sessions and keys.
     static let serverPrefix = "server/"
 
     /// Every key but the server's own: the operator's.
     public static let everything = KeyScope(
-        prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isEmpty: false)
+        prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isEmpty: false, ledger: nil)
 
     /// The keys of `account`, of its entry in the directory and of the marker that stands for each erased life.
     ///
@@ -39,14 +41,16 @@ public struct KeyScope: Hashable, Sendable {
             readable.insert(try LedgerKeys(life).ledger)
         }
         return KeyScope(
-            prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isEmpty: isErased)
+            prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isEmpty: isErased,
+            ledger: keys.ledger)
     }
 
     private init(
-        prefix: String, exclusion: String?, readable: Set<EntryKey>, readOnly: Set<EntryKey>, isEmpty: Bool
+        prefix: String, exclusion: String?, readable: Set<EntryKey>, readOnly: Set<EntryKey>, isEmpty: Bool,
+        ledger: EntryKey?
     ) {
         (self.prefix, self.exclusion, self.readable) = (prefix, exclusion, readable)
-        (self.readOnly, self.isEmpty) = (readOnly, isEmpty)
+        (self.readOnly, self.isEmpty, self.ledger) = (readOnly, isEmpty, ledger)
     }
 
     /// Whether `key` may be read.
@@ -61,6 +65,9 @@ public struct KeyScope: Hashable, Sendable {
         guard let exclusion else { return true }
         return !key.hasPrefix(exclusion)
     }
+
+    /// Whether what `key` holds counts for how much an account has.
+    func isCounted(_ key: EntryKey) -> Bool { key != ledger && mayWrite(key) }
 
     /// What has to be listed of a store to find all keys that begin with `asked`; `nil` where none can be reached.
     func listing(of asked: String) -> String? {

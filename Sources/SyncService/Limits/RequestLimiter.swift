@@ -109,6 +109,20 @@ final class RequestLimiter: Sendable {
         if let ticket = try enter(account: name, isRead: true, byteCount: 0, now: now) { leave(ticket) }
     }
 
+    /// Throws where the account called `name` has to wait before it may write again; counts nothing.
+    func checkWrites(account name: String, now: Int64) throws(RequestError) {
+        guard let rate = limits.accountWrites else { return }
+        let wait = accounts.withLock { table -> Int64? in
+            table.update(LimitTable.id(of: name)) { entry in
+                var copy = entry
+                return copy.take(1, of: rate, lane: Lane.writes, now: now * 1_000)
+            } ?? nil
+        }
+        guard let wait else { return }
+        onRefusal(.accountRate)
+        throw Self.error("too many requests of this account", wait: wait)
+    }
+
     /// Takes a place among the streams of the account called `name`. As ``enter(account:isRead:byteCount:now:)``.
     func openStream(account name: String) throws(RequestError) -> Ticket? {
         guard let most = limits.accountStreams else { return nil }

@@ -8,7 +8,7 @@ extension Service {
     public static let strangerBodyByteCount = 1 << 16
 
     /// Why a body longer than ``strangerBodyByteCount`` is not to be received: nobody who is known sends it, or where
-    /// none belongs. `nil` where it may come. Asked with the header, before the body is there.
+    /// none belongs, or too often. `nil` where it may come. Asked with the header, before the body is there.
     public func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) async -> ServiceAnswer? {
         var answer: ServiceAnswer
         do throws(WireTarget.Failure) {
@@ -21,7 +21,10 @@ extension Service {
                 }
             if isExpected {
                 do {
-                    _ = try await identify(head, peer: peer)
+                    let caller = try await identify(head, peer: peer)
+                    if case .account(let account) = caller, let name = account.account.name {
+                        try limiter.checkWrites(account: name, now: host.now())
+                    }
                     return nil
                 } catch {
                     answer = ServiceAnswer(failure(error), route: place.route)
@@ -66,5 +69,15 @@ extension Service {
         guard case .account(let caller) = caller, let name = caller.account.name else { return nil }
         return try limiter.enter(
             account: name, isRead: request.head.method == .get, byteCount: request.body.count, now: host.now())
+    }
+
+    /// Whether a request of `caller` may change how much his account has: not one for the ledger, nor one that reads.
+    func isCounted(_ place: WireTarget.Place, _ method: HTTPRequest.Method, _ caller: Caller) -> Bool {
+        guard usage.isLimited, method != .get, case .account(let caller) = caller else { return false }
+        return switch place {
+        case .key(let key): caller.scope.isCounted(key)
+        case .batch: true
+        default: false
+        }
     }
 }

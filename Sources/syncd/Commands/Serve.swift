@@ -25,6 +25,7 @@ struct Serve: AsyncParsableCommand {
     @OptionGroup var listening: ListenOptions
     @OptionGroup var service: ServiceOptions
     @OptionGroup var issuer: IssuerOptions
+    @OptionGroup(title: "Limits") var limits: LimitOptions
 
     @Option(help: ArgumentHelp("A folder with a web page to serve at / (SYNCD_WEB).", valueName: "dir"))
     var web: String?
@@ -42,28 +43,34 @@ struct Serve: AsyncParsableCommand {
     var logLevel: String?
 
     func run() async throws {
-        var listening = try listening.configuration()
+        var limits = try limits.limits(try listening.configuration())
+        guard !self.limits.isShowing else {
+            try writeOutput(Array(LimitOptions.table(limits).utf8))
+            return
+        }
         let host = try makeHost()
         let store = try openStore(host)
         let logger = try makeLogger()
         if let at { logger.warning("the clock began at \(at.singleLine), for tests") }
-        let configuration = try service.configuration(listening, hasIssuer: issuer.isGiven)
+        var configuration = try service.configuration(limits.listener, hasIssuer: issuer.isGiven)
+        configuration.callerLimits = limits.callers
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
             onError: { logger.error("\($0)") })
         let folder = try openWeb()
-        // A few are for the store and the log.
-        listening.connectionCount = min(listening.connectionCount, max(64, OpenFiles.raiseLimit() - 128))
+        // A few are for the store and the log, and for those who look after the server.
+        limits.listener.connectionCount = min(limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
+        let listening = limits.listener
+        let metrics = ServerMetrics(PrometheusMetrics())
         let service = try await SyncService.Service(
             store, configuration: configuration, cryptography: cryptography, host: host,
-            onError: { logger.error("\($0)") })
+            onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) })
         try await service.checkReadiness()
         let accessLog = logger.logLevel > .info ? nil : makeAccessLog()
         let responder = Responder(
             service, operatorToken: configuration.operatorToken, web: folder,
-            metrics: ServerMetrics(PrometheusMetrics()), limits: listening, host: host, accessLog: accessLog,
-            logger: logger)
+            metrics: metrics, limits: listening, host: host, accessLog: accessLog, logger: logger)
         let listener: Listener
         do {
             listener = try makeListener(listening, responder, logger)

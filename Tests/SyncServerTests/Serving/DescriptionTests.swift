@@ -40,11 +40,15 @@ struct DescriptionTests {
         for path in expected.keys.sorted() { #expect(described[path] == expected[path], "\(path)") }
     }
 
-    @Test("every operation says what may come of any request: too long, too slow, coded, failed")
+    @Test("every operation says what may come of any request: too long, too slow, coded, too often, failed")
     func statuses() {
         for (path, methods) in Self.described().sorted(by: { $0.key < $1.key }) {
             for (method, statuses) in methods.sorted(by: { $0.key < $1.key }) {
-                #expect(statuses.isSuperset(of: [408, 413, 415, 500]), "\(method) \(path)")
+                #expect(statuses.isSuperset(of: [408, 413, 415, 431, 500]), "\(method) \(path)")
+                // Whoever looks after the server is never sent away.
+                let isOwn = OwnRoute(rawValue: path) != nil
+                #expect(statuses.contains(429) != isOwn, "\(method) \(path)")
+                #expect(statuses.contains(503) != isOwn || path == OwnRoute.readiness.rawValue, "\(method) \(path)")
                 #expect(statuses.contains { (200..<300).contains($0) }, "\(method) \(path)")
             }
         }

@@ -109,7 +109,11 @@ struct LimitTests {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let long = try RawConnection(port: port)
             long.send(request("GET", "/a", fields: ["X-Long: " + String(repeating: "x", count: 3_000)]))
-            #expect(long.answer()?.status == 400)
+            let refused = try #require(long.answer())
+            #expect(refused.status == 431)
+            #expect(refused.fields["content-type"] == "application/problem+json")
+            #expect(refused.text.contains("at most 2000 bytes"))
+            #expect(long.receiveAll() == [])
 
             let endless = try RawConnection(port: port)
             endless.send("GET /a HTTP/1.1\r\nHost: x\r\nX-")
@@ -117,7 +121,7 @@ struct LimitTests {
 
             let many = try RawConnection(port: port)
             many.send(request("GET", "/a", fields: (0..<200).map { "X-\($0): y" }))
-            #expect(many.answer()?.status == 400)
+            #expect(many.answer()?.status == 431)
         }
         #expect(recorder.received.isEmpty)
     }

@@ -50,9 +50,9 @@ struct ImportTable {
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
             packages: [
-                "HummingbirdCore", "HummingbirdHTTP2", "NIOCore", "NIOHTTPTypes", "NIOPosix", "NIOSSL",
-                "NIOTLS", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto", "CryptoExtras", "Logging",
-                "CoreMetrics",
+                "HummingbirdCore", "HummingbirdHTTP2", "NIOCore", "NIOHTTP1", "NIOHTTPTypes", "NIOHTTPTypesHTTP1",
+                "NIOPosix", "NIOSSL", "NIOTLS", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto", "CryptoExtras",
+                "Logging", "CoreMetrics",
             ]),
         Row(module: "LoadTesting", folder: "Sources/LoadTesting", packages: ["NIOCore", "NIOPosix"]),
         Row(module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"]),

@@ -1,0 +1,134 @@
+import HTTPTypes
+import SyncService
+
+/// Proxies that are believed when they say for whom they ask (`X-Forwarded-For`, `Forwarded`, RFC 7239).
+public struct TrustedProxies: Hashable, Sendable {
+    /// A range of addresses.
+    private struct Network: Hashable, Sendable {
+        var base: ClientAddress
+        var bitCount: Int
+
+        func contains(_ address: ClientAddress) -> Bool { address.prefix(bitCount) == base }
+    }
+
+    private var networks: [Network] = []
+
+    /// Nobody is believed.
+    public init() {}
+
+    /// Believes `text` too: an address, or a range as CIDR writes it (`10.0.0.0/8`, `fd00::/8`).
+    ///
+    /// - Returns: `false` where it is neither; then nothing is changed. A range's address has no bits beside its
+    ///   prefix.
+    public mutating func insert(_ text: String) -> Bool {
+        let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let address = parts.first.flatMap({ ClientAddress($0) }) else { return false }
+        let width = address.isVersion4 ? 32 : 128
+        var count = width
+        if parts.count == 2 {
+            guard let given = Int(parts[1]), (0...width).contains(given), !parts[1].hasPrefix("+") else { return false }
+            count = given
+        }
+        let bitCount = 128 - width + count
+        guard address.prefix(bitCount) == address else { return false }
+        networks.append(Network(base: address, bitCount: bitCount))
+        return true
+    }
+
+    /// Whether nobody is believed.
+    public var isEmpty: Bool { networks.isEmpty }
+
+    /// Whether `peer` is believed.
+    func contains(_ peer: String) -> Bool {
+        !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
+    }
+
+    /// For whom `peer` asks: itself, unless it is believed; then the last address that is none of a proxy's, since
+    /// whatever stands before that anybody can have written. Of a proxy that says something that cannot be read, or two
+    /// different things, all clients together are one, which is not the proxy itself.
+    func client(of peer: String, _ fields: HTTPFields) -> String {
+        guard !networks.isEmpty, let address = ClientAddress(peer), isTrusted(address) else { return peer }
+        let told = fields[Self.forwardedFor].map { $0.split(separator: ",", omittingEmptySubsequences: false) }
+        let standard = fields[Self.forwarded].map(Self.nodes)
+        switch (told, standard) {
+        case (nil, nil): return peer
+        case (let list?, nil): return client(in: list.map { Self.trimmed($0) }) ?? Self.unknown(peer)
+        case (nil, let list?): return list.flatMap { client(in: $0) } ?? Self.unknown(peer)
+        case (let first?, let second?):
+            guard let client = client(in: first.map { Self.trimmed($0) }), let second,
+                client == self.client(in: second)
+            else { return Self.unknown(peer) }
+            return client
+        }
+    }
+
+    private static let forwardedFor = HTTPField.Name("X-Forwarded-For") ?? .via
+    private static let forwarded = HTTPField.Name("Forwarded") ?? .via
+
+    /// No address, so that it is not taken for the machine's own.
+    private static func unknown(_ peer: String) -> String { "somebody behind \(peer)" }
+
+    private func isTrusted(_ address: ClientAddress) -> Bool { networks.contains { $0.contains(address) } }
+
+    private func client(in list: [Substring]) -> String? {
+        for (index, text) in list.enumerated().reversed() {
+            guard let (address, host) = Self.address(text) else { return nil }
+            if index == 0 || !isTrusted(address) { return host }
+        }
+        return nil
+    }
+
+    /// An address, perhaps with a port; one of IPv6 in brackets then.
+    private static func address(_ text: Substring) -> (ClientAddress, String)? {
+        var host = text
+        if host.hasPrefix("[") {
+            guard let end = host.firstIndex(of: "]"), isPort(host[host.index(after: end)...]) else { return nil }
+            host = host[host.index(after: host.startIndex)..<end]
+            guard host.contains(":") else { return nil }
+        } else if let colon = host.firstIndex(of: ":"), host.contains(".") && !host.hasPrefix(":") {
+            // With a colon before it, the dots are the end of an IPv6 address.
+            let isVersion6 = host[host.index(after: colon)...].contains(":")
+            if !isVersion6 {
+                guard isPort(host[colon...]) else { return nil }
+                host = host[..<colon]
+            }
+        }
+        return ClientAddress(host).map { ($0, String(host)) }
+    }
+
+    private static func isPort(_ text: Substring) -> Bool {
+        if text.isEmpty { return true }
+        return text.hasPrefix(":") && (1...5).contains(text.utf8.count - 1)
+            && text.dropFirst().utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        var text = text.drop { $0 == " " || $0 == "\t" }
+        while let last = text.last, last == " " || last == "\t" { text.removeLast() }
+        return text
+    }
+
+    /// The values of `for` in a `Forwarded` field; `nil` where an element has none, or something is quoted that an
+    /// address has no need of.
+    private static func nodes(_ field: String) -> [Substring]? {
+        var nodes: [Substring] = []
+        for element in field.split(separator: ",", omittingEmptySubsequences: false) {
+            var node: Substring?
+            for pair in element.split(separator: ";") {
+                let pair = trimmed(pair)
+                guard pair.prefix(4).lowercased() == "for=" else { continue }
+                guard node == nil else { return nil }
+                var value = pair.dropFirst(4)
+                if value.hasPrefix("\"") {
+                    guard value.count >= 2, value.hasSuffix("\"") else { return nil }
+                    value = value.dropFirst().dropLast()
+                }
+                guard !value.contains("\"") && !value.contains("\\") else { return nil }
+                node = value
+            }
+            guard let node else { return nil }
+            nodes.append(node)
+        }
+        return nodes
+    }
+}

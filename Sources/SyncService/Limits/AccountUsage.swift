@@ -1,0 +1,205 @@
+import SyncCore
+import Synchronization
+
+/// How much each account has under keys of its own beside its ledger, which has a limit of its own: counted once by
+/// reading it, then kept up with each write of this process. Others may write too, so it is counted anew after a while.
+final class AccountUsage: Sendable {
+    /// After how long it is counted anew, in milliseconds.
+    static let period: Int64 = 600_000
+    /// How many keys are remembered of all accounts together; when there are more, all is counted anew.
+    static let capacity = 200_000
+
+    private struct Usage {
+        var sizes: [EntryKey: Int]
+        var byteCount: Int
+        var counted: Int64
+
+        mutating func set(_ size: Int?, of key: EntryKey) {
+            byteCount += (size ?? 0) - (sizes[key] ?? 0)
+            sizes[key] = size
+        }
+    }
+
+    private struct State {
+        /// By what the account's keys begin with.
+        var usages: [String: Usage] = [:]
+        var keyCount = 0
+    }
+
+    private let limits: CallerLimits
+    private let onRefusal: @Sendable (Refusal) -> Void
+    private let state = Mutex(State())
+
+    init(_ limits: CallerLimits, onRefusal: @escaping @Sendable (Refusal) -> Void) {
+        (self.limits, self.onRefusal) = (limits, onRefusal)
+    }
+
+    /// Whether there is a limit.
+    var isLimited: Bool { limits.accountKeys != nil || limits.accountBytes != nil }
+
+    /// Why `key` cannot hold `count` bytes; `nil` where it can, and they are counted from now on, to be settled when
+    /// the store has answered. What is smaller than before can always be written.
+    func reserve(_ count: Int, under key: EntryKey, of prefix: String) -> BackendError? {
+        let reason = state.withLock { state -> String? in
+            guard let usage = state.usages[prefix] else { return nil }
+            let known = usage.sizes[key]
+            if let most = limits.accountKeys, known == nil, usage.sizes.count >= most { return "\(most) keys" }
+            if let most = limits.accountBytes, count > known ?? 0, usage.byteCount - (known ?? 0) + count > most {
+                return "\(most) bytes"
+            }
+            Self.set(max(count, known ?? 0), of: key, prefix, in: &state)
+            return nil
+        }
+        guard let reason else { return nil }
+        onRefusal(.quota)
+        return BackendError(
+            .full, operation: .write, key: key, disposition: .permanent,
+            message: "an account has at most \(reason) here beside its ledger; delete something", cause: QuotaReached())
+    }
+
+    /// Notes what `key` holds now: so many bytes, or nothing.
+    func settle(_ count: Int?, under key: EntryKey, of prefix: String) {
+        state.withLock { state in
+            guard state.usages[prefix] != nil else { return }
+            Self.set(count, of: key, prefix, in: &state)
+        }
+    }
+
+    /// Forgets what is known of an account: a write may have happened or not.
+    func forget(_ prefix: String) {
+        state.withLock { state in
+            guard let usage = state.usages.removeValue(forKey: prefix) else { return }
+            state.keyCount -= usage.sizes.count
+        }
+    }
+
+    private static func set(_ size: Int?, of key: EntryKey, _ prefix: String, in state: inout State) {
+        guard var usage = state.usages.removeValue(forKey: prefix) else { return }
+        state.keyCount -= usage.sizes.count
+        usage.set(size, of: key)
+        state.keyCount += usage.sizes.count
+        state.usages[prefix] = usage
+    }
+
+    /// Makes sure that the account whose keys begin with `prefix` is counted.
+    ///
+    /// - Parameter isCounted: whether a key counts.
+    func count(
+        _ prefix: String, in store: any KeyValueBackend, now: Int64, isCounted: (EntryKey) -> Bool
+    ) async throws(BackendError) {
+        let counted = state.withLock { $0.usages[prefix]?.counted }
+        if let counted, now >= counted, now - counted < Self.period { return }
+        var usage = Usage(sizes: [:], byteCount: 0, counted: now)
+        var after: EntryKey?
+        repeat {
+            let page = try await store.list(prefix: prefix, after: after, limit: 256).outcome
+            let keys = page.items.map(\.key).filter(isCounted)
+            // A few at once: values may be long.
+            for start in stride(from: 0, to: keys.count, by: 8) {
+                let some = keys[start..<min(start + 8, keys.count)]
+                let found = try await store.read(some.map { ReadRequest($0) }).outcome
+                for (key, result) in zip(some, found) {
+                    if case .found(let entry) = try result.get() { usage.set(entry.value.count, of: key) }
+                }
+            }
+            after = page.next
+        } while after != nil
+        let fresh = usage
+        state.withLock { state in
+            if state.keyCount + fresh.sizes.count > Self.capacity { state = State() }
+            state.keyCount += fresh.sizes.count - (state.usages[prefix]?.sizes.count ?? 0)
+            state.usages[prefix] = fresh
+        }
+    }
+}
+
+/// What an account's error has as its cause that has as much as it may have.
+struct QuotaReached: Error {}
+
+/// An account's part of the store, where it can have only so much beside its ledger. Whatever makes it less is done.
+struct QuotaRules: KeyValueBackend {
+    let store: any KeyValueBackend
+    let usage: AccountUsage
+    let scope: KeyScope
+    let now: Int64
+
+    var capabilities: Capabilities { store.capabilities }
+    var label: String { store.label }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await store.read(key, unless: knownVersion)
+    }
+
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+        try await store.read(requests)
+    }
+
+    func write(
+        _ value: [UInt8], to key: EntryKey, if precondition: Precondition
+    ) async throws(BackendError) -> Answer<WriteOutcome> {
+        guard scope.isCounted(key) else { return try await store.write(value, to: key, if: precondition) }
+        try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
+        if let error = usage.reserve(value.count, under: key, of: scope.prefix) { throw error }
+        do throws(BackendError) {
+            let answer = try await store.write(value, to: key, if: precondition)
+            settle(key, value.count, .success(answer.outcome))
+            return answer
+        } catch {
+            settle(key, value.count, .failure(error))
+            throw error
+        }
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        let answer = try await store.delete(key, if: precondition)
+        settle(key, 0, .success(answer.outcome))
+        return answer
+    }
+
+    func write(
+        _ requests: [WriteRequest]
+    ) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
+        if requests.contains(where: { $0.value != nil && scope.isCounted($0.key) }) {
+            try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
+        }
+        let verdicts = requests.map { request -> BackendError? in
+            guard let value = request.value, scope.isCounted(request.key) else { return nil }
+            return usage.reserve(value.count, under: request.key, of: scope.prefix)
+        }
+        let allowed = zip(requests, verdicts).filter { $0.1 == nil }.map(\.0)
+        guard !allowed.isEmpty else { return Answer(verdicts.compactMap { $0 }.map { .failure($0) }) }
+        let answer: Answer<[Result<WriteOutcome, BackendError>]>
+        do throws(BackendError) { answer = try await store.write(allowed) } catch {
+            usage.forget(scope.prefix)
+            throw error
+        }
+        for (request, result) in zip(allowed, answer.outcome) {
+            settle(request.key, request.value?.count ?? 0, result)
+        }
+        var results = answer.outcome[...]
+        return Answer(
+            verdicts.compactMap { $0.map { .failure($0) } ?? results.popFirst() }, serverTime: answer.serverTime,
+            companion: answer.companion)
+    }
+
+    /// Notes what came of a write or delete.
+    private func settle(_ key: EntryKey, _ count: Int, _ result: Result<WriteOutcome, BackendError>) {
+        guard scope.isCounted(key) else { return }
+        switch result {
+        case .success(.written): usage.settle(count, under: key, of: scope.prefix)
+        case .success(.deleted): usage.settle(nil, under: key, of: scope.prefix)
+        case .success(.conflict(let entry)): usage.settle(entry?.value.count, under: key, of: scope.prefix)
+        case .failure: usage.forget(scope.prefix)
+        }
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await store.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await store.changes(since: cursor, limit: limit)
+    }
+
+    func signals() -> AsyncStream<Void> { store.signals() }
+}

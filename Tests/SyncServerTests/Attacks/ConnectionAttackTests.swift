@@ -1,0 +1,125 @@
+import Foundation
+import TestSupport
+import Testing
+
+extension Attacks {
+    @Suite("Connections that do harm", .serialized)
+    struct ConnectionAttackTests {
+        @Test("5,000 connections that send half a header, a byte now and then: each is closed in time")
+        func halfOpen() async throws {
+            let stage = try AttackStage(["header-seconds=6"])
+            _ = try await stage.endure("5,000 half-open connections", seconds: 20, growth: 200 << 20) { _ in
+                let connections = try (0..<5_000).map { _ in try RawConnection(port: stage.server.port) }
+                for connection in connections { connection.send("GET /v1/kv HTTP/1.1\r\nHost: x\r\nX-") }
+                // It is the header's time that counts, not that of its last byte.
+                for connection in connections { connection.send("x") }
+                #expect(connections.allSatisfy { $0.receiveAll() != nil })
+            }
+            #expect(try stage.figure(#"http_server_refusals_total{reason="slow"}"#) >= 5_000)
+            #expect(stage.server.stop() == 0)
+        }
+
+        @Test("bodies without end: of strangers nothing is kept, of an account as much as a body may have")
+        func endless() async throws {
+            let stage = try AttackStage(["total-body-bytes=64M"])
+            let alice = try AttackStage.signUp("alice", stage.server)
+            let piece = Array(("10000\r\n" + String(repeating: "x", count: 65_536) + "\r\n").utf8)
+            _ = try await stage.endure("bodies without end", growth: 160 << 20) { shouldEnd in
+                var number = 0
+                while !shouldEnd() || number < 8 {
+                    let isKnown = number % 4 == 3
+                    let connection = try RawConnection(port: stage.server.port)
+                    let fields = (isKnown ? alice.fields : []) + ["Transfer-Encoding: chunked"]
+                    connection.send(request("PUT", "/v1/kv/\(alice.prefix)x?if=any", fields: fields))
+                    for _ in 0..<300 { connection.send(piece) }
+                    let status = connection.answer()?.status
+                    // A client that sends on and on may lose the answer with the connection.
+                    #expect(status == nil || status == (isKnown ? 413 : 401), "\(status as Any)")
+                    number += 1
+                }
+            }
+            #expect(try stage.figure(#"http_server_refusals_total{reason="body"}"#) > 0)
+            #expect(stage.server.stop() == 0)
+        }
+
+        @Test("a body that unpacks to more than it is: it is refused, and never unpacked")
+        func bomb() async throws {
+            let stage = try AttackStage()
+            let alice = try AttackStage.signUp("alice", stage.server)
+            _ = try await stage.endure("compressed bodies", seconds: 1, growth: 64 << 20) { shouldEnd in
+                let body = String(repeating: "\u{1F}", count: 40_000)
+                while !shouldEnd() {
+                    for coding in ["gzip", "deflate", "br", "zstd", "identity, gzip"] {
+                        let answer = try ask(
+                            stage.server.port, "PUT", "/v1/kv/\(alice.prefix)x?if=any",
+                            fields: alice.fields + ["Content-Encoding: \(coding)"], body: body)
+                        #expect(answer?.status == 415)
+                    }
+                }
+            }
+            #expect(stage.server.stop() == 0)
+        }
+
+        @Test("watchers that never read: their streams end, and what was kept for them with these")
+        func watchers() async throws {
+            let stage = try AttackStage(["write-seconds=3", "account-writes=50/50"])
+            let alice = try AttackStage.signUp("alice", stage.server)
+            _ = try await stage.endure("watchers that never read", seconds: 3, growth: 200 << 20) { shouldEnd in
+                let watchers = try (0..<64).map { _ in
+                    let connection = try RawConnection(port: stage.server.port)
+                    connection.send(
+                        request("GET", "/v1/changes", fields: alice.fields + ["Accept: text/event-stream"]))
+                    return connection
+                }
+                let writer = try RawConnection(port: stage.server.port)
+                var number = 0
+                while !shouldEnd() {
+                    writer.send(
+                        request("PUT", "/v1/kv/\(alice.prefix)\(number % 50)?if=any", fields: alice.fields, body: "x"))
+                    // As often as an account may write.
+                    #expect([200, 429].contains(writer.answer()?.status))
+                    number += 1
+                }
+                withExtendedLifetime(watchers) {}
+            }
+            #expect(stage.server.stop() == 0)
+        }
+
+        @Test(
+            "one watcher that never reads and asks for everything again and again is closed while others are written to"
+        )
+        func stalledReader() throws {
+            let stage = try AttackStage(["write-seconds=1"])
+            let alice = try AttackStage.signUp("alice", stage.server)
+            let value = String(repeating: "x", count: 4 << 20)
+            let written = try ask(
+                stage.server.port, "PUT", "/v1/kv/\(alice.prefix)big?if=any", fields: alice.fields, body: value)
+            #expect(written?.status == 200)
+            let count = try stage.descriptorCount()
+            let slow = #"http_server_refusals_total{reason="slow"}"#
+            let readers = try (0..<8).map { _ in try RawConnection(port: stage.server.port) }
+            for reader in readers {
+                for _ in 0..<8 { reader.send(request("GET", "/v1/kv/\(alice.prefix)big", fields: alice.fields)) }
+            }
+            #expect(try stage.reaches(slow, 8))
+            #expect(try stage.descriptorsReturn(to: count))
+            withExtendedLifetime(readers) {}
+            #expect(stage.server.stop() == 0)
+        }
+
+        @Test("SIGTERM does not wait for half a body longer than it says")
+        func ending() throws {
+            let stage = try AttackStage()
+            let half = try RawConnection(port: stage.server.port)
+            half.send("PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+            // Once this is answered, the half has come too.
+            #expect(try ask(stage.server.port, "GET", "/healthz")?.status == 200)
+            let start = ContinuousClock.now
+            #expect(stage.server.stop() == 0)
+            let elapsed = ContinuousClock.now - start
+            print("SIGTERM with half a body under way: \(elapsed)")
+            #expect(elapsed < .seconds(10))
+            #expect(half.answer()?.status == 408)
+        }
+    }
+}

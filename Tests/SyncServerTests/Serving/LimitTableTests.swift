@@ -1,0 +1,36 @@
+import Foundation
+import SyncServer
+import TestSupport
+import Testing
+
+@Suite("The table of limits in the operator's guide")
+struct LimitTableTests {
+    @Test("it has every limit with its usual value, in the order of --limits, and no other")
+    func table() throws {
+        let repository = URL(filePath: #filePath).resolvingSymlinksInPath().deletingLastPathComponent()
+            .appending(path: "../../../Docs/Operations.md").standardized
+        let text = try String(contentsOf: repository, encoding: .utf8)
+        let lines = text.split(separator: "\n").drop { !$0.hasPrefix("## Limits") }.filter { $0.hasPrefix("| `") }
+        let described = lines.map { line in
+            line.split(separator: "|").prefix(2).map { $0.trimmingCharacters(in: CharacterSet(charactersIn: " `")) }
+        }
+        let rows = ServerLimits(listener: ListenerConfiguration()).rows
+        #expect(described == rows.map { [$0.name, $0.value] })
+    }
+
+    @Test("syncd serve --limits shows what --limit has set, and serves nothing; bad ones are refused in a line")
+    func commands() throws {
+        let program = BuiltProgram.path(of: "syncd")
+        let shown = try Tool.run(
+            program, ["serve", "--limits", "--limit", "log-ins=3/30", "--limit", "account-bytes=none"])
+        #expect(shown.exitCode == 0)
+        let rows = shown.output.split(separator: "\n").map { $0.split(separator: " ").prefix(2).map(String.init) }
+        #expect(rows.contains(["log-ins", "3/30"]) && rows.contains(["account-bytes", "none"]))
+        #expect(rows.count == 26)
+        for arguments in [["--limit", "nothing=1"], ["--limit", "requests=0"], ["--trusted-proxy", "10.0.0.1/8"]] {
+            let refused = try Tool.run(program, ["serve", "--store", "memory:"] + arguments)
+            #expect(refused.exitCode == 2)
+            #expect(refused.errors.split(separator: "\n").count == 1, "\(refused.errors)")
+        }
+    }
+}

@@ -1,0 +1,172 @@
+import Foundation
+import HTTPTypes
+import Synchronization
+import SyncServer
+import SyncService
+import TestSupport
+import Testing
+
+@Suite("More than the server can do")
+struct OverloadTests {
+    /// Answers when it is told to.
+    private final class Stage: Sendable {
+        private struct State {
+            var isOpen = false
+            var arrivals = 0
+            var waiting: [CheckedContinuation<Void, Never>] = []
+        }
+
+        private let state = Mutex(State())
+        var arrivals: Int { state.withLock { $0.arrivals } }
+
+        @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
+            await withCheckedContinuation { continuation in
+                let goesOn = state.withLock { state in
+                    state.arrivals += 1
+                    if !state.isOpen { state.waiting.append(continuation) }
+                    return state.isOpen
+                }
+                if goesOn { continuation.resume() }
+            }
+            return ServiceAnswer(
+                HTTPResponse(status: .ok), body: .bytes(Array("\(request.body.count)".utf8)), route: "/test")
+        }
+
+        func open() {
+            let waiting = state.withLock { state in
+                state.isOpen = true
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            for continuation in waiting { continuation.resume() }
+        }
+    }
+
+    private let stage = Stage()
+    private var limits: ListenerConfiguration {
+        var limits = ListenerConfiguration(port: 0)
+        limits.requestCount = 4
+        limits.totalBodyByteCount = 1 << 20
+        limits.shutdownSeconds = 2
+        return limits
+    }
+
+    @Test(
+        "who comes beyond the limit is sent away at once; those who were let in are answered; the server says it is up")
+    func requests() async throws {
+        let stage = stage
+        let text = try await LocalListener.run(limits, respond: stage.respond) { port in
+            let accepted = try (0..<4).map { _ in try RawConnection(port: port) }
+            for connection in accepted { connection.send(request("GET", "/v1/a")) }
+            while stage.arrivals < 4 { _ = try ask(port, "GET", "/healthz") }
+            for _ in 0..<20 {
+                let refused = try #require(try ask(port, "GET", "/v1/a"))
+                #expect(refused.status == 503)
+                #expect(refused.fields["retry-after"] == "1")
+                #expect(refused.fields["content-type"] == "application/problem+json")
+            }
+            for path in ["/healthz", "/readyz", "/metrics"] { #expect(try ask(port, "GET", path)?.status == 200) }
+            let text = try ask(port, "GET", "/metrics")?.text ?? ""
+            stage.open()
+            for connection in accepted { #expect(connection.answer()?.status == 200) }
+            #expect(try ask(port, "GET", "/v1/a")?.status == 200)
+            return text
+        }
+        #expect(text.contains(#"http_server_refusals_total{reason="overload"} "#))
+        #expect(stage.arrivals == 5)
+    }
+
+    @Test("long bodies have so much room together; short ones need none")
+    func bodies() async throws {
+        let stage = stage
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let long = String(repeating: "x", count: 700_000)
+            let first = try RawConnection(port: port)
+            first.send(request("PUT", "/v1/a", body: long))
+            while stage.arrivals < 1 { _ = try ask(port, "GET", "/healthz") }
+            let announced = try RawConnection(port: port)
+            announced.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 700000\r\n\r\n")
+            let refused = try #require(announced.answer())
+            #expect(refused.status == 503)
+            #expect(refused.fields["retry-after"] == "1")
+            stage.open()
+            #expect(first.answer()?.text == "700000")
+            #expect(try ask(port, "PUT", "/v1/a", body: String(repeating: "x", count: 60_000))?.text == "60000")
+            // What was taken is given back.
+            for _ in 0..<4 { #expect(try ask(port, "PUT", "/v1/a", body: long)?.text == "700000") }
+        }
+    }
+
+    @Test("a connection too many is closed at once; one that goes makes room")
+    func connections() async throws {
+        let stage = stage
+        stage.open()
+        var limits = limits
+        // The machine's own programs have a reserve of 64.
+        limits.connectionCount = 1
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            var open = try (0..<65).map { _ in try RawConnection(port: port) }
+            for connection in open { connection.send(request("GET", "/v1/a")) }
+            for connection in open { #expect(connection.answer()?.status == 200) }
+            let another = try RawConnection(port: port)
+            another.send(request("GET", "/v1/a"))
+            #expect(another.answer() == nil)
+            open[0].cut()
+            #expect(open[0].receiveAll() == [])
+            open.removeFirst()
+            var isLetIn = false
+            while !isLetIn { isLetIn = try ask(port, "GET", "/v1/a")?.status == 200 }
+        }
+    }
+
+    @Test("a header that does not end is given up, also when bytes come, and also the second of a connection")
+    func header() async throws {
+        let stage = stage
+        stage.open()
+        var limits = limits
+        limits.headerSeconds = 1
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let silent = try RawConnection(port: port)
+            let slow = try RawConnection(port: port)
+            slow.send("GET /v1/a HTTP/1.1\r\nX-")
+            let second = try RawConnection(port: port)
+            second.send(request("GET", "/v1/a"))
+            #expect(second.answer()?.status == 200)
+            second.send("GET /v1/a HTTP/1.1\r\n")
+            let start = ContinuousClock.now
+            var isOver = false
+            while !isOver {
+                slow.send("x")
+                isOver = ContinuousClock.now - start > .milliseconds(700)
+            }
+            for connection in [silent, slow, second] { #expect(connection.receiveAll() != nil) }
+            #expect(ContinuousClock.now - start < .seconds(10))
+        }
+    }
+
+    @Test("a body may come slowly for a while, and then at the least rate")
+    func slowBody() async throws {
+        let stage = stage
+        stage.open()
+        var limits = limits
+        (limits.bodySeconds, limits.leastByteRate) = (1, 10_000)
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let start = ContinuousClock.now
+            let steady = try RawConnection(port: port)
+            steady.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
+            let slow = try RawConnection(port: port)
+            slow.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
+            // 20,000 bytes a second for two and a half seconds, and 20.
+            var sent = 0
+            while sent < 50_000 {
+                guard Int((ContinuousClock.now - start) / .milliseconds(50)) > sent / 1_000 else { continue }
+                steady.send(String(repeating: "x", count: 1_000))
+                slow.send("x")
+                sent += 1_000
+            }
+            steady.send(String(repeating: "x", count: 10_000))
+            #expect(steady.answer()?.text == "60000")
+            #expect(slow.answer()?.status == 408)
+        }
+    }
+}
