@@ -56,9 +56,9 @@ public final class Service: Sendable {
         (self.store, self.configuration, self.host, self.onError) = (store, configuration, host, onError)
         self.health = health
         usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
-        storeAtOnce = store as? any ReadingAtOnce
         self.onRefusal = onRefusal
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
+        storeAtOnce = store as? any ReadingAtOnce
         let records = RecordStore(backend: store)
         let keys = KeyRing(store, cryptography, host: host)
         try await keys.load()
@@ -108,7 +108,7 @@ public final class Service: Sendable {
         var answer: ServiceAnswer
         do throws(RequestError) { try limiter.admit(request.peer, now: host.now()) } catch {
             answer = ServiceAnswer(error.answer, route: "limited")
-            noteUsual(request.head, in: &answer)
+            note(request.head, in: &answer.response.headerFields)
             return answer
         }
         do throws(WireTarget.Failure) {
@@ -122,43 +122,34 @@ public final class Service: Sendable {
                 }
             answer = ServiceAnswer(refusal, route: "none")
         }
-        noteUsual(request.head, in: &answer)
+        note(request.head, in: &answer.response.headerFields)
         return answer
     }
 
     /// The answer to a request for one entry, the most frequent one, by the caller's thread: where the token was
     /// believed before, and the store has the entry at hand. `nil` for any other, which ``respond(to:)`` answers.
-    ///
-    /// - Parameter peer: who asked, as in ``ServiceRequest/peer``.
-    public func respondAtOnce(to request: HTTPRequest, peer: String) -> ServiceAnswer? {
+    public func respondAtOnce(to request: HTTPRequest) -> ServiceAnswer? {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, storeAtOnce != nil
         else { return nil }
         let generation = requests.enter()
         defer { requests.leave(generation) }
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
+            limiter.takesRead(account: caller.account.name ?? "", now: host.now()),
             let answer = KeyValueService.read(key, request.headerFields, atOnceBy: ledgerRules(of: caller))
         else { return nil }
-        var whole: ServiceAnswer
-        do throws(RequestError) {
-            try limiter.admitRead(peer, account: caller.account.name ?? "", now: host.now())
-            whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
-        } catch {
-            whole = ServiceAnswer(error.answer, route: target.place.route, caller: caller.name)
-        }
-        noteUsual(request, in: &whole)
+        var whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
+        note(request, in: &whole.response.headerFields)
         return whole
     }
 
     /// Notes what every answer under `/v1` says, whatever it is: the time, the request's name, who may read it.
-    public func noteUsual(_ head: HTTPRequest, in answer: inout ServiceAnswer) {
-        var fields = answer.response.headerFields
+    public func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is told to nobody.
         if !witness.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
-        WireFields.noteRequestID(of: head.headerFields, in: &fields)
+        WireFields.noteRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
-        CrossOrigin(origins: configuration.origins).note(head.headerFields.value(of: .origin), in: &fields)
-        answer.response.headerFields = fields
+        CrossOrigin(origins: configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
     }
 
     private func respond(to target: WireTarget, _ request: ServiceRequest) async -> ServiceAnswer {

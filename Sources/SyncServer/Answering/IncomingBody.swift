@@ -50,8 +50,9 @@ struct IncomingBody {
     /// All of the body.
     ///
     /// - Parameters:
-    ///   - admission: is asked before more than 64 KiB are received: why they are not, or `nil`.
     ///   - writer: tells a client that waits for it to go on.
+    ///   - isHTTP1: whether the header says that there is no body.
+    ///   - admission: is asked before more than 64 KiB are received: why they are not, or `nil`.
     /// - Throws: the connection's error where it ends before the body does.
     mutating func receive(
         _ writer: borrowing ResponseWriter, isHTTP1: Bool, admission: () async -> ServiceAnswer?

@@ -9,7 +9,7 @@ public import SyncService
 /// Answers requests: the server's own paths, the files of a web page, and everything else by the service.
 public struct Responder: Sendable {
     let respond: @Sendable (ServiceRequest) async -> ServiceAnswer
-    let respondAtOnce: @Sendable (HTTPRequest, String) -> ServiceAnswer?
+    let respondAtOnce: @Sendable (HTTPRequest) -> ServiceAnswer?
     let checkReadiness: @Sendable () async throws(BackendError) -> Void
     let operatorToken: String?
     let web: WebFolder?
@@ -17,7 +17,7 @@ public struct Responder: Sendable {
     let limits: ListenerConfiguration
     let gate: WorkGate
     let admitLongBody: @Sendable (HTTPRequest, String) async -> ServiceAnswer?
-    let noteUsual: @Sendable (HTTPRequest, inout ServiceAnswer) -> Void
+    let noteUsual: @Sendable (HTTPRequest, inout HTTPFields) -> Void
     let host: HostServices
     let accessLog: AccessLog?
     let logger: Logger
@@ -36,20 +36,20 @@ public struct Responder: Sendable {
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         self.init(
-            respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0, peer: $1) },
+            respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0) },
             checkReadiness: { () async throws(BackendError) in try await service.checkReadiness() },
             admitLongBody: { await service.refusal(ofLongBodyAfter: $0, peer: $1) },
-            noteUsual: { service.noteUsual($0, in: &$1) }, operatorToken: operatorToken, web: web, metrics: metrics,
+            noteUsual: { service.note($0, in: &$1) }, operatorToken: operatorToken, web: web, metrics: metrics,
             limits: limits, host: host, accessLog: accessLog, logger: logger)
     }
 
     /// The same around anything that answers.
     package init(
         respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
-        respondAtOnce: @escaping @Sendable (HTTPRequest, String) -> ServiceAnswer? = { _, _ in nil },
+        respondAtOnce: @escaping @Sendable (HTTPRequest) -> ServiceAnswer? = { _ in nil },
         checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void,
         admitLongBody: @escaping @Sendable (HTTPRequest, String) async -> ServiceAnswer? = { _, _ in nil },
-        noteUsual: @escaping @Sendable (HTTPRequest, inout ServiceAnswer) -> Void = { _, _ in },
+        noteUsual: @escaping @Sendable (HTTPRequest, inout HTTPFields) -> Void = { _, _ in },
         operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration,
         host: HostServices = .system, accessLog: AccessLog? = nil, logger: Logger
     ) {
@@ -78,8 +78,10 @@ public struct Responder: Sendable {
     /// The answer to a request without body that is had without waiting, counted and logged; `nil` for any other.
     func answerAtOnce(to request: HTTPRequest, over channel: any Channel) -> (head: HTTPResponse, body: ByteBuffer)? {
         let start = ContinuousClock.now
-        let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headerFields)
-        guard var answer = respondAtOnce(request, peer), case .bytes(let bytes) = answer.body else { return nil }
+        // A long answer is handed over in pieces, see ``respond(to:by:over:)``.
+        guard var answer = respondAtOnce(request), case .bytes(let bytes) = answer.body,
+            bytes.count <= Self.pieceByteCount
+        else { return nil }
         finishHead(of: &answer, mustClose: false)
         let report = Report(
             method: request.method, route: answer.route, status: answer.response.status,
@@ -107,11 +109,17 @@ public struct Responder: Sendable {
             : .refused(.serviceUnavailable, "the server has too much to do; try again")
         var answer: ServiceAnswer
         switch body {
-        case .whole(let bytes): answer = await answerAside(to: ServiceRequest(request.head, body: bytes, peer: peer))
+        case .whole(let bytes):
+            let asked = ServiceRequest(request.head, body: bytes, peer: peer)
+            if Self.isShort(asked) {
+                answer = await self.answer(to: asked)
+            } else {
+                answer = await withTaskExecutorPreference(globalConcurrentExecutor) { await self.answer(to: asked) }
+            }
         case .answered(let refusal): answer = refusal
         case .refused(let status, let reason):
             answer = refusal(status, reason, route: "unread")
-            noteUsual(request.head, &answer)
+            noteUsual(request.head, &answer.response.headerFields)
         }
         finishHead(of: &answer, mustClose: isHTTP1 && !body.isWhole)
         let report = Report(
@@ -136,15 +144,6 @@ public struct Responder: Sendable {
         }
     }
 
-    /// The answer, by this thread where that takes so little that the thread of an event loop may work it out: a look at
-    /// one entry, or a small change of one. Anything else would keep other connections waiting.
-    private func answerAside(to request: ServiceRequest) async -> ServiceAnswer {
-        if request.body.count <= 16_384, (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8) {
-            return await answer(to: request)
-        }
-        return await withTaskExecutorPreference(globalConcurrentExecutor) { await self.answer(to: request) }
-    }
-
     /// How much of a long answer is written at once: the time that a reader has is that for a piece.
     private static let pieceByteCount = 64 << 10
 
@@ -163,6 +162,12 @@ public struct Responder: Sendable {
     /// Whether it is answered however much is under way: whoever looks after the server.
     private func isAlwaysLetIn(_ head: HTTPRequest) -> Bool {
         OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" })) != nil || isOperator(head.headerFields)
+    }
+
+    /// Whether the answer takes so little that the thread of an event loop may work it out: a look at one entry, or a
+    /// small change of one. Anything else would keep other connections waiting.
+    private static func isShort(_ request: ServiceRequest) -> Bool {
+        request.body.count <= 16_384 && (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
     }
 
     private func finishHead(of answer: inout ServiceAnswer, mustClose: Bool) {

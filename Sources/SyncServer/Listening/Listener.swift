@@ -73,7 +73,8 @@ public struct Listener: Service {
     }
 
     private static func http1(
-        _ configuration: ListenerConfiguration, _ gate: WorkGate, _ answerAtOnce: @escaping PromptAnswers.Answering
+        _ configuration: ListenerConfiguration, _ gate: WorkGate,
+        _ answerAtOnce: @escaping PromptAnswers.Answering
     ) -> HTTP1Channel.Configuration {
         // Whoever counts how long a connection is idle has to hear of requests.
         let period = TimeAmount.seconds(max(1, configuration.idleSeconds / 2))

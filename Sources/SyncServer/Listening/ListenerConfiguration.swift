@@ -55,7 +55,7 @@ public struct ListenerConfiguration: Sendable {
     /// machine's own programs, and trusted proxies, have no such limit.
     public var addressConnectionCount = 1_024
     /// How many connections wait there, at most.
-    public var backlog = 1_024
+    public var backlog = 4_096
     /// How long what is under way may take when the server is to end, in seconds.
     public var shutdownSeconds: Int64 = 30
     /// How long a body may take that has not come when the server is to end, in seconds.

@@ -103,10 +103,14 @@ final class RequestLimiter: Sendable {
             : Self.error("too many requests of this account", wait: verdict.wait)
     }
 
-    /// Counts a read of the account called `name` that is over already. Throws as ``admit(_:now:)``.
-    func admitRead(_ peer: String, account name: String, now: Int64) throws(RequestError) {
-        try admit(peer, now: now)
-        if let ticket = try enter(account: name, isRead: true, byteCount: 0, now: now) { leave(ticket) }
+    /// Counts a read of the account called `name` that is answered at once; `false` where it has to wait, and nothing
+    /// is counted.
+    func takesRead(account name: String, now: Int64) -> Bool {
+        guard let rate = limits.accountReads else { return true }
+        let wait = accounts.withLock { table in
+            table.update(LimitTable.id(of: name)) { $0.take(1, of: rate, lane: Lane.reads, now: now * 1_000) } ?? nil
+        }
+        return wait == nil
     }
 
     /// Throws where the account called `name` has to wait before it may write again; counts nothing.

@@ -38,7 +38,7 @@ extension Service {
             answer = ServiceAnswer(.refusal(.notFound, "there is nothing at this path"), route: "none")
         }
         onRefusal(.body)
-        noteUsual(head, in: &answer)
+        note(head, in: &answer.response.headerFields)
         return answer
     }
 

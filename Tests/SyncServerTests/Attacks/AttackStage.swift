@@ -130,7 +130,7 @@ final class AttackStage: Sendable {
             var missing = length
             while missing > 0 {
                 let more = try #require(connection.receive())
-                try #require(!more.isEmpty)
+                try #require(!more.isEmpty, "after \(count) answers: \(server.log)")
                 missing -= more.count
             }
             count += 1

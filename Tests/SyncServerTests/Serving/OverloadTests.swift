@@ -103,7 +103,7 @@ struct OverloadTests {
         stage.open()
         var limits = limits
         // The machine's own programs have a reserve of 64.
-        limits.connectionCount = 1
+        (limits.connectionCount, limits.requestCount) = (1, 1_000)
         try await LocalListener.run(limits, respond: stage.respond) { port in
             var open = try (0..<65).map { _ in try RawConnection(port: port) }
             for connection in open { connection.send(request("GET", "/v1/a")) }
