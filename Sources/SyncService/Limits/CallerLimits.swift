@@ -19,7 +19,7 @@ public struct CallerLimits: Hashable, Sendable {
     /// Requests of one account under way at once, 1 or more.
     public var accountRequests: Int? = 128
     /// Open streams of events of one account, 1 or more.
-    public var accountStreams: Int? = 64
+    public var accountStreams: Int? = 32
     /// Keys that one account may have beside its ledger, 0 or more.
     public var accountKeys: Int? = 1_000
     /// Bytes of the values under those keys, 0 or more.
