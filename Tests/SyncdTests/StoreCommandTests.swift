@@ -96,7 +96,7 @@ struct StoreCommandTests {
             ("check ftp:x", 2, #"store: "ftp:x" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
             ("copy file:a file:a", 2, "file:a and file:a are one store: name another to copy to"),
             ("backup file:a file:full", 4, "file:full has something in it already: name a new store"),
-            ("backup sqlite:a.db sqlite:full.db", 4, "full.db: something is there already; choose another name"),
+            ("backup sqlite:a.db sqlite:full.db", 4, "sqlite:full.db has something in it already: name a new store"),
             (
                 "recover sqlite:a.db file:new", 2,
                 "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE"
