@@ -64,7 +64,8 @@ extension Attacks {
         func watchers() async throws {
             let stage = try AttackStage(["write-seconds=3", "account-writes=50/50"])
             let alice = try AttackStage.signUp("alice", stage.server)
-            _ = try await stage.endure("watchers that never read", seconds: 3, growth: 200 << 20, share: 0.3) { shouldEnd in
+            _ = try await stage.endure("watchers that never read", seconds: 3, growth: 200 << 20, share: 0.3) {
+                shouldEnd in
                 let watchers = try (0..<32).map { _ in
                     let connection = try RawConnection(port: stage.server.port)
                     connection.send(
