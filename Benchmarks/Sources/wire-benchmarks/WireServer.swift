@@ -16,7 +16,7 @@ final class WireServer {
         }
         var arguments = [
             "serve", "--store", "sqlite:\(folder)/\(isSecure ? "secure" : "plain").sqlite", "--listen", "127.0.0.1:0",
-            "--log-level", "error",
+            "--log-level", "error", "--limit", "account-reads=none", "--limit", "account-writes=none",
         ]
         certificates = isSecure ? try Self.makeCertificate(in: folder) : nil
         if let certificates {
