@@ -24,6 +24,14 @@ extension SQLiteBackend {
         try await onWriter { try Int64.fetchOne($0, sql: "SELECT count(*) FROM change") ?? 0 } ?? 0
     }
 
+    /// What a read would be answered without SQLite; `nil` where SQLite has to be asked.
+    package func remembered(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) -> ReadOutcome? {
+        store.current()?.cache?.read(key, unless: knownVersion)
+    }
+
+    /// How many bytes of keys and values it keeps in memory.
+    package var rememberedByteCount: Int { store.current()?.cache?.heldByteCount ?? 0 }
+
     /// How many transactions this object has committed.
     package var commitCount: Int { store.commitCount }
 

@@ -11,16 +11,19 @@ public import SyncCore
 ///   synchronisation, each with its own answer.
 /// - **Shared**: any number of tasks and processes may use one file; readers do not wait for writers. A call that does
 ///   not get the database within `busyTimeout` answers `BackendError.Kind.busy`. Not for network file systems.
-/// - **Checked**: every read verifies checksums of row and value, and believes an absence only when the key's row and
-///   the index agree on it. Damage is `BackendError.Kind.damaged` and says where. A write under `Precondition.any`
-///   replaces a damaged entry. A listing walks the index in both directions, since a wrong page number in it would hide
-///   keys; the sequence of changes has no such second way, and ``integrityCheck()`` finds what it misses. A write-ahead
-///   log that is damaged before acknowledged changes is refused as the store is opened, since SQLite would forget them;
-///   ``recover(to:)`` brings them back. Damage in the last of its commits looks as a crash does, and cannot be told.
+/// - **Checked**: whatever is read from the file is verified by checksums of row and value, and an absence is believed
+///   only when the key's row and the index agree on it. Damage is `BackendError.Kind.damaged` and says where. A write
+///   under `Precondition.any` replaces a damaged entry. A listing walks the index in both directions, since a wrong
+///   page number in it would hide keys; the sequence of changes has no such second way, and ``integrityCheck()`` finds
+///   what it misses. A write-ahead log that is damaged before acknowledged changes is refused as the store is opened,
+///   since SQLite would forget them; ``recover(to:)`` brings them back. Damage in the last of its commits looks as a
+///   crash does, and cannot be told.
 /// - **Careful**: a database of another application or of a later version, or a file that is no database, is refused
 ///   and left as it was. A missing file is an empty store, and the first write makes it, in a folder that must exist;
 ///   as the remote of an engine it must be there, see ``Creation``.
 /// - **Told**: changes are signalled, those of other processes as soon as the file system tells of them.
+/// - **Quick**: an entry that was read or written lately is answered from memory until any process has committed
+///   something that this object does not know; that is asked of SQLite's own index of its log, with each read.
 ///
 /// The present entry of a deleted key is gone; the key itself stays known, for the sequence of changes.
 ///
@@ -60,22 +63,25 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - host: where versions and tags come from, and the timer of waiting for other processes.
     ///   - busyTimeout: how long a call waits for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
+    ///   - cachedByteCount: about how many bytes of entries are kept in memory, to be read again while no other process
+    ///     commits anything; 0 for none.
     public convenience init(
         path: String, creating creation: Creation = .unlessRemote, host: HostServices = .system,
-        busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
+        busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20, cachedByteCount: Int = 1 << 20
     ) {
         self.init(
             file: StoreFile(path: path, mayBeMade: creation != .never), creating: creation, host: host,
-            busyTimeout: busyTimeout, maximumValueByteCount: maximumValueByteCount)
+            busyTimeout: busyTimeout, maximumValueByteCount: maximumValueByteCount, cachedByteCount: cachedByteCount)
     }
 
     init(
         file: StoreFile, creating creation: Creation, host: HostServices, busyTimeout: Duration,
-        maximumValueByteCount: Int
+        maximumValueByteCount: Int, cachedByteCount: Int = 1 << 20
     ) {
         precondition((1...(512 << 20)).contains(maximumValueByteCount), "a value may have 1 byte to 512 MiB")
+        precondition(cachedByteCount >= 0, "it keeps 0 bytes or more")
         self.creation = creation
-        let store = SQLiteStore(file: file, host: host, timeout: busyTimeout)
+        let store = SQLiteStore(file: file, host: host, timeout: busyTimeout, cachedByteCount: cachedByteCount)
         self.store = store
         commits = GroupCommit(queue: store.queue, host: host, timeout: busyTimeout) { store.commit($0) }
         label = "sqlite:" + file.path
@@ -90,7 +96,8 @@ public final class SQLiteBackend: KeyValueBackend {
         guard creation == .unlessRemote else { return self }
         return SQLiteBackend(
             path: store.file.path, creating: .never, host: store.host, busyTimeout: store.timeout,
-            maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20)
+            maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20,
+            cachedByteCount: store.cachedByteCount)
     }
 
     /// Reads one key: one row, without its value when it still has `knownVersion`.

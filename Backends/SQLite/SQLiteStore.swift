@@ -8,6 +8,7 @@ final class SQLiteStore: Sendable {
     let file: StoreFile
     let host: HostServices
     let timeout: Duration
+    let cachedByteCount: Int
     let queue: SerialQueue
     let hub = SignalHub()
     private let connections = Mutex<StoreConnections?>(nil)
@@ -22,10 +23,11 @@ final class SQLiteStore: Sendable {
         var commitCount = 0
     }
 
-    init(file: StoreFile, host: HostServices, timeout: Duration) {
+    init(file: StoreFile, host: HostServices, timeout: Duration, cachedByteCount: Int) {
         self.file = file
         self.host = host
         self.timeout = timeout
+        self.cachedByteCount = cachedByteCount
         queue = SerialQueue(label: "SQLiteStorage \(file.path)")
     }
 
@@ -47,7 +49,8 @@ final class SQLiteStore: Sendable {
             connections.withLock { $0 = nil }
             guard let identity = try file.find() else { return nil }
             do {
-                let opened = try StoreConnections(file: file, identity: identity)
+                let opened = try StoreConnections(
+                    file: file, identity: identity, cachedByteCount: cachedByteCount)
                 connections.withLock { $0 = opened }
                 return opened
             } catch {

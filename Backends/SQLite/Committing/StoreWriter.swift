@@ -51,6 +51,9 @@ extension SQLiteStore {
         do {
             return try connections.writer().inDatabase { db in
                 try db.cachedStatement(sql: "BEGIN IMMEDIATE").execute()
+                var committed: [(EntryKey, Entry?)] = []
+                let before = connections.cache?.begin() ?? nil
+                defer { connections.cache?.end(committed, after: before) }
                 do {
                     // Whoever replaced the file leaves us one that nobody else will ever read.
                     guard connections.isCurrent else {
@@ -74,6 +77,7 @@ extension SQLiteStore {
                     try transaction.finish()
                     isCommitting = true
                     try db.cachedStatement(sql: "COMMIT").execute()
+                    committed = Self.changes(writes, answers)
                     noteCommit(ChangeCursor(sequence: UInt64(transaction.sequence), tag: transaction.tag ?? 0))
                     return answers
                 } catch {
@@ -84,6 +88,16 @@ extension SQLiteStore {
             }
         } catch {
             throw BackendError(error, at: path, mayHaveHappened: isCommitting)
+        }
+    }
+
+    /// What was put under which keys, in order.
+    private static func changes(_ writes: [PreparedWrite], _ answers: GroupCommit.Answers) -> [(EntryKey, Entry?)] {
+        zip(writes, answers).compactMap { write, answer in
+            switch answer {
+            case .success(.written), .success(.deleted): (write.key, write.entry)
+            case .success(.conflict), .failure: nil
+            }
         }
     }
 }

@@ -11,9 +11,13 @@ final class StoreConnections: Sendable {
     let identity: FileIdentity
     private let idleReaders = Mutex<[StoreReader]>([])
     private let openWriter = Mutex<DatabaseQueue?>(nil)
+    /// What was read or written lately. Its memory is that of the connection below, which stays open.
+    let cache: EntryCache?
 
     /// Opens the store that was found; looks at nothing but its header and the names of its tables.
-    init(file: StoreFile, identity: FileIdentity) throws {
+    ///
+    /// - Parameter cachedByteCount: how much is kept in memory, about; 0 for nothing.
+    init(file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0) throws {
         self.file = file
         self.identity = identity
         try file.checkLog()
@@ -22,6 +26,8 @@ final class StoreConnections: Sendable {
         guard identity.isStill(at: file.path) else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced while it was opened; try again")
         }
+        let index = cachedByteCount > 0 ? try connection.unsafeRead { try LogIndex(of: $0) } : nil
+        cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
         if version < StoreSchema.version { _ = try writer() }
         let reader = try StoreReader(connection, file: file)
         idleReaders.withLock { $0.append(reader) }
@@ -37,7 +43,10 @@ final class StoreConnections: Sendable {
 
     /// Reads `key`; that nothing is there only where the index says so, too.
     func readConfirmed(_ key: EntryKey, unless knownVersion: EntryVersion?) throws -> ReadOutcome {
+        if let outcome = cache?.read(key, unless: knownVersion) { return outcome }
+        let head = cache?.head()
         let outcome = try find { try $0.read(key, unless: knownVersion) }
+        if let head { cache?.note(outcome, of: key, unless: knownVersion, asOf: head) }
         guard case .absent = outcome else { return outcome }
         // Both ways to the key as of one moment, or one that is just written would look like damage.
         return try readConsistently { try EntryTable(db: $0, file: file).readConfirmed(key, unless: knownVersion) }

@@ -12,6 +12,8 @@ final class ChangeHub: Sendable {
     static let heartbeat = Duration.seconds(15)
     /// How long it waits between two looks at the store.
     static let pause = Duration.milliseconds(2)
+    /// The same while nobody listens, when a look only tells of tokens that another server has revoked.
+    static let idlePause = Duration.milliseconds(20)
 
     /// What a listener hears.
     enum Note: Sendable {
@@ -66,7 +68,13 @@ final class ChangeHub: Sendable {
         let pokes = wake.subscribe()
         await withTaskGroup(of: Void.self) { group in
             let (store, wake, host) = (store, wake, host)
-            group.addTask { for await _ in store.signals() { wake.signal() } }
+            group.addTask { [self] in
+                for await _ in store.signals() {
+                    wake.signal()
+                    // Else every write of a busy store wakes a task for nothing.
+                    guard (try? await host.sleep(for: pause)) != nil else { break }
+                }
+            }
             group.addTask {
                 // Where the store signals by itself, this only helps against a signal that was lost.
                 let pause: Duration = store.capabilities.signals == .pushed ? .seconds(5) : .milliseconds(50)
@@ -79,12 +87,14 @@ final class ChangeHub: Sendable {
             for await _ in pokes {
                 await follow()
                 // Changes that come thick and fast are looked up together.
-                guard (try? await host.sleep(for: Self.pause)) != nil else { break }
+                guard (try? await host.sleep(for: pause)) != nil else { break }
             }
             group.cancelAll()
         }
         close()
     }
+
+    private var pause: Duration { listenerCount == 0 ? Self.idlePause : Self.pause }
 
     private func follow() async {
         do throws(BackendError) {
@@ -92,10 +102,6 @@ final class ChangeHub: Sendable {
                 let position = state.withLock { $0.position }
                 let page = try await store.changes(since: position, limit: 1_000).outcome
                 deliver(page)
-                state.withLock { state in
-                    state.position = page.cursor ?? state.position
-                    if !page.hasMore { state.isFollowing = true }
-                }
                 guard page.hasMore else { return }
             }
         } catch {
@@ -114,30 +120,47 @@ final class ChangeHub: Sendable {
         }
     }
 
+    /// Hands a page to whom it concerns, and stands behind it from then on: in one step, so that who comes to listen
+    /// either hears of all of it or begins behind it.
     private func deliver(_ page: ChangePage) {
+        for change in page.changes { onChange(change.key) }
+        let notes = state.withLock { state in
+            defer {
+                state.position = page.cursor ?? state.position
+                if !page.hasMore { state.isFollowing = true }
+            }
+            return Self.notes(of: page, state)
+        }
         guard let cursor = page.cursor else { return }
-        var notes: [(id: UInt64, changes: [ChangePage.Change])] = []
+        for note in notes {
+            if case .dropped = note.continuation.yield(.changes(note.changes, cursor)) { note.continuation.finish() }
+        }
+        guard listenerCount > 0 else { return }
+        for change in page.changes where change.version == nil {
+            if let session = SessionRecord.id(of: change.key) { end(session: session) }
+        }
+    }
+
+    private static func notes(
+        of page: ChangePage, _ state: State
+    ) -> [(continuation: AsyncStream<Note>.Continuation, changes: [ChangePage.Change])] {
+        guard !state.listeners.isEmpty else { return [] }
+        var notes: [(continuation: AsyncStream<Note>.Continuation, changes: [ChangePage.Change])] = []
         var places: [UInt64: Int] = [:]
         for change in page.changes {
-            onChange(change.key)
-            if change.version == nil, let session = SessionRecord.id(of: change.key) { end(session: session) }
-            let ids = state.withLock { state in
-                Self.prefixes(of: change.key).flatMap { state.byPrefix[$0] ?? [] }
-                    .filter { state.listeners[$0]?.scope.contains(change.key) == true }
-            }
-            for id in ids {
-                if let place = places[id] {
-                    notes[place].changes.append(change)
-                } else {
-                    places[id] = notes.count
-                    notes.append((id, [change]))
+            for prefix in prefixes(of: change.key) {
+                for id in state.byPrefix[prefix] ?? [] {
+                    guard let listener = state.listeners[id], listener.scope.contains(change.key) else { continue }
+                    if let place = places[id] {
+                        notes[place].changes.append(change)
+                    } else {
+                        places[id] = notes.count
+                        notes.append((listener.continuation, [change]))
+                    }
                 }
             }
         }
-        for note in notes {
-            guard let listener = state.withLock({ $0.listeners[note.id]?.continuation }) else { continue }
-            if case .dropped = listener.yield(.changes(note.changes, cursor)) { listener.finish() }
-        }
+        return notes
     }
 
     /// What a listener can have asked for that hears of `key`: everything, or an account's part.

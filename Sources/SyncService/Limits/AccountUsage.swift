@@ -47,7 +47,7 @@ final class AccountUsage: Sendable {
             if let most = limits.accountBytes, count > known ?? 0, usage.byteCount - (known ?? 0) + count > most {
                 return "\(most) bytes"
             }
-            Self.set(max(count, known ?? 0), of: key, prefix, in: &state)
+            if known ?? -1 < count { Self.set(count, of: key, prefix, in: &state) }
             return nil
         }
         guard let reason else { return nil }
@@ -60,7 +60,7 @@ final class AccountUsage: Sendable {
     /// Notes what `key` holds now: so many bytes, or nothing.
     func settle(_ count: Int?, under key: EntryKey, of prefix: String) {
         state.withLock { state in
-            guard state.usages[prefix] != nil else { return }
+            guard let usage = state.usages[prefix], usage.sizes[key] != count else { return }
             Self.set(count, of: key, prefix, in: &state)
         }
     }

@@ -118,7 +118,7 @@ struct Serve: AsyncParsableCommand {
             throw Failure(
                 .usage, "--store: \(text.singleLine) cannot compare and swap, which a server needs: sqlite:FILE can")
         }
-        return url.open(host: host)
+        return url.open(host: host, cachedByteCount: 64 << 20)
     }
 
     private func openWeb() throws(Failure) -> WebFolder? {

@@ -97,7 +97,11 @@ struct StoreURL {
     }
 
     /// The store; one that is a remote must be there, unless it may be created.
-    func open(host: HostServices, mayCreateRemote: Bool = false) -> any KeyValueBackend {
+    ///
+    /// - Parameter cachedByteCount: how much of an SQLite database is kept in memory, about.
+    func open(
+        host: HostServices, mayCreateRemote: Bool = false, cachedByteCount: Int = 1 << 20
+    ) -> any KeyValueBackend {
         // They wait for other processes by themselves; everything else is told at once.
         switch place {
         case .memory: MemoryBackend(host: host)
@@ -108,7 +112,9 @@ struct StoreURL {
                 folder: path, sharing: .fileSyncTool, creating: mayCreateRemote ? .whenNeeded : .unlessRemote,
                 host: host)
         case .sqlite(let path):
-            SQLiteBackend(path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host)
+            SQLiteBackend(
+                path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host,
+                cachedByteCount: cachedByteCount)
         case .server(let store): mayCreateRemote ? store.creating ?? store.backend : store.backend
         }
     }

@@ -1,0 +1,179 @@
+import Foundation
+import SQLiteStorage
+import SyncCore
+import SyncCoreTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Entries that a SQLite store remembers")
+struct EntryCacheTests {
+    private let folder: TemporaryFolder
+    private let path: String
+    private let store: SQLiteBackend
+
+    init() throws {
+        folder = try TemporaryFolder()
+        path = folder.path(of: "store.sqlite")
+        store = SQLiteBackend(path: path)
+    }
+
+    private struct UnexpectedOutcome: Error { let outcome: String }
+
+    private func written(_ value: [UInt8], _ key: EntryKey, by store: SQLiteBackend) async throws -> Entry {
+        let outcome = try await store.write(value, to: key, if: .any).outcome
+        guard case .written(let version) = outcome else { throw UnexpectedOutcome(outcome: "\(outcome)") }
+        return Entry(value: value, version: version)
+    }
+
+    @Test("are those it has written or read, as long as nobody else commits")
+    func remembering() async throws {
+        let (key, other) = (try EntryKey("a/b"), try EntryKey("a/c"))
+        let first = try await written([1], key, by: store)
+        #expect(store.remembered(key) == .found(first))
+        #expect(try await store.read(key).outcome == .found(first))
+        #expect(store.remembered(key) == .found(first))
+        #expect(store.remembered(key, unless: first.version) == .unchanged)
+        #expect(store.remembered(other) == nil)
+
+        // What it writes itself is known at once, and does not make it forget the rest.
+        let second = try await written([2], other, by: store)
+        #expect(store.remembered(key) == .found(first))
+        #expect(store.remembered(other) == .found(second))
+        #expect(try await store.delete(key, if: .matches(first.version)).outcome == .deleted)
+        #expect(store.remembered(key) == nil)
+        #expect(try await store.read(key).outcome == .absent)
+
+        // A write that does not happen changes nothing of it.
+        #expect(try await store.write([9], to: other, if: .absent).outcome == .conflict(second))
+        #expect(store.remembered(other) == .found(second))
+    }
+
+    @Test("are forgotten when another connection commits, of whatever")
+    func forgetting() async throws {
+        let key = try EntryKey("a/b")
+        let first = try await written([1], key, by: store)
+        _ = try await store.read(key)
+        #expect(store.remembered(key) == .found(first))
+
+        let other = SQLiteBackend(path: path)
+        _ = try await written([1], EntryKey("x"), by: other)
+        #expect(store.remembered(key) == nil)
+        #expect(try await store.read(key, unless: first.version).outcome == .unchanged)
+        // The version is known again, the value was not read.
+        #expect(store.remembered(key, unless: first.version) == .unchanged)
+        #expect(store.remembered(key) == nil)
+
+        let second = try await written([2], key, by: other)
+        #expect(store.remembered(key, unless: first.version) == nil)
+        #expect(try await store.read(key).outcome == .found(second))
+        #expect(store.remembered(key) == .found(second))
+
+        // The log begins anew: nothing in the store is another, but the head of its index is.
+        try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        #expect(try await store.read(key).outcome == .found(second))
+        #expect(store.remembered(key) == .found(second))
+    }
+
+    /// What the writers and readers of a test know of each other.
+    private final class Progress: Sendable {
+        /// The highest number of each key that a writer was told is there.
+        let acknowledged: Mutex<[Int]>
+        let writerCount: Mutex<Int>
+        let rememberedCount = Mutex(0)
+
+        init(keyCount: Int) {
+            acknowledged = Mutex(Array(repeating: 0, count: keyCount))
+            writerCount = Mutex(keyCount)
+        }
+    }
+
+    @Test("are never older than what was acknowledged before the read, whichever of two objects wrote it")
+    func freshness() async throws {
+        let keys = try (0..<4).map { try EntryKey("counter/\($0)") }
+        let stores = [store, SQLiteBackend(path: path)]
+        for key in keys { _ = try await written(Self.bytes(0), key, by: store) }
+        let progress = Progress(keyCount: keys.count)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (index, key) in keys.enumerated() {
+                group.addTask {
+                    defer { progress.writerCount.withLock { $0 -= 1 } }
+                    for number in 1...300 {
+                        _ = try await written(Self.bytes(number), key, by: stores[(index + number / 7) % 2])
+                        progress.acknowledged.withLock { $0[index] = number }
+                    }
+                }
+            }
+            for reader in stores {
+                group.addTask { try await read(keys, from: reader, progress) }
+            }
+            try await group.waitForAll()
+        }
+        #expect(progress.rememberedCount.withLock { $0 } > 0, "nothing was ever remembered; this shows nothing")
+        for key in keys {
+            for store in stores { #expect(try await number(of: key, in: store) == 300) }
+        }
+    }
+
+    private func read(_ keys: [EntryKey], from store: SQLiteBackend, _ progress: Progress) async throws {
+        var turn = 0
+        while progress.writerCount.withLock({ $0 > 0 }) {
+            turn += 1
+            let index = turn % keys.count
+            let least = progress.acknowledged.withLock { $0[index] }
+            if store.remembered(keys[index]) != nil { progress.rememberedCount.withLock { $0 += 1 } }
+            #expect(try await number(of: keys[index], in: store) >= least)
+            await Task.yield()
+        }
+    }
+
+    private func number(of key: EntryKey, in store: SQLiteBackend) async throws -> Int {
+        let outcome = try await store.read(key).outcome
+        guard case .found(let entry) = outcome else { throw UnexpectedOutcome(outcome: "\(outcome)") }
+        return entry.value.reduce(0) { $0 << 8 | Int($1) }
+    }
+
+    private static func bytes(_ number: Int) -> [UInt8] { withUnsafeBytes(of: Int64(number).bigEndian) { Array($0) } }
+
+    @Test("take no more memory than they may, and large values none")
+    func bounded() async throws {
+        let store = SQLiteBackend(path: path, cachedByteCount: 64 << 10)
+        let large = try await written([UInt8](repeating: 7, count: 8 << 10), EntryKey("large"), by: store)
+        for number in 0..<500 {
+            let key = try EntryKey("key/\(number)")
+            let entry = try await written([UInt8](repeating: 1, count: 300), key, by: store)
+            #expect(try await store.read(key).outcome == .found(entry))
+            #expect(store.rememberedByteCount <= 64 << 10)
+        }
+        #expect(store.rememberedByteCount > 16 << 10)
+        #expect(store.remembered(try EntryKey("key/0")) == nil)
+        #expect(store.remembered(try EntryKey("key/499")) != nil)
+        #expect(try await store.read(EntryKey("large")).outcome == .found(large))
+        #expect(store.remembered(try EntryKey("large")) == nil)
+        #expect(store.remembered(try EntryKey("large"), unless: large.version) == .unchanged)
+    }
+
+    @Test("are none where none are wanted")
+    func off() async throws {
+        let store = SQLiteBackend(path: path, cachedByteCount: 0)
+        let key = try EntryKey("k")
+        let entry = try await written([1], key, by: store)
+        #expect(try await store.read(key).outcome == .found(entry))
+        #expect(store.remembered(key) == nil)
+    }
+
+    @Test("are asked of the file again when it is another")
+    func replaced() async throws {
+        let key = try EntryKey("k")
+        _ = try await written([1], key, by: store)
+        _ = try await store.read(key)
+        #expect(store.remembered(key) != nil)
+        let replacement = SQLiteBackend(path: folder.path(of: "other.sqlite"))
+        let entry = try await written([2], key, by: replacement)
+        try ForeignConnection(path: folder.path(of: "other.sqlite")).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for suffix in ["-wal", "-shm"] { try FileManager.default.removeItem(atPath: path + suffix) }
+        #expect(rename(folder.path(of: "other.sqlite"), path) == 0)
+        #expect(store.remembered(key) == nil)
+        #expect(try await store.read(key).outcome == .found(entry))
+    }
+}
