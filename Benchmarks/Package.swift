@@ -61,6 +61,13 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ]),
+        // Fills a server's store, for peers/crowd.py.
+        .executableTarget(
+            name: "crowd",
+            dependencies: [
+                .product(name: "SQLiteStorage", package: "EntitlementSync"),
+                .product(name: "SyncCore", package: "EntitlementSync"),
+            ]),
         // What the wire is held against: libcurl called from C.
         .target(name: "RawCurl", linkerSettings: [.linkedLibrary("curl")]),
         .executableTarget(
