@@ -228,6 +228,7 @@ extension LoadLoop {
         underway -= 1
         let now = NIODeadline.now()
         report.kinds[kind].latencies.record((now - due).nanoseconds)
+        if watch?.isReopening(since: due) == true { report.meanwhile.record((now - due).nanoseconds) }
         if now <= end { report.answeredInTime += 1 }
         if isReady, watch?.isWaiting(slot: connection.slot, connection) != true {
             makeFree(connection)

@@ -39,6 +39,8 @@ package struct LoadReport: Sendable {
     /// From a write's due instant until a watcher has the event; from the beginning until a stream is open again.
     package var heard = LatencyHistogram()
     package var reopened = LatencyHistogram()
+    /// The answers, of whatever kind, while streams were being opened again.
+    package var meanwhile = LatencyHistogram()
 
     init(kinds: [String], seconds: Double = 0) {
         self.kinds = kinds.map { Kind(name: $0) }
@@ -65,6 +67,7 @@ package struct LoadReport: Sendable {
         troubles.merge(other.troubles, uniquingKeysWith: +)
         heard.add(other.heard)
         reopened.add(other.reopened)
+        meanwhile.add(other.meanwhile)
     }
 }
 

@@ -22,11 +22,14 @@ final class StreamConnection: ChannelInboundHandler {
     }
 
     func channelActive(context: ChannelHandlerContext) {
+        // Nobody waits for it any more.
+        guard !isFinished else { return context.close(promise: nil) }
         self.context = context
         context.writeAndFlush(wrapOutboundOut(request), promise: nil)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !isFinished else { return }
         reader.feed(unwrapInboundIn(data))
         do throws(AnswerReader.Malformed) {
             while let part = try reader.next() {

@@ -10,6 +10,9 @@ final class WatchGroup {
 
     /// How many are connected at once: more would wait in the server's queue, which may be short.
     private static let connectingCount = 64
+    /// How many are closed, and then opened again, before writers have a turn: what they measure is to be the server's
+    /// time, and not that of their own loop.
+    private static let reopeningCount = 64
 
     private let plans: [WatchedStreams]
     private var requests: [RequestBytes]
@@ -19,7 +22,10 @@ final class WatchGroup {
     private var waiting: [Waiting?]
     private var pending: [Int] = []
     private var opening = 0
+    /// Since when streams that were closed are to be open again.
     private var reopened: NIODeadline?
+    /// When all of them were.
+    private var allOpen: NIODeadline?
     private var openCount = 0
     private var refusal: Int?
     private let ready: EventLoopPromise<Void>
@@ -47,6 +53,12 @@ final class WatchGroup {
         reopened == nil ? 0 : plans.reduce(0) { $0 + $1.count } - openCount
     }
 
+    /// Whether streams were to be opened again at `instant` or after it, and not all of them were open before.
+    func isReopening(since instant: NIODeadline) -> Bool {
+        guard reopened != nil else { return false }
+        return missingCount > 0 || allOpen.map { instant < $0 } ?? true
+    }
+
     /// Those that are not open again will not be.
     func giveUpMissing() { loop.note(.notReopened, count: missingCount) }
 
@@ -65,8 +77,32 @@ final class WatchGroup {
             streams[slot] = []
             forget(slot: slot, keepingWriter: true)
         }
-        for stream in closed { stream.leave() }
-        for slot in plans.indices { for _ in 0..<plans[slot].count { connect(slot) } }
+        let slots = plans.indices.flatMap { Array(repeating: $0, count: plans[$0].count) }
+        inTurns(closed[...]) { _, stream in
+            stream.leave()
+        } then: { group in
+            group.inTurns(slots[...]) {
+                $0.connect($1)
+            } then: { _ in
+            }
+        }
+    }
+
+    /// Calls `body` with all of `elements`, some at a time, and then `next`.
+    private func inTurns<Element>(
+        _ elements: ArraySlice<Element>, _ body: @escaping (WatchGroup, Element) -> Void,
+        then next: @escaping (WatchGroup) -> Void
+    ) {
+        guard !isClosed else { return }
+        guard !elements.isEmpty else { return next(self) }
+        for element in elements.prefix(Self.reopeningCount) { body(self, element) }
+        let rest = NIOLoopBound(
+            (elements.dropFirst(Self.reopeningCount), body, next), eventLoop: loop.eventLoop)
+        // Not at once, so that the loop looks for answers in between.
+        loop.after(NIODeadline.now() + .milliseconds(2)) { loop in
+            let (elements, body, next) = rest.value
+            loop.watch?.inTurns(elements, body, then: next)
+        }
     }
 
     func close() {
@@ -167,6 +203,7 @@ extension WatchGroup {
         openCount += 1
         if let reopened {
             loop.noteReopened(since: reopened)
+            if missingCount == 0 { allOpen = NIODeadline.now() }
             loop.finishIfDone()
         }
         guard !isReady else { return }
@@ -191,7 +228,11 @@ extension WatchGroup {
     }
 
     func ended(_ stream: StreamConnection, _ trouble: LoadReport.Trouble, wasOpen: Bool) {
-        if wasOpen { openCount -= 1 }
+        if wasOpen {
+            openCount -= 1
+            // The server ended it; from then on it is to be open again.
+            if isReady, !isClosed, reopened == nil { reopened = NIODeadline.now() }
+        }
         streams[stream.slot].removeAll { $0 === stream }
         hear(stream)
         guard !isClosed else { return }

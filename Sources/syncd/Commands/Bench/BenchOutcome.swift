@@ -14,7 +14,10 @@ struct BenchOutcome: Sendable {
     /// What there is to be measured, named.
     private var rows: [(name: String, latencies: LatencyHistogram)] {
         report.kinds.map { ($0.name, $0.latencies) }.filter { $0.1.count > 0 }
-            + [("event after its write", report.heard), ("stream open again", report.reopened)]
+            + [
+                ("event after its write", report.heard), ("stream open again", report.reopened),
+                ("write meanwhile", report.meanwhile),
+            ]
             .filter { $0.1.count > 0 }
     }
 
