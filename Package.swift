@@ -203,11 +203,12 @@ let package = Package(
         .testTarget(
             name: "SyncServerTests",
             dependencies: [
-                "Checksums", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService", "TestSupport",
-                "syncd",
+                "Checksums", "LoadTesting", "SyncCore", "SyncCoreTesting", "SyncProtocol", "SyncServer", "SyncService",
+                "TestSupport", "syncd",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Crypto", package: "swift-crypto"),

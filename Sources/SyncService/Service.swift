@@ -143,6 +143,12 @@ public final class Service: Sendable {
         return whole
     }
 
+    /// Whether `request` asks for a stream of events, as far as can be told without looking at who asks.
+    public static func isStreamAskedFor(by request: HTTPRequest) -> Bool {
+        request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
+            && EventStream.isAskedFor(by: request)
+    }
+
     /// Notes what every answer under `/v1` says, whatever it is: the time, the request's name, who may read it.
     public func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is told to nobody.
@@ -251,8 +257,8 @@ public final class Service: Sendable {
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = EventStream.mediaType
         return ServiceAnswer(
-            response, body: .stream(AsyncStream { await events.next() }), route: target.place.route,
-            caller: caller.name)
+            response, body: .stream(AsyncStream { await events.next() }, end: listening.end),
+            route: target.place.route, caller: caller.name)
     }
 
     /// What a client gets told of whatever went wrong.

@@ -34,7 +34,7 @@ struct EventStreamTests {
             let head = HTTPRequest(method: .get, scheme: "http", authority: "x", path: path, headerFields: fields)
             let answer = await service.respond(to: ServiceRequest(head, peer: "192.0.2.1"))
             status = answer.response.status.code
-            if case .stream(let stream) = answer.body {
+            if case .stream(let stream, _) = answer.body {
                 pieces = stream.makeAsyncIterator()
             } else {
                 pieces = AsyncStream<[UInt8]> { $0.finish() }.makeAsyncIterator()

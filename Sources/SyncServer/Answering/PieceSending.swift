@@ -2,52 +2,57 @@ import HTTPTypes
 import HummingbirdCore
 import NIOCore
 import ServiceLifecycle
+import Synchronization
 
 /// An answer that comes in pieces.
 enum PieceSending {
     /// Sends `head` and all of `pieces`, each at once. Stops when the client goes away or the server is to end.
     ///
+    /// - Parameters:
+    ///   - pieces: what is sent.
+    ///   - end: ends them.
     /// - Returns: how many bytes were sent.
     static func run(
-        _ pieces: AsyncStream<[UInt8]>, _ head: HTTPResponse, over channel: any Channel,
-        _ writer: consuming ResponseWriter
+        _ pieces: AsyncStream<[UInt8]>, end: @escaping @Sendable () -> Void, _ head: HTTPResponse,
+        over channel: any Channel, _ writer: consuming ResponseWriter
     ) async throws -> Int {
-        // Used by one task at a time: by the one that sends, and by this one when that has ended.
-        nonisolated(unsafe) var body = try await writer.writeHead(head)
-        let (ending, end) = AsyncStream.makeStream(of: Void.self)
-        try await WholeRequests.whenClientLeaves(channel) { end.finish() }
+        let ending = Ending(channel, end)
+        // Whoever makes the pieces hears that nobody takes them any more.
+        defer { end() }
+        var body = try await writer.writeHead(head)
+        try await WholeRequests.whenClientLeaves(channel) { ending.begin() }
         let sent = try await withGracefulShutdownHandler {
-            try await withThrowingTaskGroup(of: Int?.self) { group in
-                group.addTask {
-                    var count = 0
-                    do {
-                        for await piece in pieces {
-                            try await body.write(ByteBuffer(bytes: piece))
-                            count += piece.count
-                        }
-                    } catch {
-                        // Whoever makes the pieces hears that nobody takes them any more.
-                        withUnsafeCurrentTask { $0?.cancel() }
-                        for await _ in pieces {}
-                        throw error
-                    }
-                    return count
-                }
-                group.addTask {
-                    for await _ in ending {}
-                    return nil
-                }
-                var count = 0
-                while let result = try await group.next() {
-                    count += result ?? 0
-                    group.cancelAll()
-                }
-                return count
+            var count = 0
+            for await piece in pieces {
+                try await body.write(ByteBuffer(bytes: piece))
+                count += piece.count
+                if ending.hasBegun { break }
             }
+            return count
         } onGracefulShutdown: {
-            end.finish()
+            ending.begin()
         }
         try await body.finish(nil)
         return sent
+    }
+
+    /// The end of the pieces that comes from outside: no task of its own waits for it.
+    private final class Ending: Sendable {
+        private let channel: any Channel
+        private let end: @Sendable () -> Void
+        private let flag = Atomic(false)
+
+        init(_ channel: any Channel, _ end: @escaping @Sendable () -> Void) {
+            (self.channel, self.end) = (channel, end)
+        }
+
+        var hasBegun: Bool { flag.load(ordering: .acquiring) }
+
+        func begin() {
+            flag.store(true, ordering: .releasing)
+            end()
+            // A reader who takes nothing would keep the piece that is under way, and all else with it.
+            channel.eventLoop.execute { [channel] in if !channel.isWritable { channel.close(promise: nil) } }
+        }
     }
 }

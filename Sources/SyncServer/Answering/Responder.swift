@@ -16,6 +16,7 @@ public struct Responder: Sendable {
     let metrics: ServerMetrics
     let limits: ListenerConfiguration
     let gate: WorkGate
+    let turnstile: Turnstile
     let admitLongBody: @Sendable (HTTPRequest, String) async -> ServiceAnswer?
     let noteUsual: @Sendable (HTTPRequest, inout HTTPFields) -> Void
     let host: HostServices
@@ -55,6 +56,7 @@ public struct Responder: Sendable {
     ) {
         (self.admitLongBody, self.noteUsual) = (admitLongBody, noteUsual)
         gate = WorkGate(limits) { metrics.note($0) }
+        turnstile = Turnstile(capacity: limits.connectionCount) { metrics.note(.overload) }
         (self.respond, self.respondAtOnce, self.checkReadiness) = (respond, respondAtOnce, checkReadiness)
         self.operatorToken = operatorToken
         (self.web, self.metrics, self.limits, self.host) = (web, metrics, limits, host)
@@ -98,8 +100,11 @@ public struct Responder: Sendable {
         metrics.begin()
         defer { metrics.end() }
         let isHTTP1 = Peer.isHTTP1(channel)
+        let hasTurn =
+            SyncService.Service.isStreamAskedFor(by: request.head)
+            ? await turnstile.wait(on: channel.eventLoop) : true
         let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headers)
-        var isCounted = gate.enter()
+        var isCounted = hasTurn && gate.enter()
         defer { if isCounted { gate.leave() } }
         var incoming = IncomingBody(request, channel, limits, gate)
         defer { gate.give(incoming.room) }
@@ -136,11 +141,11 @@ public struct Responder: Sendable {
                 try await writer.write(response: answer.response, body: ResponseBody(byteBuffer: sent))
             }
             if !body.isWhole { try await incoming.drain(isHTTP1: isHTTP1) }
-        case .stream(let pieces):
+        case .stream(let pieces, let end):
             // It may stay for days.
             if isCounted { gate.leave() }
             isCounted = false
-            try await send(pieces, answer.response, over: channel, writer, report)
+            try await send(pieces, end: end, answer.response, over: channel, writer, report)
         }
     }
 
@@ -164,10 +169,12 @@ public struct Responder: Sendable {
         OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" })) != nil || isOperator(head.headerFields)
     }
 
-    /// Whether the answer takes so little that the thread of an event loop may work it out: a look at one entry, or a
-    /// small change of one. Anything else would keep other connections waiting.
+    /// Whether the answer takes so little that the thread of an event loop may work it out: a look at one entry, a
+    /// small change of one, or the beginning of a stream. Anything else would keep other connections waiting.
     private static func isShort(_ request: ServiceRequest) -> Bool {
-        request.body.count <= 16_384 && (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
+        guard request.body.count <= 16_384 else { return false }
+        return (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
+            || SyncService.Service.isStreamAskedFor(by: request.head)
     }
 
     private func finishHead(of answer: inout ServiceAnswer, mustClose: Bool) {
@@ -217,8 +224,8 @@ extension Responder {
 
     /// Sends one piece after the other until there are no more, the client goes away or the server ends.
     private func send(
-        _ pieces: AsyncStream<[UInt8]>, _ head: HTTPResponse, over channel: any Channel,
-        _ writer: consuming ResponseWriter, _ report: Report
+        _ pieces: AsyncStream<[UInt8]>, end: @escaping @Sendable () -> Void, _ head: HTTPResponse,
+        over channel: any Channel, _ writer: consuming ResponseWriter, _ report: Report
     ) async throws {
         count(report, ContinuousClock.now - report.start, 0)
         metrics.beginStream()
@@ -231,10 +238,11 @@ extension Responder {
         // A connection that has carried a stream carries nothing else: a piece of the next request may be lost.
         if report.isHTTP1 { head.headerFields[.connection] = "close" }
         if report.method == .head {
+            end()
             try await writer.writeResponse(head)
             throw ConnectionEnds()
         }
-        sent = try await PieceSending.run(pieces, head, over: channel, writer)
+        sent = try await PieceSending.run(pieces, end: end, head, over: channel, writer)
         if report.isHTTP1 { throw ConnectionEnds() }
     }
 }

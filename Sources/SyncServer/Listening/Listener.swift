@@ -19,6 +19,7 @@ import Darwin
 /// no more connections, ends the streams of events, and finishes what is under way.
 public struct Listener: Service {
     private let server: any Service
+    private let tasks = ConnectionTasks()
 
     /// - Parameters:
     ///   - configuration: where, and within which limits.
@@ -41,16 +42,16 @@ public struct Listener: Service {
             await onListening(channel.localAddress?.port ?? configuration.port)
         }
         let gate = responder.gate
-        let http1 = Self.http1(configuration, gate) { responder.answerAtOnce(to: $0, over: $1) }
+        let http1 = Self.http1(configuration, gate, responder.turnstile) { responder.answerAtOnce(to: $0, over: $1) }
         if let certificate = configuration.certificate {
-            let channel = try Self.secureChannel(certificate, configuration, http1, gate, answer)
+            let channel = try Self.secureChannel(certificate, configuration, http1, gate, answer, tasks)
             server = channel.server(
                 configuration: serverConfiguration, onServerRunning: onServerRunning,
                 eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
         } else {
             let channel = WatchedChannel(
                 HTTP1Channel(responder: answer, configuration: http1),
-                limits: .init(configuration, isSecure: false, gate: gate))
+                limits: .init(configuration, isSecure: false, gate: gate), tasks: tasks)
             server = channel.server(
                 configuration: serverConfiguration, onServerRunning: onServerRunning,
                 eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
@@ -61,8 +62,12 @@ public struct Listener: Service {
     ///
     /// - Throws: ``ListenerError`` where nobody can listen.
     public func run() async throws {
+        // The server only lets connections in; it ends when all of them are closed, these when they are served.
+        async let served: Void = tasks.run()
         do {
             try await server.run()
+            tasks.finish()
+            await served
         } catch let error as IOError {
             throw ListenerError("it cannot listen there: \(String(cString: strerror(error.errnoCode)))")
         } catch let error as SocketAddressError {
@@ -73,14 +78,15 @@ public struct Listener: Service {
     }
 
     private static func http1(
-        _ configuration: ListenerConfiguration, _ gate: WorkGate,
+        _ configuration: ListenerConfiguration, _ gate: WorkGate, _ turnstile: Turnstile,
         _ answerAtOnce: @escaping PromptAnswers.Answering
     ) -> HTTP1Channel.Configuration {
         // Whoever counts how long a connection is idle has to hear of requests.
         let period = TimeAmount.seconds(max(1, configuration.idleSeconds / 2))
         return HTTP1Channel.Configuration(
             additionalChannelHandlers: [
-                WholeRequests(configuration, gate: gate), PromptAnswers(period: period, answerAtOnce),
+                WholeRequests(configuration, gate: gate, turnstile: turnstile),
+                PromptAnswers(period: period, answerAtOnce),
             ],
             idleTimeout: .seconds(configuration.idleSeconds),
             httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
@@ -90,7 +96,8 @@ public struct Listener: Service {
 
     private static func secureChannel(
         _ certificate: ListenerConfiguration.Certificate, _ configuration: ListenerConfiguration,
-        _ http1: HTTP1Channel.Configuration, _ gate: WorkGate, _ answer: @escaping HTTPChannelHandler.Responder
+        _ http1: HTTP1Channel.Configuration, _ gate: WorkGate, _ answer: @escaping HTTPChannelHandler.Responder,
+        _ tasks: ConnectionTasks
     ) throws(ListenerError) -> WatchedChannel<HTTP2UpgradeChannel> {
         do {
             let chain = try NIOSSLCertificate.fromPEMFile(certificate.chainFile)
@@ -104,7 +111,7 @@ public struct Listener: Service {
                     idleTimeout: .seconds(configuration.idleSeconds),
                     gracefulCloseTimeout: .seconds(configuration.shutdownSeconds), streamConfiguration: http1),
                 responder: answer)
-            return WatchedChannel(channel, limits: .init(configuration, isSecure: true, gate: gate))
+            return WatchedChannel(channel, limits: .init(configuration, isSecure: true, gate: gate), tasks: tasks)
         } catch {
             throw ListenerError("the certificate or its key cannot be used: \(error)")
         }

@@ -11,8 +11,11 @@ import NIOTLS
 struct WatchedChannel<Base: ServerChildChannel>: ServerChildChannel {
     private let base: Base
     private let limits: ConnectionWatch.Limits
+    private let tasks: ConnectionTasks
 
-    init(_ base: Base, limits: ConnectionWatch.Limits) { (self.base, self.limits) = (base, limits) }
+    init(_ base: Base, limits: ConnectionWatch.Limits, tasks: ConnectionTasks) {
+        (self.base, self.limits, self.tasks) = (base, limits, tasks)
+    }
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Base.Value> {
         do {
@@ -33,8 +36,6 @@ struct WatchedChannel<Base: ServerChildChannel>: ServerChildChannel {
     }
 
     func handle(value: Base.Value, logger: Logger) async {
-        await withTaskExecutorPreference(LoopExecutor(value.channel.eventLoop)) {
-            await base.handle(value: value, logger: logger)
-        }
+        await tasks.begin(on: value.channel.eventLoop) { [base] in await base.handle(value: value, logger: logger) }
     }
 }

@@ -16,6 +16,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let limits: ListenerConfiguration
     private let gate: WorkGate
+    private let turnstile: Turnstile
     private var watch: ConnectionWatch?
     private var isWithinRequest = false
     private var hasLeft = false
@@ -28,16 +29,21 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
     private var stall: Scheduled<Void>?
     private var onLeaving: (@Sendable () -> Void)?
 
-    init(_ limits: ListenerConfiguration, gate: WorkGate) { (self.limits, self.gate) = (limits, gate) }
+    init(_ limits: ListenerConfiguration, gate: WorkGate, turnstile: Turnstile) {
+        (self.limits, self.gate, self.turnstile) = (limits, gate, turnstile)
+    }
 
     /// Calls `body` once when the client sends nothing more, which may be so already.
     ///
     /// Hummingbird's own handler for this stops the process when the body has been read before.
     static func whenClientLeaves(_ channel: any Channel, _ body: @escaping @Sendable () -> Void) async throws {
-        try await channel.eventLoop.submit {
-            let handler = try channel.pipeline.syncOperations.handler(type: WholeRequests.self)
-            if handler.hasLeft { body() } else { handler.onLeaving = body }
-        }.get()
+        if channel.eventLoop.inEventLoop { return try attach(channel, body) }
+        try await channel.eventLoop.submit { try attach(channel, body) }.get()
+    }
+
+    private static func attach(_ channel: any Channel, _ body: @escaping @Sendable () -> Void) throws {
+        let handler = try channel.pipeline.syncOperations.handler(type: WholeRequests.self)
+        if handler.hasLeft { body() } else { handler.onLeaving = body }
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -121,8 +127,11 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func leave(_ context: ChannelHandlerContext) {
         hasLeft = true
-        onLeaving?()
-        onLeaving = nil
+        if let onLeaving {
+            // Thousands may leave at once, and nobody waits for what is tidied up behind them.
+            turnstile.enter(on: context.eventLoop, isBounded: false, onLeaving)
+            self.onLeaving = nil
+        }
         guard isWithinRequest else { return }
         isWithinRequest = false
         context.fireErrorCaught(RequestIsCut())

@@ -23,8 +23,9 @@ public struct ServiceAnswer: Sendable {
         /// All of it.
         case bytes([UInt8])
         /// One piece after the other, until the stream ends; it holds few pieces, and ends by itself for a reader who
-        /// does not read. Ending the task that iterates it releases what stands behind it.
-        case stream(AsyncStream<[UInt8]>)
+        /// does not read. Whoever iterates it calls `end` when nobody wants it any more, from any thread and as often
+        /// as he likes: it ends soon after, and what stands behind it is released.
+        case stream(AsyncStream<[UInt8]>, end: @Sendable () -> Void)
     }
 
     /// Status and header.

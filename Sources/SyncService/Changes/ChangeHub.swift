@@ -10,6 +10,8 @@ final class ChangeHub: Sendable {
     static let bufferedCount = 256
     /// How often listeners hear that the line stands.
     static let heartbeat = Duration.seconds(15)
+    /// In how many parts they do, so that thousands do not keep everybody else waiting at once.
+    private static let beatCount: UInt64 = 30
     /// How long it waits between two looks at the store.
     static let pause = Duration.milliseconds(2)
     /// The same while nobody listens, when a look only tells of tokens that another server has revoked.
@@ -81,7 +83,11 @@ final class ChangeHub: Sendable {
                 while (try? await host.sleep(for: pause)) != nil { wake.signal() }
             }
             group.addTask { [self] in
-                while (try? await host.sleep(for: Self.heartbeat)) != nil { beat() }
+                var count: UInt64 = 0
+                while (try? await host.sleep(for: Self.heartbeat / Int(Self.beatCount))) != nil {
+                    beat(count % Self.beatCount)
+                    count += 1
+                }
             }
             await follow()
             for await _ in pokes {
@@ -170,11 +176,13 @@ final class ChangeHub: Sendable {
         return ["", parts[..<3].joined(separator: "/") + "/"]
     }
 
-    private func beat() {
+    private func beat(_ part: UInt64) {
         let now = host.now()
-        let (listeners, position) = state.withLock { ($0.listeners, $0.isFollowing ? $0.position : nil) }
-        for id in listeners.keys.sorted() {
-            guard let listener = listeners[id] else { continue }
+        let (listeners, position) = state.withLock { state in
+            let chosen = state.listeners.filter { $0.key % Self.beatCount == part }
+            return (chosen.sorted { $0.key < $1.key }.map(\.value), state.isFollowing ? state.position : nil)
+        }
+        for listener in listeners {
             if listener.expires <= now {
                 listener.continuation.finish()
             } else if case .dropped = listener.continuation.yield(.stands(position)) {
@@ -199,7 +207,16 @@ final class ChangeHub: Sendable {
         for listener in listeners { listener.finish() }
     }
 
-    /// What changes in `scope` from now on, and where the store is now: `nil` while it has never changed.
+    /// What a listener gets.
+    struct Listening: Sendable {
+        var notes: AsyncStream<Note>
+        /// Where the store is now; `nil` while it has never changed.
+        var from: ChangeCursor?
+        /// Ends the notes.
+        var end: @Sendable () -> Void
+    }
+
+    /// What changes in `scope` from now on.
     ///
     /// - Parameters:
     ///   - scope: which keys.
@@ -208,7 +225,7 @@ final class ChangeHub: Sendable {
     ///   - onEnd: is called once when nobody listens any more.
     func listen(
         _ scope: KeyScope, session: String?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
-    ) -> (notes: AsyncStream<Note>, from: ChangeCursor?) {
+    ) -> Listening {
         let (stream, continuation) = AsyncStream.makeStream(
             of: Note.self, bufferingPolicy: .bufferingOldest(Self.bufferedCount))
         let listener = Listener(scope: scope, session: session, expires: expires, continuation: continuation)
@@ -223,7 +240,7 @@ final class ChangeHub: Sendable {
             onEnd()
         }
         if isClosed { continuation.finish() }
-        return (stream, position)
+        return Listening(notes: stream, from: position) { continuation.finish() }
     }
 
     private func remove(_ id: UInt64) {

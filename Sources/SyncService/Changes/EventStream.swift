@@ -37,8 +37,7 @@ actor EventStream {
     ///   - resumed: the last that the client has seen; `nil` for one that begins now.
     ///   - listening: what the hub tells from now on.
     init(
-        _ service: KeyValueService, from resumed: ChangeCursor?,
-        listening: (notes: AsyncStream<ChangeHub.Note>, from: ChangeCursor?), host: HostServices
+        _ service: KeyValueService, from resumed: ChangeCursor?, listening: ChangeHub.Listening, host: HostServices
     ) {
         (self.service, self.host) = (service, host)
         notes = listening.notes.makeAsyncIterator()

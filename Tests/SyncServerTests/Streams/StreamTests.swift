@@ -24,7 +24,9 @@ struct StreamTests {
         func isEnded() -> Bool { end.wait(timeout: .now() + 30) == .success }
 
         @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
-            ServiceAnswer(HTTPResponse(status: .ok), body: .stream(pieces), route: "/test")
+            let feed = feed
+            return ServiceAnswer(
+                HTTPResponse(status: .ok), body: .stream(pieces, end: { feed.finish() }), route: "/test")
         }
     }
 
