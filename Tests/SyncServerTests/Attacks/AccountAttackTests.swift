@@ -44,9 +44,7 @@ extension Attacks {
                 "POST", "/v1/batch",
                 fields: alice.fields + ["Content-Type: \(BatchBody.mediaType)", "Content-Length: \(body.count)"])
             let (statuses, told) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("batches of \(body.count >> 20) MiB", seconds: 4, growth: 256 << 20, share: 0.4)
-            {
-                shouldEnd in
+            _ = try await stage.endure("batches of \(body.count >> 20) MiB", growth: 256 << 20) { shouldEnd in
                 defer { told.finish() }
                 while !shouldEnd() {
                     let connection = try RawConnection(port: stage.server.port)

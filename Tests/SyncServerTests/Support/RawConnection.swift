@@ -38,6 +38,7 @@ final class RawConnection {
             let count = rest.withUnsafeBytes {
                 Foundation.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
             }
+            if count < 0, errno == EINTR { continue }
             guard count > 0 else { return }
             rest = rest.dropFirst(count)
         }
@@ -54,7 +55,9 @@ final class RawConnection {
     /// Bytes as they come; empty at the end of the connection, `nil` when nothing comes in time.
     func receive() -> [UInt8]? {
         var space = [UInt8](repeating: 0, count: 65_536)
-        let count = recv(descriptor, &space, space.count, 0)
+        var count = recv(descriptor, &space, space.count, 0)
+        // As after a stop of this process (signal(7)): the connection is as it was.
+        while count < 0, errno == EINTR { count = recv(descriptor, &space, space.count, 0) }
         if count < 0 { return errno == EAGAIN || errno == EWOULDBLOCK ? nil : [] }
         return Array(space[..<count])
     }
