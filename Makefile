@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak nightly mutants lint docs bench peers proto clean
+.PHONY: help setup demo test soak nightly mutants threads lint docs bench peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # What must come out the same in every time zone, as a filter of `swift test`.
@@ -29,15 +29,21 @@ test: setup ## Run all tests; try a real server by its OpenAPI document, and its
 	.ci/test --package-path Examples/JournalStore --scratch-path .build-example
 	.ci/zones '$(DATE_TESTS)'
 
-soak: setup ## Try the stores for longer, then simulate until a seed fails and leave it drawn; FROM=seed, LIMIT=seconds
+soak: setup ## Try the stores and a server for longer, then simulate until a seed fails; FROM=seed, LIMIT=seconds
 	.ci/soak-stores
+	.ci/soak-server
 	.ci/soak
 
 mutants: setup ## Make deliberate mistakes in the engine, one after the other: the simulation must notice each
 	.ci/mutants
 
-nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state, then all mutants; FROM=seed
+nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state, then mutants and threads; FROM=seed
+	@.ci/setup apache2-bin curl openssl
 	.ci/nightly
+
+threads: setup ## Run the tests of stores, service and server with ThreadSanitizer: no race may be found
+	@.ci/setup apache2-bin curl openssl
+	.ci/thread-sanitizer
 
 lint: ## Check the format of all Swift code
 	swift format lint --strict --parallel --recursive $(FOLDERS) Package.swift
