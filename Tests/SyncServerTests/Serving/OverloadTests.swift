@@ -119,6 +119,47 @@ struct OverloadTests {
         }
     }
 
+    @Test(
+        "an address has so many connections and no more; the machine's own programs, and a proxy, have any number",
+        .enabled(if: NetworkAddress.first != nil, "this machine is in no network"))
+    func connectionsOfAddress() async throws {
+        let stage = stage
+        stage.open()
+        let address = try #require(NetworkAddress.first)
+        var limits = limits
+        (limits.host, limits.addressConnectionCount, limits.requestCount) = ("0.0.0.0", 3, 1_000)
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            func connect(_ address: String) throws -> RawConnection {
+                let connection = try RawConnection(port: port, address: address)
+                connection.send(request("GET", "/v1/a"))
+                return connection
+            }
+            var open = try (0..<3).map { _ in try connect(address) }
+            for connection in open { #expect(connection.answer()?.status == 200) }
+            #expect(try connect(address).answer() == nil)
+            let own = try (0..<10).map { _ in try connect("127.0.0.1") }
+            for connection in own { #expect(connection.answer()?.status == 200) }
+            // One that goes makes room.
+            open[0].cut()
+            #expect(open[0].receiveAll() == [])
+            open.removeFirst()
+            var isLetIn = false
+            while !isLetIn { isLetIn = try connect(address).answer()?.status == 200 }
+            #expect(try ask(port, "GET", "/metrics")?.text.contains(Self.refusedConnections) == true)
+        }
+        let isTaken = limits.trustedProxies.insert(address)
+        try #require(isTaken)
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let proxies = try (0..<10).map { _ in try RawConnection(port: port, address: address) }
+            for connection in proxies {
+                connection.send(request("GET", "/v1/a"))
+                #expect(connection.answer()?.status == 200)
+            }
+        }
+    }
+
+    private static let refusedConnections = #"http_server_refusals_total{reason="connections"} "#
+
     @Test("a header that does not end is given up, also when bytes come, and also the second of a connection")
     func header() async throws {
         let stage = stage

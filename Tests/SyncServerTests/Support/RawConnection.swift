@@ -13,12 +13,13 @@ final class RawConnection {
     let descriptor: Int32
     private var received: [UInt8] = []
 
-    init(port: Int, timeoutSeconds: Int = 20) throws {
+    /// - Parameter address: of this machine.
+    init(port: Int, address text: String = "127.0.0.1", timeoutSeconds: Int = 20) throws {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = UInt16(port).bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        guard inet_pton(AF_INET, text, &address.sin_addr) == 1 else { throw POSIXError(.EINVAL) }
         var timeout = timeval(tv_sec: timeoutSeconds, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
         let result = withUnsafePointer(to: &address) { pointer in
