@@ -1,0 +1,120 @@
+import Foundation
+
+/// A TLS connection to this machine, over which anything can be sent: openssl s_client. Everything waits on the calling
+/// thread.
+final class SecureConnection {
+    /// A frame of HTTP/2 (RFC 9113, section 4.1).
+    struct Frame {
+        var type: UInt8
+        var flags: UInt8 = 0
+        var stream: UInt32 = 0
+        var payload: [UInt8] = []
+
+        static func settings(_ payload: [UInt8] = []) -> Frame { Frame(type: 4, payload: payload) }
+        static func windowUpdate(stream: UInt32, by count: UInt32) -> Frame {
+            Frame(type: 8, stream: stream, payload: SecureConnection.bytes(count))
+        }
+        static func data(stream: UInt32, _ payload: [UInt8]) -> Frame {
+            Frame(type: 0, stream: stream, payload: payload)
+        }
+        static let ping = Frame(type: 6, payload: [UInt8](repeating: 7, count: 8))
+        static let acknowledgement: UInt8 = 1
+
+        /// A request without a field of its own, by literals without index (RFC 7541, section 6.2.2).
+        static func request(_ method: String, _ path: String, stream: UInt32, isWhole: Bool) -> Frame {
+            func literal(_ name: UInt8, _ value: String) -> [UInt8] { [name, UInt8(value.utf8.count)] + value.utf8 }
+            let header = literal(2, method) + literal(4, path) + [0x87] + literal(1, "localhost")
+            return Frame(type: 1, flags: isWhole ? 5 : 4, stream: stream, payload: header)
+        }
+
+        var isData: Bool { type == 0 }
+        var isReset: Bool { type == 3 }
+        var isPong: Bool { type == 6 && flags & Self.acknowledgement != 0 }
+    }
+
+    private let process = Process()
+    private let input = Pipe()
+    private let output = Pipe()
+    private var received: [UInt8] = []
+
+    /// Connects, and offers `protocol` (ALPN).
+    init(port: Int, protocol name: String) throws {
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = ["openssl", "s_client", "-quiet", "-alpn", name, "-connect", "127.0.0.1:\(port)"]
+        process.standardInput = input
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+    }
+
+    deinit {
+        // A child inherits that SIGTERM is ignored, where this process does.
+        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+        process.waitUntilExit()
+    }
+
+    private static func bytes(_ number: UInt32) -> [UInt8] {
+        [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
+    }
+
+    func send(_ bytes: [UInt8]) throws { try input.fileHandleForWriting.write(contentsOf: Data(bytes)) }
+
+    /// Begins to speak HTTP/2: with the usual window of 65,535 bytes for a stream, and a long one for all of them.
+    func beginHTTP2() throws {
+        try send(Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
+        try send([.settings(), .windowUpdate(stream: 0, by: 1 << 30)])
+    }
+
+    func send(_ frames: [Frame]) throws {
+        for frame in frames {
+            var bytes = Array(Self.bytes(UInt32(frame.payload.count)).dropFirst())
+            bytes += [frame.type, frame.flags]
+            bytes += Self.bytes(frame.stream)
+            try send(bytes + frame.payload)
+        }
+    }
+
+    /// Bytes as they come; empty at the end of the connection, `nil` when nothing comes in time.
+    private func receive() -> [UInt8]? {
+        var ready = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
+        guard poll(&ready, 1, 20_000) > 0 else { return nil }
+        var space = [UInt8](repeating: 0, count: 65_536)
+        let count = read(ready.fd, &space, space.count)
+        return count < 0 ? nil : Array(space[..<count])
+    }
+
+    /// Whether it is closed before anything comes, or something is missing for too long.
+    func isClosed() -> Bool {
+        while let more = receive() { if more.isEmpty { return true } }
+        return false
+    }
+
+    /// The next frame; `nil` when the connection ends, or nothing comes in time.
+    func frame() -> Frame? {
+        while true {
+            if received.count >= 9 {
+                let length = received[..<3].reduce(0) { $0 << 8 | Int($1) }
+                if received.count >= 9 + length {
+                    let frame = Frame(
+                        type: received[3], flags: received[4],
+                        stream: received[5..<9].reduce(0) { $0 << 8 | UInt32($1) },
+                        payload: Array(received[9..<(9 + length)]))
+                    received.removeFirst(9 + length)
+                    return frame
+                }
+            }
+            guard let more = receive(), !more.isEmpty else { return nil }
+            received += more
+        }
+    }
+
+    /// The frames that come until `isLast` says so; `nil` where that one does not come.
+    func frames(until isLast: (Frame) -> Bool) -> [Frame]? {
+        var frames: [Frame] = []
+        while let frame = frame() {
+            frames.append(frame)
+            if isLast(frame) { return frames }
+        }
+        return nil
+    }
+}
