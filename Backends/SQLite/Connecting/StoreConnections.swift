@@ -91,6 +91,11 @@ final class StoreConnections: Sendable {
             try StoreFile.useWriteAheadLog(db, path: path)
             try db.execute(sql: "PRAGMA synchronous = FULL")
             try db.execute(sql: "PRAGMA journal_size_limit = \(16 << 20)")
+            // Of 4,096 bytes, 16 MiB. Where writes are all over a large file, each of SQLite's usual checkpoints of
+            // 1,000 pages would write nearly as many places of it.
+            try db.execute(sql: "PRAGMA wal_autocheckpoint = 4000")
+            // In KiB: what leads to a few thousand places of it.
+            try db.execute(sql: "PRAGMA cache_size = -16384")
             #if canImport(Darwin)
             try db.execute(sql: "PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
             #endif
