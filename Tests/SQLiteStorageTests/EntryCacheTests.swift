@@ -70,9 +70,47 @@ struct EntryCacheTests {
         #expect(store.remembered(key) == .found(second))
 
         // The log begins anew: nothing in the store is another, but the head of its index is.
-        try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        let busy = try ForeignConnection(path: path).number("PRAGMA wal_checkpoint(TRUNCATE)")
+        #expect(busy == 0)
+        #expect(store.remembered(key) == nil)
         #expect(try await store.read(key).outcome == .found(second))
-        #expect(store.remembered(key) == .found(second))
+    }
+
+    @Test("are never older than what another process was told is there, also after it was killed")
+    func otherProcess() async throws {
+        let key = try EntryKey("counter")
+        _ = try await store.write([UInt8(ascii: "0")], to: key, if: .absent)
+        var acknowledged = 0
+        for round in 0..<4 {
+            let process = try BuiltProgram.startProbe("count", "sqlite:\(folder.path)", "counter", "400", "2")
+            let last = acknowledged + (round == 3 ? 800 : 150)
+            while acknowledged < last, case .line("raised") = process.hear() {
+                acknowledged += 1
+                let value = try await number(in: store.read(key).outcome)
+                #expect(value >= acknowledged)
+                // Twice: the second from memory, where nothing was committed meanwhile.
+                #expect(try await number(in: store.read(key).outcome) >= value)
+            }
+            #expect(acknowledged == last)
+            if round < 3 {
+                _ = process.killAndWait()
+                // What was raised and not told of counts from now on.
+                let value = try await number(in: store.read(key).outcome)
+                #expect(value >= acknowledged)
+                acknowledged = value
+            } else {
+                #expect(process.wait() == 0)
+            }
+        }
+        #expect(store.remembered(key) != nil)
+        #expect(try await number(in: store.read(key).outcome) == acknowledged)
+    }
+
+    private func number(in outcome: ReadOutcome) throws -> Int {
+        guard case .found(let entry) = outcome, let number = Int(String(decoding: entry.value, as: UTF8.self)) else {
+            throw UnexpectedOutcome(outcome: "\(outcome)")
+        }
+        return number
     }
 
     /// What the writers and readers of a test know of each other.

@@ -46,30 +46,18 @@ extension SQLiteStore {
     private func transact(
         _ writes: [PreparedWrite], on connections: StoreConnections
     ) throws(BackendError) -> GroupCommit.Answers {
-        let path = file.path
         var isCommitting = false
         do {
             return try connections.writer().inDatabase { db in
                 try db.cachedStatement(sql: "BEGIN IMMEDIATE").execute()
                 var committed: [(EntryKey, Entry?)] = []
+                var now: LogIndex.Head?
                 let before = connections.cache?.begin() ?? nil
-                defer { connections.cache?.end(committed, after: before) }
+                defer { connections.cache?.end(committed, after: before, now: now) }
                 do {
-                    // Whoever replaced the file leaves us one that nobody else will ever read.
-                    guard connections.isCurrent else {
-                        throw BackendError(.busy, message: "\(path): the file was replaced; try again")
-                    }
-                    // A later version may have changed the tables since they were opened.
-                    try file.check(version: db.firstRow(of: "PRAGMA user_version") { $0.integer(0) } ?? 0)
-                    var transaction = try StoreTransaction(db: db, file: file)
-                    var answers: GroupCommit.Answers = []
-                    for write in writes {
-                        do {
-                            answers.append(.success(try transaction.perform(write)))
-                        } catch let error as BackendError {
-                            answers.append(.failure(error.during(write.operation, key: write.key)))
-                        }
-                    }
+                    let foreign = try Self.foreignCommits(db)
+                    var transaction = try begun(db, on: connections)
+                    let answers = try Self.perform(writes, in: &transaction)
                     guard transaction.hasChanged else {
                         try db.rollback()
                         return answers
@@ -78,6 +66,9 @@ extension SQLiteStore {
                     isCommitting = true
                     try db.cachedStatement(sql: "COMMIT").execute()
                     committed = Self.changes(writes, answers)
+                    now = connections.cache?.head() ?? nil
+                    // That of somebody else's commit is not to be taken for ours.
+                    if (try? Self.foreignCommits(db)) != foreign { now = nil }
                     noteCommit(ChangeCursor(sequence: UInt64(transaction.sequence), tag: transaction.tag ?? 0))
                     return answers
                 } catch {
@@ -87,8 +78,36 @@ extension SQLiteStore {
                 }
             }
         } catch {
-            throw BackendError(error, at: path, mayHaveHappened: isCommitting)
+            throw BackendError(error, at: file.path, mayHaveHappened: isCommitting)
         }
+    }
+
+    /// A transaction that has begun, of the store that everybody uses, and in the form that is known.
+    private func begun(_ db: Database, on connections: StoreConnections) throws -> StoreTransaction {
+        // Whoever replaced the file leaves us one that nobody else will ever read.
+        guard connections.isCurrent else {
+            throw BackendError(.busy, message: "\(file.path): the file was replaced; try again")
+        }
+        // A later version may have changed the tables since they were opened.
+        try file.check(version: db.firstRow(of: "PRAGMA user_version") { $0.integer(0) } ?? 0)
+        return try StoreTransaction(db: db, file: file)
+    }
+
+    private static func perform(
+        _ writes: [PreparedWrite], in transaction: inout StoreTransaction
+    ) throws -> GroupCommit.Answers {
+        try writes.map { write in
+            do {
+                return .success(try transaction.perform(write))
+            } catch let error as BackendError {
+                return .failure(error.during(write.operation, key: write.key))
+            }
+        }
+    }
+
+    /// Another number whenever another connection has committed something.
+    private static func foreignCommits(_ db: Database) throws -> Int64? {
+        try db.firstRow(of: "PRAGMA data_version") { $0.integer(0) }
     }
 
     /// What was put under which keys, in order.

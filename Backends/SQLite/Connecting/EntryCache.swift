@@ -13,13 +13,16 @@ final class EntryCache: Sendable {
         var value: [UInt8]?
     }
 
+    private typealias Items = [EntryKey: Item]
+
     private struct State {
         /// As of which commit all of it holds.
         var head: LogIndex.Head?
         var isCommitting = false
         // What is used moves to the first; when that is full it becomes the second, which is forgotten.
-        var recent: [EntryKey: Item] = [:]
-        var former: [EntryKey: Item] = [:]
+        var recent: Items = [:]
+        var former: Items = [:]
+        /// Of `recent`.
         var byteCount = 0
     }
 
@@ -29,6 +32,7 @@ final class EntryCache: Sendable {
     private let index: LogIndex
     private let byteCount: Int
     private let state = Mutex(State())
+    private let forgetting = SerialQueue(label: "SQLiteStorage forgetting")
 
     /// - Parameter byteCount: how much it may hold, about.
     init(_ index: LogIndex, byteCount: Int) { (self.index, self.byteCount) = (index, byteCount) }
@@ -39,13 +43,14 @@ final class EntryCache: Sendable {
     /// The answer to a read of `key`, where it is known.
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         guard let head = index.head() else { return nil }
-        return state.withLock { state in
-            guard state.head == head else { return nil }
-            if let item = state.recent[key] { return Self.outcome(item, unless: knownVersion) }
-            guard let item = state.former[key] else { return nil }
-            put(item, under: key, in: &state)
-            return Self.outcome(item, unless: knownVersion)
+        let (outcome, forgotten) = state.withLock { state -> (ReadOutcome?, [Items]) in
+            guard state.head == head else { return (nil, []) }
+            if let item = state.recent[key] { return (Self.outcome(item, unless: knownVersion), []) }
+            guard let item = state.former[key] else { return (nil, []) }
+            return (Self.outcome(item, unless: knownVersion), put(item, under: key, in: &state))
         }
+        forget(forgotten)
+        return outcome
     }
 
     private static func outcome(_ item: Item, unless knownVersion: EntryVersion?) -> ReadOutcome? {
@@ -72,28 +77,46 @@ final class EntryCache: Sendable {
         }
         // With a commit in between it may be of before or of after it.
         guard index.head() == head else { return }
-        state.withLock { state in
+        let forgotten = state.withLock { state -> [Items] in
+            var forgotten: [Items] = []
             if state.head != head {
                 // Of this object's commit the new entries are about to come, see below; and another one's may have come
                 // after the head was looked at.
-                guard !state.isCommitting, index.head() == head else { return }
-                state = State(head: head)
+                guard !state.isCommitting, index.head() == head else { return [] }
+                forgotten = Self.clear(&state)
+                state.head = head
             }
-            put(item, under: key, in: &state)
+            return forgotten + put(item, under: key, in: &state)
         }
+        forget(forgotten)
     }
 
-    private func put(_ item: Item, under key: EntryKey, in state: inout State) {
+    /// - Returns: what there was no room for any more.
+    private func put(_ item: Item, under key: EntryKey, in state: inout State) -> [Items] {
         var item = item
         if let value = item.value, value.count > byteCount / 16 { item.value = nil }
-        let count = key.text.utf8.count + (item.value?.count ?? 0) + Self.overhead
-        state.recent[key] = item
-        // Too much where it replaces one; then the turn comes a little early.
-        state.byteCount += count
-        if state.byteCount > byteCount / 2 {
-            (state.former, state.recent) = (state.recent, [:])
-            state.byteCount = 0
+        state.byteCount += Self.byteCount(of: item, under: key)
+        if let old = state.recent.updateValue(item, forKey: key) {
+            state.byteCount -= Self.byteCount(of: old, under: key)
         }
+        guard state.byteCount > byteCount / 2 else { return [] }
+        defer { (state.former, state.recent, state.byteCount) = (state.recent, [:], 0) }
+        return [state.former]
+    }
+
+    private static func byteCount(of item: Item, under key: EntryKey) -> Int {
+        key.text.utf8.count + (item.value?.count ?? 0) + overhead
+    }
+
+    private static func clear(_ state: inout State) -> [Items] {
+        defer { (state.head, state.recent, state.former, state.byteCount) = (nil, [:], [:], 0) }
+        return [state.recent, state.former]
+    }
+
+    /// Takes apart what may be many thousands of entries: neither under the lock nor on the thread of a reader.
+    private func forget(_ items: [Items]) {
+        guard items.reduce(0, { $0 + $1.count }) > 100 else { return }
+        forgetting.start { withExtendedLifetime(items) {} }
     }
 
     /// How many bytes of keys and values it holds.
@@ -118,27 +141,25 @@ final class EntryCache: Sendable {
     /// - Parameters:
     ///   - changes: what it has put under each key, `nil` for nothing; of none where nothing was committed, or nobody
     ///     knows.
-    ///   - before: what ``begin()`` said.
-    func end(_ changes: [(EntryKey, Entry?)], after before: LogIndex.Head?) {
-        let now = index.head()
-        state.withLock { state in
+    ///   - before: what ``begin()`` said; where that is nothing, nothing is known of before.
+    ///   - now: the commit of right after it; `nil` where somebody else may have committed since.
+    func end(_ changes: [(EntryKey, Entry?)], after before: LogIndex.Head?, now: LogIndex.Head?) {
+        let forgotten = state.withLock { state -> [Items] in
             state.isCommitting = false
-            guard !changes.isEmpty else { return }
-            // Where another process has committed right after, one of them is missing here.
-            guard let before, let now, now.commit == before.commit &+ 1 else {
-                state = State()
-                return
-            }
-            if state.head != before { state = State() }
+            guard !changes.isEmpty else { return [] }
+            guard let now else { return Self.clear(&state) }
+            var forgotten = state.head == before ? [] : Self.clear(&state)
             state.head = now
             for (key, entry) in changes {
                 state.former[key] = nil
                 if let entry {
-                    put(Item(version: entry.version, value: entry.value), under: key, in: &state)
-                } else {
-                    state.recent[key] = nil
+                    forgotten += put(Item(version: entry.version, value: entry.value), under: key, in: &state)
+                } else if let old = state.recent.removeValue(forKey: key) {
+                    state.byteCount -= Self.byteCount(of: old, under: key)
                 }
             }
+            return forgotten
         }
+        forget(forgotten)
     }
 }

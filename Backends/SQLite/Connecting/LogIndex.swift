@@ -9,22 +9,21 @@ import Synchronization
 /// The format is SQLite's (sqlite.org/walformat.html, section 2): two copies of 48 bytes, the second of which is
 /// written first. Another version than ``Head/knownVersion`` is not understood.
 ///
-/// The memory is that of a connection, which must outlive this.
+/// The memory is that of a connection, which is kept for that.
 struct LogIndex: Sendable {
-    /// What was the latest commit. Of two heads that are equal the whole database is: salt and checksum over the frames
-    /// of the log are in it.
+    /// What the log has at a moment. Where two are equal nothing was committed in between: it has a checksum over the
+    /// log's frames, and salt that is drawn anew whenever the log begins again.
     struct Head: Equatable, BitwiseCopyable, Sendable {
         static let byteCount = 48
         static let knownVersion: UInt32 = 3_007_000
 
         private var words: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0)
 
-        /// Goes up by one with each commit.
-        var commit: UInt32 { field(at: 8) }
-
         fileprivate var isUsable: Bool {
             let isMade: UInt8 = field(at: 12)
-            return field(at: 0) == Self.knownVersion && isMade != 0
+            let salt: UInt64 = field(at: 32)
+            // Without salt there is no log yet, and one such head is like any other.
+            return field(at: 0) == Self.knownVersion && isMade != 0 && salt != 0
         }
 
         private func field<Field: BitwiseCopyable>(at offset: Int) -> Field {
@@ -36,11 +35,17 @@ struct LogIndex: Sendable {
 
     /// A pointer is not sendable; what is here is only read, and checked by its second copy.
     private let address: UInt
+    private let connection: DatabaseQueue
 
     /// The index of the database of a connection that has read from it.
     ///
     /// - Returns: `nil` where it has none, as when it is not in write-ahead mode or its memory is not shared.
-    init?(of db: Database) throws {
+    init?(of connection: DatabaseQueue) throws {
+        guard let address = try connection.unsafeRead({ try Self.address(of: $0) }) else { return nil }
+        (self.address, self.connection) = (address, connection)
+    }
+
+    private static func address(of db: Database) throws -> UInt? {
         // Asking for the index of another would make one.
         guard let connection = db.sqliteConnection,
             try String.fetchOne(db, sql: "PRAGMA journal_mode") == "wal",
@@ -53,7 +58,7 @@ struct LogIndex: Sendable {
         var region: UnsafeMutableRawPointer?
         // The first region as SQLite divides it; no other is looked at, and it is never moved.
         guard map(file, 0, 32_768, 0, &region) == SQLITE_OK, let region else { return nil }
-        address = UInt(bitPattern: region)
+        return UInt(bitPattern: region)
     }
 
     /// The head as it is now; `nil` while somebody writes it, or puts the index together anew.

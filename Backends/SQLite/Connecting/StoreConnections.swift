@@ -11,7 +11,7 @@ final class StoreConnections: Sendable {
     let identity: FileIdentity
     private let idleReaders = Mutex<[StoreReader]>([])
     private let openWriter = Mutex<DatabaseQueue?>(nil)
-    /// What was read or written lately. Its memory is that of the connection below, which stays open.
+    /// What was read or written lately.
     let cache: EntryCache?
 
     /// Opens the store that was found; looks at nothing but its header and the names of its tables.
@@ -26,7 +26,7 @@ final class StoreConnections: Sendable {
         guard identity.isStill(at: file.path) else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced while it was opened; try again")
         }
-        let index = cachedByteCount > 0 ? try connection.unsafeRead { try LogIndex(of: $0) } : nil
+        let index = cachedByteCount > 0 ? try LogIndex(of: connection) : nil
         cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
         if version < StoreSchema.version { _ = try writer() }
         let reader = try StoreReader(connection, file: file)

@@ -7,6 +7,8 @@ public struct ServerLimits: Sendable {
     public var listener: ListenerConfiguration
     /// Those of addresses and accounts.
     public var callers: CallerLimits
+    /// How much of an SQLite store's entries is kept in memory, in bytes, about.
+    public var cachedByteCount = 64 << 20
 
     /// One of them, for a table.
     public struct Row: Hashable, Sendable {
@@ -67,6 +69,7 @@ extension ServerLimits {
         case number(WritableKeyPath<ListenerConfiguration, Int>, ClosedRange<Int>)
         case bytes(WritableKeyPath<ListenerConfiguration, Int>, ClosedRange<Int>)
         case seconds(WritableKeyPath<ListenerConfiguration, Int64>)
+        case memory(WritableKeyPath<ServerLimits, Int>)
 
         var unit: String {
             switch self {
@@ -78,6 +81,7 @@ extension ServerLimits {
                 "bytes from \(ServerLimits.text(bytes: range.lowerBound)) to "
                     + ServerLimits.text(bytes: range.upperBound)
             case .seconds: "seconds from 1 to 3600"
+            case .memory: "bytes from 0 to \(ServerLimits.text(bytes: ServerLimits.mostMemory))"
             }
         }
 
@@ -89,6 +93,7 @@ extension ServerLimits {
             case .number(let path, _): "\(limits.listener[keyPath: path])"
             case .bytes(let path, _): ServerLimits.text(bytes: limits.listener[keyPath: path])
             case .seconds(let path): "\(limits.listener[keyPath: path])"
+            case .memory(let path): ServerLimits.text(bytes: limits[keyPath: path])
             }
         }
 
@@ -118,6 +123,9 @@ extension ServerLimits {
             case .seconds(let path):
                 guard let seconds = ServerLimits.number(text, 1...3_600) else { return false }
                 limits.listener[keyPath: path] = Int64(seconds)
+            case .memory(let path):
+                guard let bytes = ServerLimits.bytes(text, 0...ServerLimits.mostMemory) else { return false }
+                limits[keyPath: path] = bytes
             }
             return true
         }
@@ -156,9 +164,13 @@ extension ServerLimits {
             Setting("connections", .number(\.connectionCount, many), "open at once: closed when accepted"),
             Setting(
                 "address-connections", .number(\.addressConnectionCount, many), "of an address: closed when accepted"),
+            Setting(
+                "store-cache", .memory(\.cachedByteCount), "entries of an SQLite store in memory: read from the file"),
             Setting("shutdown-seconds", .seconds(\.shutdownSeconds), "for what is under way at the end: cut"),
         ]
     }
+
+    private static let mostMemory = 1 << 40
 
     private static func number(_ text: String, _ range: ClosedRange<Int>) -> Int? {
         guard let number = Int(text), range.contains(number), !text.hasPrefix("+") else { return nil }

@@ -50,6 +50,8 @@ final class ChangeHub: Sendable {
     private let onChange: @Sendable (EntryKey) -> Void
     private let wake = SignalHub()
     private let state = Mutex(State())
+    /// Held while listeners are told: or one would hear that the line stands behind changes that it has not heard of.
+    private let telling = Mutex<Void>(())
 
     /// - Parameter onChange: hears of every key that changed.
     init(
@@ -130,20 +132,24 @@ final class ChangeHub: Sendable {
     /// either hears of all of it or begins behind it.
     private func deliver(_ page: ChangePage) {
         for change in page.changes { onChange(change.key) }
-        let notes = state.withLock { state in
-            defer {
-                state.position = page.cursor ?? state.position
-                if !page.hasMore { state.isFollowing = true }
+        let over = Set(page.changes.lazy.filter { $0.version == nil }.compactMap { SessionRecord.id(of: $0.key) })
+        telling.withLock { _ in
+            let (notes, ended) = state.withLock { state in
+                defer {
+                    state.position = page.cursor ?? state.position
+                    if !page.hasMore { state.isFollowing = true }
+                }
+                let ended = over.isEmpty ? [] : state.listeners.values.filter { $0.session.map(over.contains) == true }
+                return (Self.notes(of: page, state), ended.map(\.continuation))
             }
-            return Self.notes(of: page, state)
-        }
-        guard let cursor = page.cursor else { return }
-        for note in notes {
-            if case .dropped = note.continuation.yield(.changes(note.changes, cursor)) { note.continuation.finish() }
-        }
-        guard listenerCount > 0 else { return }
-        for change in page.changes where change.version == nil {
-            if let session = SessionRecord.id(of: change.key) { end(session: session) }
+            // Before the notes: a session that is over hears nothing more.
+            for listener in ended { listener.finish() }
+            guard let cursor = page.cursor else { return }
+            for note in notes {
+                if case .dropped = note.continuation.yield(.changes(note.changes, cursor)) {
+                    note.continuation.finish()
+                }
+            }
         }
     }
 
@@ -178,25 +184,19 @@ final class ChangeHub: Sendable {
 
     private func beat(_ part: UInt64) {
         let now = host.now()
-        let (listeners, position) = state.withLock { state in
-            let chosen = state.listeners.filter { $0.key % Self.beatCount == part }
-            return (chosen.sorted { $0.key < $1.key }.map(\.value), state.isFollowing ? state.position : nil)
-        }
-        for listener in listeners {
-            if listener.expires <= now {
-                listener.continuation.finish()
-            } else if case .dropped = listener.continuation.yield(.stands(position)) {
-                listener.continuation.finish()
+        telling.withLock { _ in
+            let (listeners, position) = state.withLock { state in
+                let chosen = state.listeners.filter { $0.key % Self.beatCount == part }
+                return (chosen.sorted { $0.key < $1.key }.map(\.value), state.isFollowing ? state.position : nil)
+            }
+            for listener in listeners {
+                if listener.expires <= now {
+                    listener.continuation.finish()
+                } else if case .dropped = listener.continuation.yield(.stands(position)) {
+                    listener.continuation.finish()
+                }
             }
         }
-    }
-
-    /// Ends the streams of a session that is over.
-    private func end(session: String) {
-        let over = state.withLock { state in
-            state.listeners.values.filter { $0.session == session }.map(\.continuation)
-        }
-        for listener in over { listener.finish() }
     }
 
     private func close() {
