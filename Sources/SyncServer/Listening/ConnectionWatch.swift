@@ -13,6 +13,8 @@ final class ConnectionWatch: ChannelInboundHandler {
         var handshake: TimeAmount?
         var header: TimeAmount
         var write: TimeAmount
+        /// For what is under way when a connection is told to end.
+        var closing: TimeAmount
         var gate: WorkGate
         var proxies: TrustedProxies
 
@@ -21,6 +23,7 @@ final class ConnectionWatch: ChannelInboundHandler {
             handshake = isSecure ? .seconds(configuration.handshakeSeconds) : nil
             header = .seconds(configuration.headerSeconds)
             write = .seconds(configuration.writeSeconds)
+            closing = .seconds(configuration.shutdownSeconds)
             (self.gate, proxies) = (gate, configuration.trustedProxies)
         }
     }

@@ -8,6 +8,9 @@ import NIOTLS
 /// resets in half a minute for an attack and closes the connection, in the middle of whatever else is under way;
 /// Hummingbird lets nobody change that. A reset of a stream whose end was sent says nothing (RFC 9113, section 5.1), so
 /// leaving it out takes nothing away; all others count as before.
+///
+/// It also closes a connection that has been told to end (GOAWAY) and does not. Hummingbird sends a PING with that, as
+/// it does when there was no request for too long, and would wait for its answer for ever.
 final class StreamEndings: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -22,6 +25,16 @@ final class StreamEndings: ChannelDuplexHandler {
     private var outbound = FrameReader(prefaceByteCount: 0)
     /// The streams whose end has come, and those whose end was sent, the oldest first.
     private var (asked, answered): ([UInt32], [UInt32]) = ([], [])
+    private let closingTime: TimeAmount
+    private var end: Scheduled<Void>?
+
+    /// - Parameter closingTime: how long a connection may take for what is under way when it is told to end.
+    init(closingTime: TimeAmount) { self.closingTime = closingTime }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        end?.cancel()
+        end = nil
+    }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case TLSUserEvent.handshakeCompleted(negotiatedProtocol: "h2") = event { isHTTP2 = true }
@@ -32,6 +45,7 @@ final class StreamEndings: ChannelDuplexHandler {
         if isHTTP2 {
             outbound.read(unwrapOutboundIn(data)) { frame in
                 if frame.endsStream { Self.note(frame.stream, in: &answered) }
+                if frame.isGoAway { awaitEnd(context) }
                 // Only looked at.
                 return false
             }
@@ -49,6 +63,12 @@ final class StreamEndings: ChannelDuplexHandler {
             return false
         }
         if kept.readableBytes > 0 { context.fireChannelRead(wrapInboundOut(kept)) }
+    }
+
+    private func awaitEnd(_ context: ChannelHandlerContext) {
+        guard end == nil else { return }
+        let channel = context.channel
+        end = context.eventLoop.scheduleTask(in: closingTime) { channel.close(promise: nil) }
     }
 
     private static func note(_ stream: UInt32, in streams: inout [UInt32]) {
@@ -82,6 +102,7 @@ private struct FrameHead {
     var stream: UInt32 { bytes[5..<9].reduce(0) { $0 << 8 | UInt32($1) } & 0x7FFF_FFFF }
     /// DATA or HEADERS with END_STREAM.
     var endsStream: Bool { bytes[3] <= 1 && bytes[4] & 1 == 1 }
+    var isGoAway: Bool { bytes[3] == 7 }
     /// RST_STREAM with STREAM_CLOSED.
     var isLateReset: Bool { bytes.count == 13 && Array(bytes[9...]) == [0, 0, 0, 5] }
 }

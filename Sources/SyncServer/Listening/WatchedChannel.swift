@@ -27,7 +27,8 @@ struct WatchedChannel<Base: ServerChildChannel>: ServerChildChannel {
             let result = base.setup(channel: channel, logger: logger)
             // Behind what encrypts, which tells when it is ready.
             let encryption = try channel.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self)
-            try channel.pipeline.syncOperations.addHandler(StreamEndings(), position: .after(encryption))
+            try channel.pipeline.syncOperations.addHandler(
+                StreamEndings(closingTime: limits.closing), position: .after(encryption))
             try channel.pipeline.syncOperations.addHandler(ConnectionWatch(limits), position: .after(encryption))
             return result
         } catch {

@@ -29,6 +29,7 @@ final class SecureConnection {
 
         var isData: Bool { type == 0 }
         var isReset: Bool { type == 3 }
+        var isGoAway: Bool { type == 7 }
         var isPong: Bool { type == 6 && flags & Self.acknowledgement != 0 }
     }
 
@@ -38,9 +39,13 @@ final class SecureConnection {
     private var received: [UInt8] = []
 
     /// Connects, and offers `protocol` (ALPN).
-    init(port: Int, protocol name: String) throws {
+    ///
+    /// - Parameter isTelling: whether openssl tells what was agreed on, amid what comes: frames cannot be read then.
+    init(port: Int, protocol name: String, isTelling: Bool = false) throws {
         process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["openssl", "s_client", "-quiet", "-alpn", name, "-connect", "127.0.0.1:\(port)"]
+        process.arguments = [
+            "openssl", "s_client", isTelling ? "-ign_eof" : "-quiet", "-alpn", name, "-connect", "127.0.0.1:\(port)",
+        ]
         process.standardInput = input
         process.standardOutput = output
         process.standardError = FileHandle.nullDevice
@@ -83,10 +88,20 @@ final class SecureConnection {
         return count < 0 ? nil : Array(space[..<count])
     }
 
-    /// Whether it is closed before anything comes, or something is missing for too long.
+    /// Whether it is closed before nothing comes for too long. So it is where it never came about.
     func isClosed() -> Bool {
-        while let more = receive() { if more.isEmpty { return true } }
+        while let more = receive() {
+            if more.isEmpty { return true }
+            received += more
+        }
         return false
+    }
+
+    /// What openssl has told that both agreed on (ALPN); `nil` where it has not.
+    var agreedProtocol: String? {
+        let beginning = "ALPN protocol: "
+        let lines = String(decoding: received, as: UTF8.self).split(separator: "\n")
+        return lines.first { $0.hasPrefix(beginning) }.map { String($0.dropFirst(beginning.count)) }
     }
 
     /// The next frame; `nil` when the connection ends, or nothing comes in time.
