@@ -6,7 +6,11 @@ import Synchronization
 
 /// An answer that comes in pieces.
 enum PieceSending {
-    /// Sends `head` and all of `pieces`, each at once. Stops when the client goes away or the server is to end.
+    /// How long a reader may take for what is left when the pieces are ended from outside.
+    static let grace = TimeAmount.seconds(2)
+
+    /// Sends `head` and all of `pieces`, each at once. Stops when the client goes away or the server is to end; the
+    /// connection (of HTTP/2: the stream) is closed then, after ``grace`` at the latest.
     ///
     /// - Parameters:
     ///   - pieces: what is sent.
@@ -24,6 +28,8 @@ enum PieceSending {
         let sent = try await withGracefulShutdownHandler {
             var count = 0
             for await piece in pieces {
+                // It may have taken long to make.
+                if ending.hasBegun { break }
                 try await body.write(ByteBuffer(bytes: piece))
                 count += piece.count
                 if ending.hasBegun { break }
@@ -49,10 +55,15 @@ enum PieceSending {
         var hasBegun: Bool { flag.load(ordering: .acquiring) }
 
         func begin() {
-            flag.store(true, ordering: .releasing)
+            guard !flag.exchange(true, ordering: .acquiringAndReleasing) else { return }
             end()
-            // A reader who takes nothing would keep the piece that is under way, and all else with it.
-            channel.eventLoop.execute { [channel] in if !channel.isWritable { channel.close(promise: nil) } }
+            channel.eventLoop.execute { [channel] in
+                // A reader who takes nothing would keep the piece that is under way, and all else with it.
+                guard channel.isActive, channel.isWritable else { return channel.close(promise: nil) }
+                // Or he stops with the last piece, or with the end itself.
+                let late = channel.eventLoop.scheduleTask(in: grace) { channel.close(promise: nil) }
+                channel.closeFuture.whenComplete { _ in late.cancel() }
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ public struct Responder: Sendable {
     let gate: WorkGate
     let turnstile: Turnstile
     let admitLongBody: @Sendable (HTTPRequest, String) async -> ServiceAnswer?
+    let admitStream: @Sendable (HTTPRequest, String) -> StreamAdmission
     let noteUsual: @Sendable (HTTPRequest, inout HTTPFields) -> Void
     let host: HostServices
     let accessLog: AccessLog?
@@ -40,6 +41,7 @@ public struct Responder: Sendable {
             respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0) },
             checkReadiness: { () async throws(BackendError) in try await service.checkReadiness() },
             admitLongBody: { await service.refusal(ofLongBodyAfter: $0, peer: $1) },
+            admitStream: { service.admitStream($0, peer: $1) },
             noteUsual: { service.note($0, in: &$1) }, operatorToken: operatorToken, web: web, metrics: metrics,
             limits: limits, host: host, accessLog: accessLog, logger: logger)
     }
@@ -50,13 +52,16 @@ public struct Responder: Sendable {
         respondAtOnce: @escaping @Sendable (HTTPRequest) -> ServiceAnswer? = { _ in nil },
         checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void,
         admitLongBody: @escaping @Sendable (HTTPRequest, String) async -> ServiceAnswer? = { _, _ in nil },
+        admitStream: @escaping @Sendable (HTTPRequest, String) -> StreamAdmission = { _, _ in .inTurn(isKnown: false) },
         noteUsual: @escaping @Sendable (HTTPRequest, inout HTTPFields) -> Void = { _, _ in },
         operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics, limits: ListenerConfiguration,
         host: HostServices = .system, accessLog: AccessLog? = nil, logger: Logger
     ) {
-        (self.admitLongBody, self.noteUsual) = (admitLongBody, noteUsual)
+        (self.admitLongBody, self.admitStream, self.noteUsual) = (admitLongBody, admitStream, noteUsual)
         gate = WorkGate(limits) { metrics.note($0) }
-        turnstile = Turnstile(capacity: limits.connectionCount) { metrics.note(.overload) }
+        turnstile = Turnstile(
+            capacity: limits.connectionCount, addressCapacity: limits.addressConnectionCount
+        ) { metrics.note($0) }
         (self.respond, self.respondAtOnce, self.checkReadiness) = (respond, respondAtOnce, checkReadiness)
         self.operatorToken = operatorToken
         (self.web, self.metrics, self.limits, self.host) = (web, metrics, limits, host)
@@ -100,22 +105,23 @@ public struct Responder: Sendable {
         metrics.begin()
         defer { metrics.end() }
         let isHTTP1 = Peer.isHTTP1(channel)
-        let hasTurn =
-            SyncService.Service.isStreamAskedFor(by: request.head)
-            ? await turnstile.wait(on: channel.eventLoop) : true
         let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headers)
-        var isCounted = hasTurn && gate.enter()
+        let turn = try await turn(of: request.head, peer, over: channel)
+        var isCounted = turn.refusal == nil && gate.enter()
         defer { if isCounted { gate.leave() } }
         var incoming = IncomingBody(request, channel, limits, gate)
         defer { gate.give(incoming.room) }
         let body =
-            isCounted || isAlwaysLetIn(request.head)
-            ? try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
-            : .refused(.serviceUnavailable, "the server has too much to do; try again")
+            if let refusal = turn.refusal { refusal } else if isCounted || isAlwaysLetIn(request.head) {
+                try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
+            } else {
+                IncomingBody.Received.refused(.serviceUnavailable, Self.tooMuch)
+            }
         var answer: ServiceAnswer
         switch body {
         case .whole(let bytes):
-            let asked = ServiceRequest(request.head, body: bytes, peer: peer)
+            var asked = ServiceRequest(request.head, body: bytes, peer: peer)
+            asked.isCounted = turn.isCounted
             if Self.isShort(asked) {
                 answer = await self.answer(to: asked)
             } else {
@@ -165,7 +171,7 @@ public struct Responder: Sendable {
     }
 
     /// Whether it is answered however much is under way: whoever looks after the server.
-    private func isAlwaysLetIn(_ head: HTTPRequest) -> Bool {
+    func isAlwaysLetIn(_ head: HTTPRequest) -> Bool {
         OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" })) != nil || isOperator(head.headerFields)
     }
 
@@ -190,7 +196,7 @@ public struct Responder: Sendable {
         WireFields.note(serverTime: host.now(), in: &response.headerFields)
         response.headerFields[.cacheControl] = "no-store"
         response.headerFields[.contentType] = Problem.mediaType
-        if status == .serviceUnavailable { response.headerFields[.retryAfter] = "1" }
+        if [.serviceUnavailable, .tooManyRequests].contains(status) { response.headerFields[.retryAfter] = "1" }
         return ServiceAnswer(response, body: .bytes(Problem(status, detail).json), route: route)
     }
 }

@@ -20,6 +20,7 @@ import Darwin
 public struct Listener: Service {
     private let server: any Service
     private let tasks = ConnectionTasks()
+    private let turnstile: Turnstile
 
     /// - Parameters:
     ///   - configuration: where, and within which limits.
@@ -42,6 +43,7 @@ public struct Listener: Service {
             await onListening(channel.localAddress?.port ?? configuration.port)
         }
         let gate = responder.gate
+        turnstile = responder.turnstile
         let http1 = Self.http1(configuration, gate, responder.turnstile) { responder.answerAtOnce(to: $0, over: $1) }
         if let certificate = configuration.certificate {
             let channel = try Self.secureChannel(certificate, configuration, http1, gate, answer, tasks)
@@ -62,10 +64,16 @@ public struct Listener: Service {
     ///
     /// - Throws: ``ListenerError`` where nobody can listen.
     public func run() async throws {
-        // The server only lets connections in; it ends when all of them are closed, these when they are served.
+        // The server only lets connections in, and ends when nobody is let in any more; those that are there have
+        // tasks of their own, which are waited for.
         async let served: Void = tasks.run()
         do {
-            try await server.run()
+            defer { turnstile.finish() }
+            try await withGracefulShutdownHandler {
+                try await server.run()
+            } onGracefulShutdown: {
+                turnstile.finish()
+            }
             tasks.finish()
             await served
         } catch let error as IOError {

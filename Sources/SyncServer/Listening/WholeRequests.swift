@@ -28,6 +28,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
     private var bodyEnd: Scheduled<Void>?
     private var stall: Scheduled<Void>?
     private var onLeaving: (@Sendable () -> Void)?
+    private var leaveLine: (@Sendable () -> Void)?
 
     init(_ limits: ListenerConfiguration, gate: WorkGate, turnstile: Turnstile) {
         (self.limits, self.gate, self.turnstile) = (limits, gate, turnstile)
@@ -44,6 +45,17 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
     private static func attach(_ channel: any Channel, _ body: @escaping @Sendable () -> Void) throws {
         let handler = try channel.pipeline.syncOperations.handler(type: WholeRequests.self)
         if handler.hasLeft { body() } else { handler.onLeaving = body }
+    }
+
+    /// Calls `leave`, at once, when the client sends nothing more while it waits for its turn.
+    static func whenWaiterLeaves(_ channel: any Channel, _ leave: @escaping @Sendable () -> Void) {
+        guard channel.eventLoop.inEventLoop else {
+            return channel.eventLoop.execute { whenWaiterLeaves(channel, leave) }
+        }
+        // Where nobody looks after the requests any more the connection is closed.
+        guard let handler = try? channel.pipeline.syncOperations.handler(type: WholeRequests.self), !handler.hasLeft
+        else { return leave() }
+        handler.leaveLine = leave
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -127,9 +139,11 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func leave(_ context: ChannelHandlerContext) {
         hasLeft = true
+        leaveLine?()
+        leaveLine = nil
         if let onLeaving {
             // Thousands may leave at once, and nobody waits for what is tidied up behind them.
-            turnstile.enter(on: context.eventLoop, isBounded: false, onLeaving)
+            turnstile.leave(on: context.eventLoop, onLeaving)
             self.onLeaving = nil
         }
         guard isWithinRequest else { return }

@@ -9,6 +9,8 @@ public struct ServiceRequest: Sendable {
     public var body: [UInt8]
     /// Who asked, as far as the connection tells: an address without port. Wrong guesses are counted by it.
     public var peer: String
+    /// Whether it was counted as one of its address before, by ``Service/admitStream(_:peer:)``.
+    package var isCounted = false
 
     /// A request of the given parts.
     public init(_ head: HTTPRequest, body: [UInt8] = [], peer: String) {

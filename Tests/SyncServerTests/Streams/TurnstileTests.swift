@@ -1,5 +1,3 @@
-import Foundation
-import HTTPTypes
 import NIOCore
 import NIOPosix
 import Synchronization
@@ -8,67 +6,133 @@ import Testing
 
 @testable import SyncServer
 
-@Suite("Streams that open all at once", .serialized)
+@Suite("Who waits for a turn")
 struct TurnstileTests {
-    @Test("each has its turn in the order in which they came; who finds the line full is sent away at once")
+    private let loop = MultiThreadedEventLoopGroup.singleton.next()
+    private let seen = Box<[String]>([])
+    private let refusals = Box<[Refusal]>([])
+
+    private func turnstile(capacity: Int, addressCapacity: Int = 100) -> Turnstile {
+        Turnstile(capacity: capacity, addressCapacity: addressCapacity) { [refusals] in refusals.append($0) }
+    }
+
+    private static func comer(_ peer: String = "127.0.0.1", isKnown: Bool = false) -> WaitingLine.Comer {
+        WaitingLine.Comer(peer: peer, isKnown: isKnown)
+    }
+
+    /// Notes `name` when its turn comes, and what became of it else.
+    private func enter(_ turnstile: Turnstile, _ name: String, _ comer: WaitingLine.Comer) -> Bool {
+        let leave = turnstile.enter(on: loop, comer) { [seen] outcome in
+            seen.append(outcome == .admitted ? name : "\(name) \(outcome)")
+        }
+        return leave != nil
+    }
+
+    /// Waits until `count` are noted.
+    private func wait(for count: Int) async throws {
+        let end = ContinuousClock.now + .seconds(20)
+        while seen.read().count < count, ContinuousClock.now < end { try await loop.submit {}.get() }
+        #expect(seen.read().count == count)
+    }
+
+    @Test("each has its turn in the order in which they came; who finds no place is sent away at once")
     func order() async throws {
-        let loop = MultiThreadedEventLoopGroup.singleton.next()
-        let (order, refusals) = (Box<[Int]>([]), Box(0))
-        let turnstile = Turnstile(capacity: 20) { refusals.value.withLock { $0 += 1 } }
+        let turnstile = turnstile(capacity: 20)
         let admitted = try await loop.submit {
-            (0..<22).map { number in turnstile.enter(on: loop) { order.value.withLock { $0.append(number) } } }
+            (0..<22).map { enter(turnstile, "\($0)", Self.comer()) }
         }.get()
         #expect(admitted == Array(repeating: true, count: 20) + [false, false])
-        #expect(refusals.value.withLock { $0 } == 2)
-        while order.value.withLock({ $0.count }) < 20 { try await loop.submit {}.get() }
-        #expect(order.value.withLock { $0 } == Array(0..<20))
-        #expect(await turnstile.wait(on: loop))
+        #expect(refusals.read() == [.overload, .overload])
+        try await wait(for: 22)
+        let refused = (20..<22).map { "\($0) \(Turnstile.Outcome.refused(.overload))" }
+        #expect(seen.read() == refused + (0..<20).map { "\($0)" })
+        #expect(await turnstile.wait(on: loop, Self.comer()) == .admitted)
     }
 
-    @Test("whoever asks after them is answered before most of them are open", .timeLimit(.minutes(2)))
-    func others() async throws {
-        let count = 80 * ProcessInfo.processInfo.activeProcessorCount
-        let metrics = PrometheusMetrics()
-        let kept = Box<[AsyncStream<[UInt8]>.Continuation]>([])
-        let (opened, before) = (Box<[pthread_t: Int]>([:]), Box(Int.max))
-        let hasAsked = Box(false)
-        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
-            guard request.head.path == "/v1/changes" else {
-                // Those of the same event loop.
-                before.value.withLock { $0 = min($0, opened.value.withLock { $0[pthread_self()] ?? 0 }) }
-                return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes([]), route: "/test")
-            }
-            // Until everything that is asked has come.
-            while !hasAsked.value.withLock({ $0 }) {}
-            opened.value.withLock { $0[pthread_self(), default: 0] += 1 }
-            let (pieces, feed) = AsyncStream.makeStream(of: [UInt8].self)
-            kept.value.withLock { $0.append(feed) }
-            return ServiceAnswer(
-                HTTPResponse(status: .ok), body: .stream(pieces, end: { feed.finish() }), route: "/test")
-        }
-        var limits = ListenerConfiguration(port: 0)
-        limits.shutdownSeconds = 10
-        try await LocalListener.run(limits, respond: respond, metrics: ServerMetrics(metrics)) { port in
-            let watchers = try (0..<count).map { _ in try RawConnection(port: port) }
-            let others = try (0..<8).map { _ in try RawConnection(port: port) }
-            // They came before this one, and have been let in.
-            #expect(try ask(port, "GET", "/healthz")?.status == 200)
-            for watcher in watchers {
-                watcher.send(request("GET", "/v1/changes", fields: ["Accept: text/event-stream"]))
-            }
-            for other in others { other.send(request("PUT", "/v1/kv/a", body: "x")) }
-            hasAsked.value.withLock { $0 = true }
-            for other in others { #expect(other.answer()?.status == 200) }
-            while !metrics.text().contains("http_server_open_streams \(count).0") {}
-            withExtendedLifetime(watchers) {}
-        }
-        let most = before.value.withLock { $0 }
-        print("of about 80 streams of an event loop \(most) opened before who asked after them")
-        #expect(most < 32)
+    @Test("who leaves goes before who comes, and takes no place from him")
+    func leavers() async throws {
+        let turnstile = turnstile(capacity: 3)
+        let (first, then) = try await loop.submit {
+            let first = enter(turnstile, "comer", Self.comer())
+            for number in 0..<40 { turnstile.leave(on: loop) { [seen] in seen.append("leaver \(number)") } }
+            return (first, (0..<3).map { enter(turnstile, "later \($0)", Self.comer()) })
+        }.get()
+        #expect(first)
+        #expect(then == [true, true, false])
+        try await wait(for: 44)
+        let comers = ["comer", "later 0", "later 1"]
+        #expect(seen.read().filter { !comers.contains($0) }.dropFirst() == (0..<40).map { "leaver \($0)" }[...])
+        #expect(seen.read().suffix(3) == comers[...])
     }
 
-    private final class Box<Value: Sendable>: Sendable {
-        let value: Mutex<Value>
-        init(_ value: Value) { self.value = Mutex(value) }
+    @Test("one network has its share of the places, the machine itself as many as there are")
+    func networks() async throws {
+        let turnstile = turnstile(capacity: 8, addressCapacity: 2)
+        let peers = [
+            "203.0.113.1", "203.0.113.1", "203.0.113.1", "203.0.113.2", "2001:db8::1", "2001:db8::2", "2001:db8::3",
+            "somebody", "127.0.0.1", "::1", "127.0.0.1",
+        ]
+        let admitted = try await loop.submit { peers.map { enter(turnstile, $0, Self.comer($0)) } }.get()
+        #expect(admitted == [true, true, false, true, true, true, false, true, true, true, false])
+        #expect(refusals.read() == [.addressRate, .addressRate, .overload])
+        try await wait(for: peers.count)
+        // The places are given back.
+        let again = try await loop.submit { peers.prefix(3).map { enter(turnstile, $0, Self.comer($0)) } }.get()
+        #expect(again == [true, true, false])
     }
+
+    @Test("who is known has places and turns of his own, however many strangers wait")
+    func strangers() async throws {
+        let turnstile = turnstile(capacity: 200)
+        try await loop.submit {
+            for number in 0..<300 { _ = enter(turnstile, "stranger", Self.comer("198.51.100.\(number % 250)")) }
+            for _ in 0..<4 { _ = enter(turnstile, "known", Self.comer("203.0.113.1", isKnown: true)) }
+        }.get()
+        #expect(refusals.read().count == 100)
+        try await wait(for: 304)
+        #expect(seen.read()[100..<104] == ["known", "known", "known", "known"])
+        #expect(seen.read()[104..<108] == ["stranger", "stranger", "stranger", "stranger"])
+    }
+
+    @Test("who leaves before his turn is told so at once, and his place is free")
+    func gone() async throws {
+        let turnstile = turnstile(capacity: 1, addressCapacity: 1)
+        try await loop.submit {
+            for number in 0..<1_000 {
+                let leave = turnstile.enter(on: loop, Self.comer("203.0.113.1")) { [seen] in seen.append("\($0)") }
+                leave?()
+                leave?()
+                #expect(seen.read().count == number + 1)
+            }
+        }.get()
+        #expect(seen.read() == Array(repeating: "\(Turnstile.Outcome.gone)", count: 1_000))
+        #expect(refusals.read().isEmpty)
+        let outcome = await turnstile.wait(on: loop, Self.comer("203.0.113.1"))
+        #expect(outcome == .admitted)
+        #expect(await turnstile.wait(on: loop, Self.comer()) { $0() } == .gone)
+    }
+
+    @Test("when the server ends, all who wait are told so at once, and nobody waits any more")
+    func ending() async throws {
+        let turnstile = turnstile(capacity: 10_000)
+        try await loop.submit {
+            for number in 0..<10_000 { _ = enter(turnstile, "x", Self.comer(isKnown: number % 2 == 0)) }
+            turnstile.finish()
+            #expect(seen.read() == Array(repeating: "x \(Turnstile.Outcome.ended)", count: 10_000))
+            turnstile.leave(on: loop) { [seen] in seen.append("leaver") }
+        }.get()
+        #expect(await turnstile.wait(on: loop, Self.comer()) == .ended)
+        #expect(refusals.read().isEmpty)
+        try await wait(for: 10_001)
+    }
+}
+
+/// A value that several threads write.
+final class Box<Value: Sendable>: Sendable {
+    private let value: Mutex<Value>
+    init(_ value: Value) { self.value = Mutex(value) }
+
+    func read() -> Value { value.withLock { $0 } }
+    func change(_ body: (inout Value) -> Void) { value.withLock { value in body(&value) } }
+    func append<Element: Sendable>(_ element: Element) where Value == [Element] { change { $0.append(element) } }
 }
