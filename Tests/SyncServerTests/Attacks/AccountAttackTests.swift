@@ -17,13 +17,15 @@ extension Attacks {
             let count = Soak.guessCount
             var seen: [Int: Int] = [:]
             let (statuses, told) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("\(count) wrong passwords", seconds: 120, growth: 96 << 20) { _ in
+            _ = try await stage.endure("\(count) wrong passwords", seconds: 120, growth: 96 << 20, least: count) { _ in
                 defer { told.finish() }
                 let connection = try RawConnection(port: stage.server.port)
-                for _ in 0..<(count / 50) {
+                let rounds = count / 50
+                for _ in 0..<rounds {
                     connection.send(String(repeating: guess, count: 50))
                     for _ in 0..<50 { told.yield(try #require(connection.answer()).status) }
                 }
+                return rounds * 50
             }
             for await status in statuses { seen[status, default: 0] += 1 }
             #expect(seen[400] == 10)
@@ -44,13 +46,18 @@ extension Attacks {
                 "POST", "/v1/batch",
                 fields: alice.fields + ["Content-Type: \(BatchBody.mediaType)", "Content-Length: \(body.count)"])
             let (statuses, told) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("batches of \(body.count >> 20) MiB", growth: 256 << 20) { shouldEnd in
+            _ = try await stage.endure("batches of \(body.count >> 20) MiB", growth: 256 << 20, least: 8) { shouldEnd in
                 defer { told.finish() }
+                var number = 0
                 while !shouldEnd() {
                     let connection = try RawConnection(port: stage.server.port)
                     connection.send(Array(head.utf8) + body)
-                    if let answer = connection.answer() { told.yield(answer.status) }
+                    if let answer = connection.answer() {
+                        told.yield(answer.status)
+                        number += 1
+                    }
                 }
+                return number
             }
             var seen: [Int: Int] = [:]
             for await status in statuses { seen[status, default: 0] += 1 }

@@ -28,6 +28,8 @@ final class AttackStage: Sendable {
         var growth = 0
         /// Whether the server was ready each time that it was asked.
         var wasReady = true
+        /// How much the attack did.
+        var attackCount = 0
         /// How long it was under attack.
         var elapsed = Duration.zero
     }
@@ -99,10 +101,11 @@ final class AttackStage: Sendable {
     ///
     /// - Parameters:
     ///   - seconds: how long the attack is looked at, where it does not end before.
-    ///   - attack: is called on a thread of its own; ends when it is told to, or before.
+    ///   - least: how much the attack does, at least: one that got nowhere harms nobody.
+    ///   - attack: is called on a thread of its own; ends when it is told to, or before, and says how much it did.
     func endure(
-        _ name: String, seconds: Double = 4, growth: Int, share: Double = 0.9,
-        _ attack: @escaping @Sendable (_ shouldEnd: @Sendable () -> Bool) throws -> Void
+        _ name: String, seconds: Double = 4, growth: Int, share: Double = 0.9, least: Int,
+        _ attack: @escaping @Sendable (_ shouldEnd: @Sendable () -> Bool) throws -> Int
     ) async throws -> Figures {
         var figures = Figures()
         let descriptors = try descriptorCount()
@@ -111,10 +114,10 @@ final class AttackStage: Sendable {
         figures.calm.add(try await reads(rate, seconds: 2), rate)
         let memory = try residentBytes()
         let (isOver, hasEnded) = (Flag(), Flag())
-        async let attacking: Void = LocalListener.blocking {
+        async let attacking = LocalListener.blocking {
             defer { hasEnded.set() }
             setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 19)
-            try attack { isOver.isSet }
+            return try attack { isOver.isSet }
         }
         let start = ContinuousClock.now
         repeat {
@@ -124,9 +127,10 @@ final class AttackStage: Sendable {
         } while ContinuousClock.now - start < .seconds(seconds) && !hasEnded.isSet
         figures.elapsed = ContinuousClock.now - start
         isOver.set()
-        try await attacking
+        figures.attackCount = try await attacking
         figures.growth = max(figures.growth, try residentBytes() - memory)
         print("attack \(name): \(Self.text(figures, rate: rate))")
+        #expect(figures.attackCount >= least, "\(name)")
         #expect(figures.wasReady)
         #expect(figures.attacked.share >= share, "\(name)")
         #expect(figures.attacked.troubles == 0, "\(name)")
@@ -142,7 +146,7 @@ final class AttackStage: Sendable {
             + "without it \(number(calm.share * 100)) %; median \(number(attacked.milliseconds(0.5))) ms, 99 % "
             + "\(number(attacked.milliseconds(0.99))) ms, without it \(number(calm.milliseconds(0.5))) and "
             + "\(number(calm.milliseconds(0.99))) ms; resident memory +\(figures.growth / 1_024) KiB; "
-            + "\(figures.elapsed)"
+            + "\(figures.attackCount) times in \(figures.elapsed)"
     }
 
     /// The bystander's reads, `rate` in a second or as many as he gets, over two connections of his own.

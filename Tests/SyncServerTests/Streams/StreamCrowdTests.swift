@@ -112,10 +112,8 @@ struct StreamCrowdTests {
     func ending() async throws {
         let (count, streams) = (400 * Self.loopCount, Streams())
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
-        let hasOpened = Box(false)
         let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
             guard request.head.path == "/v1/first" else { return await streams.respond(request) }
-            hasOpened.change { $0 = true }
             let isEnded = Box(false)
             return streams.stream {
                 isEnded.change { isEnded in

@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 import HTTPTypes
 import Synchronization
 import SyncServer
@@ -118,6 +119,65 @@ struct StreamTests {
             connection.send(request("GET", "/stream"))
             #expect(source.isEnded())
             withExtendedLifetime(connection) {}
+        }
+    }
+
+    @Test("what is made when the server ends is not sent to readers who take nothing", .timeLimit(.minutes(1)))
+    func lastPiece() async throws {
+        let source = source
+        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
+            let feed = source.feed
+            return ServiceAnswer(
+                HTTPResponse(status: .ok),
+                body: .stream(
+                    source.pieces,
+                    end: {
+                        feed.yield([UInt8](repeating: 0x78, count: 32 << 20))
+                        feed.finish()
+                    }), route: "/test")
+        }
+        var limits = ListenerConfiguration(port: 0)
+        limits.shutdownSeconds = 25
+        let (ending, end) = AsyncStream.makeStream(of: Void.self)
+        let start = ContinuousClock.now
+        let descriptor = try await LocalListener.run(limits, respond: respond, ending: ending) { port in
+            let connection = try RawConnection(port: port)
+            connection.send(request("GET", "/stream"))
+            source.feed.yield(Array("first".utf8))
+            #expect(connection.receive()?.isEmpty == false)
+            end.yield()
+            end.finish()
+            // It stays open.
+            return dup(connection.descriptor)
+        }
+        let elapsed = ContinuousClock.now - start
+        print("the end with a last piece for a reader who takes nothing: \(elapsed)")
+        #expect(elapsed < .seconds(10))
+        #expect(close(descriptor) == 0)
+    }
+
+    @Test("a stream that takes long to end is closed meanwhile", .timeLimit(.minutes(1)))
+    func longEnd() async throws {
+        let source = source
+        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
+            ServiceAnswer(HTTPResponse(status: .ok), body: .stream(source.pieces, end: {}), route: "/test")
+        }
+        var limits = ListenerConfiguration(port: 0)
+        limits.shutdownSeconds = 25
+        let (ending, end) = AsyncStream.makeStream(of: Void.self)
+        try await LocalListener.run(limits, respond: respond, ending: ending) { port in
+            let connection = try RawConnection(port: port)
+            connection.send(request("GET", "/stream"))
+            source.feed.yield(Array("first".utf8))
+            #expect(connection.receive()?.isEmpty == false)
+            let start = ContinuousClock.now
+            end.yield()
+            end.finish()
+            #expect(connection.receiveAll() != nil)
+            let elapsed = ContinuousClock.now - start
+            source.feed.finish()
+            print("a stream that does not end by itself: \(elapsed)")
+            #expect(elapsed < .seconds(10))
         }
     }
 
