@@ -48,7 +48,7 @@ final class Turnstile: Sendable {
         /// Whether somebody has to move it from now on.
         mutating func begins() -> Bool {
             guard !isMoving else { return false }
-            (isMoving, due) = (true, .now())
+            (isMoving, due) = (true, NIODeadline.now())
             return true
         }
     }

@@ -41,8 +41,8 @@ extension Attacks {
             // Who has shown his token to nobody yet is among the strangers.
             let new = Self.open(newcomer.token, over: watchers[8])
             print(
-                "\(most * each) made-up streams: a known account's open within \(elapsed), while \(Int(waiting)) waited;"
-                    + " a new one's after \(new.elapsed)")
+                "\(most * each) made-up streams: a known account's open within \(elapsed), while \(Int(waiting)) "
+                    + "waited; a new one's after \(new.elapsed)")
             #expect(opened.allSatisfy { $0.status == 200 })
             // The first waits until what all of them have sent was read.
             #expect(elapsed[elapsed.count / 2] < .milliseconds(500))
