@@ -65,7 +65,7 @@ struct IncomingBody {
         var isAdmitted = false
         if announced > Service.strangerBodyByteCount {
             if let answer = await admission() { return .answered(answer) }
-            guard gate.hasRoom(announced) else { return .refused(.serviceUnavailable, Self.full) }
+            guard gate.hasRoom(announced) else { return .refused(.serviceUnavailable, Responder.tooMuch) }
             isAdmitted = true
         }
         if isContinueExpected { try await writer.writeInformationalHead(HTTPResponse(status: .continue)) }
@@ -78,7 +78,7 @@ struct IncomingBody {
                 if count > Service.strangerBodyByteCount {
                     if !isAdmitted, let answer = await admission() { return .answered(answer) }
                     isAdmitted = true
-                    guard takeRoom(count) else { return .refused(.serviceUnavailable, Self.full) }
+                    guard takeRoom(count) else { return .refused(.serviceUnavailable, Responder.tooMuch) }
                 }
                 bytes.append(contentsOf: part.readableBytesView)
             }
@@ -99,8 +99,6 @@ struct IncomingBody {
         room += more
         return true
     }
-
-    private static let full = "the server has too much to do; try again"
 
     /// After a refusal: takes what the client has sent already, for a second and a megabyte at most, so that it can
     /// read the answer before the connection ends; a connection with unread bytes in it is reset at once.
