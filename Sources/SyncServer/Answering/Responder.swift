@@ -107,12 +107,14 @@ public struct Responder: Sendable {
         let isHTTP1 = Peer.isHTTP1(channel)
         let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headers)
         let turn = try await turn(of: request.head, peer, over: channel)
-        var isCounted = turn.refusal == nil && gate.enter()
+        let isOwn = isOwnRoute(request.head)
+        // Whoever looks after the server takes nobody's place.
+        var isCounted = turn.refusal == nil && !isOwn && gate.enter()
         defer { if isCounted { gate.leave() } }
         var incoming = IncomingBody(request, channel, limits, gate)
         defer { gate.give(incoming.room) }
         let body =
-            if let refusal = turn.refusal { refusal } else if isCounted || isAlwaysLetIn(request.head) {
+            if let refusal = turn.refusal { refusal } else if isCounted || isOwn || isOperator(request.headers) {
                 try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
             } else {
                 IncomingBody.Received.refused(.serviceUnavailable, Self.tooMuch)
@@ -172,7 +174,11 @@ public struct Responder: Sendable {
 
     /// Whether it is answered however much is under way: whoever looks after the server.
     func isAlwaysLetIn(_ head: HTTPRequest) -> Bool {
-        OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" })) != nil || isOperator(head.headerFields)
+        isOwnRoute(head) || isOperator(head.headerFields)
+    }
+
+    private func isOwnRoute(_ head: HTTPRequest) -> Bool {
+        OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" })) != nil
     }
 
     /// Whether the answer takes so little that the thread of an event loop may work it out: a look at one entry, a

@@ -4,11 +4,14 @@ import SyncService
 
 /// Closes a connection that is one too many, that takes too long to be encrypted or to bring a header, that carries
 /// nothing or whose reader takes nothing for too long; and one that is not encrypted yet when the server ends.
-final class ConnectionWatch: ChannelInboundHandler {
+final class ConnectionWatch: ChannelDuplexHandler {
     typealias InboundIn = NIOAny
+    typealias OutboundIn = NIOAny
 
     struct Limits: Sendable {
         var silence: TimeAmount
+        /// Between two requests of HTTP/1; Hummingbird counts it for HTTP/2.
+        var idle: TimeAmount
         /// `nil` where nothing is encrypted.
         var handshake: TimeAmount?
         var header: TimeAmount
@@ -17,10 +20,12 @@ final class ConnectionWatch: ChannelInboundHandler {
         var closing: TimeAmount
         var gate: WorkGate
         var proxies: TrustedProxies
+        var rounds = WatchRounds()
 
-        init(_ configuration: ListenerConfiguration, isSecure: Bool, gate: WorkGate) {
+        init(_ configuration: ListenerConfiguration, gate: WorkGate) {
             silence = .seconds(configuration.silenceSeconds)
-            handshake = isSecure ? .seconds(configuration.handshakeSeconds) : nil
+            idle = .seconds(configuration.idleSeconds)
+            handshake = configuration.certificate == nil ? nil : .seconds(configuration.handshakeSeconds)
             header = .seconds(configuration.headerSeconds)
             write = .seconds(configuration.writeSeconds)
             closing = .seconds(configuration.shutdownSeconds)
@@ -29,14 +34,24 @@ final class ConnectionWatch: ChannelInboundHandler {
     }
 
     private let limits: Limits
-    private var handshakeEnd: Scheduled<Void>?
-    private var headerEnd: Scheduled<Void>?
-    private var stall: Scheduled<Void>?
+    private var channel: (any Channel)?
+    private var handshakeEnd: NIODeadline?
+    private var headerEnd: NIODeadline?
+    /// When whatever waits to be read has waited for too long.
+    private var stallEnd: NIODeadline?
+    /// Whether something has come or gone since the last look, and when that was seen last.
+    private var hasMoved = false
+    private var latestMove = NIODeadline.now()
+    private var isOverdue = false
     private var address: ClientAddress?
     private var isCounted = false
+    private var isHTTP1 = true
     private var isHeaderAwaited = true
     /// Whether something has come since the last request was whole.
     private var hasBytes = false
+    private var isWithinRequest = false
+    /// How many requests are not answered yet.
+    private var openCount = 0
 
     /// Whether the server is about to end.
     private(set) var isEnding = false
@@ -52,63 +67,59 @@ final class ConnectionWatch: ChannelInboundHandler {
             return
         }
         isCounted = true
+        (channel, latestMove) = (context.channel, .now())
         if let handshake = limits.handshake {
-            let channel = context.channel
-            handshakeEnd = context.eventLoop.scheduleTask(in: handshake) { channel.close(promise: nil) }
+            handshakeEnd = latestMove + handshake
         } else {
-            awaitHeader(context)
+            headerEnd = latestMove + limits.header
         }
+        limits.rounds.add(self, on: context.eventLoop)
         context.fireChannelActive()
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        endTimers()
-        if isCounted { limits.gate.disconnect(address) }
-        isCounted = false
+        end(context)
         context.fireChannelInactive()
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
-        endTimers()
-        if isCounted { limits.gate.disconnect(address) }
+    func handlerRemoved(context: ChannelHandlerContext) { end(context) }
+
+    private func end(_ context: ChannelHandlerContext) {
+        guard isCounted else { return }
         isCounted = false
+        channel = nil
+        limits.rounds.remove(self, on: context.eventLoop)
+        limits.gate.disconnect(address)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        hasBytes = true
+        (hasBytes, hasMoved) = (true, true)
         context.fireChannelRead(data)
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        if isHeaderAwaited, hasBytes, headerEnd == nil, handshakeEnd == nil { awaitHeader(context) }
+        if isHeaderAwaited, hasBytes, headerEnd == nil, handshakeEnd == nil { headerEnd = .now() + limits.header }
         context.fireChannelReadComplete()
     }
 
+    func flush(context: ChannelHandlerContext) {
+        hasMoved = true
+        context.flush()
+    }
+
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        stall?.cancel()
-        stall = nil
-        if !context.channel.isWritable {
-            let (channel, gate) = (context.channel, limits.gate)
-            stall = context.eventLoop.scheduleTask(in: limits.write) {
-                gate.noteSlow()
-                channel.close(promise: nil)
-            }
-        }
+        stallEnd = context.channel.isWritable ? nil : .now() + limits.write
         context.fireChannelWritabilityChanged()
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
-        case is IdleStateHandler.IdleStateEvent:
-            limits.gate.noteSlow()
-            context.close(promise: nil)
-            return
         case TLSUserEvent.handshakeCompleted(let negotiated):
-            handshakeEnd?.cancel()
             handshakeEnd = nil
             // Of HTTP/2 the time between requests is watched, which is when no stream is open.
-            isHeaderAwaited = negotiated != "h2"
-            if isHeaderAwaited { awaitHeader(context) }
+            isHTTP1 = negotiated != "h2"
+            isHeaderAwaited = isHTTP1
+            if isHTTP1 { headerEnd = .now() + limits.header }
         case is ChannelShouldQuiesceEvent:
             guard handshakeEnd == nil else {
                 context.close(promise: nil)
@@ -121,30 +132,32 @@ final class ConnectionWatch: ChannelInboundHandler {
         context.fireUserInboundEventTriggered(event)
     }
 
-    private func awaitHeader(_ context: ChannelHandlerContext) {
-        let (channel, gate) = (context.channel, limits.gate)
-        headerEnd = context.eventLoop.scheduleTask(in: limits.header) {
-            gate.noteSlow()
-            channel.close(promise: nil)
-        }
-    }
-
-    private func endTimers() {
-        for timer in [handshakeEnd, headerEnd, stall] { timer?.cancel() }
-        (handshakeEnd, headerEnd, stall) = (nil, nil, nil)
+    /// The connection, once, where one of its times is over.
+    func overdueChannel(at now: NIODeadline) -> (any Channel)? {
+        if hasMoved { (hasMoved, latestMove) = (false, now) }
+        guard !isOverdue else { return nil }
+        let isSlow = [headerEnd, stallEnd, latestMove + limits.silence].contains { $0.map { $0 <= now } ?? false }
+        // Who is still sending a request has an answer to come, but nothing is done for it.
+        let isIdle = isHTTP1 && (openCount == 0 || isWithinRequest) && latestMove + limits.idle <= now
+        guard isSlow || isIdle || handshakeEnd.map({ $0 <= now }) ?? false else { return nil }
+        isOverdue = true
+        if isSlow { limits.gate.noteSlow() }
+        return channel
     }
 }
 
 extension ConnectionWatch {
     /// A header has come.
     func noteHeader() {
-        isHeaderAwaited = false
-        headerEnd?.cancel()
-        headerEnd = nil
+        (isHeaderAwaited, headerEnd, isWithinRequest) = (false, nil, true)
+        openCount += 1
     }
 
     /// All of a request has come.
-    func noteRequest() { (isHeaderAwaited, hasBytes) = (true, false) }
+    func noteRequest() { (isHeaderAwaited, hasBytes, isWithinRequest) = (true, false, false) }
+
+    /// All of an answer has gone.
+    func noteAnswer() { openCount -= 1 }
 
     /// Calls `body` when the server is about to end, unless `owner` takes it back before.
     func whenEnding(_ owner: AnyObject, _ body: (() -> Void)?) { onEnding[ObjectIdentifier(owner)] = body }

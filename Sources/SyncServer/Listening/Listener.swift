@@ -33,9 +33,7 @@ public struct Listener: Service {
         onListening: @escaping @Sendable (Int) async -> Void
     ) throws(ListenerError) {
         let serverConfiguration = ServerConfiguration(
-            address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
-            availableConnectionsDelegate: .maximum(
-                configuration.connectionCount + WorkGate.reserve, logger: logger))
+            address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog)
         let answer: HTTPChannelHandler.Responder = { request, writer, channel in
             try await responder.respond(to: request, by: writer, over: channel)
         }
@@ -45,15 +43,16 @@ public struct Listener: Service {
         let gate = responder.gate
         turnstile = responder.turnstile
         let http1 = Self.http1(configuration, gate, responder.turnstile) { responder.answerAtOnce(to: $0, over: $1) }
+        let watched = ConnectionWatch.Limits(configuration, gate: gate)
         if let certificate = configuration.certificate {
-            let channel = try Self.secureChannel(certificate, configuration, http1, gate, answer, tasks)
+            let base = try Self.secureChannel(certificate, configuration, http1, answer)
+            let channel = WatchedChannel(base, limits: watched, tasks: tasks)
             server = channel.server(
                 configuration: serverConfiguration, onServerRunning: onServerRunning,
                 eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
         } else {
             let channel = WatchedChannel(
-                HTTP1Channel(responder: answer, configuration: http1),
-                limits: .init(configuration, isSecure: false, gate: gate), tasks: tasks)
+                HTTP1Channel(responder: answer, configuration: http1), limits: watched, tasks: tasks)
             server = channel.server(
                 configuration: serverConfiguration, onServerRunning: onServerRunning,
                 eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
@@ -89,14 +88,11 @@ public struct Listener: Service {
         _ configuration: ListenerConfiguration, _ gate: WorkGate, _ turnstile: Turnstile,
         _ answerAtOnce: @escaping PromptAnswers.Answering
     ) -> HTTP1Channel.Configuration {
-        // Whoever counts how long a connection is idle has to hear of requests.
-        let period = TimeAmount.seconds(max(1, configuration.idleSeconds / 2))
-        return HTTP1Channel.Configuration(
+        // How long a connection is idle its watch knows.
+        HTTP1Channel.Configuration(
             additionalChannelHandlers: [
-                WholeRequests(configuration, gate: gate, turnstile: turnstile),
-                PromptAnswers(period: period, answerAtOnce),
+                WholeRequests(configuration, gate: gate, turnstile: turnstile), PromptAnswers(answerAtOnce),
             ],
-            idleTimeout: .seconds(configuration.idleSeconds),
             httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
                 maxHeaderFieldSize: configuration.headerByteCount, maxHeaderListSize: configuration.headerByteCount,
                 maxHeaderFieldCount: configuration.headerFieldCount))
@@ -104,22 +100,20 @@ public struct Listener: Service {
 
     private static func secureChannel(
         _ certificate: ListenerConfiguration.Certificate, _ configuration: ListenerConfiguration,
-        _ http1: HTTP1Channel.Configuration, _ gate: WorkGate, _ answer: @escaping HTTPChannelHandler.Responder,
-        _ tasks: ConnectionTasks
-    ) throws(ListenerError) -> WatchedChannel<HTTP2UpgradeChannel> {
+        _ http1: HTTP1Channel.Configuration, _ answer: @escaping HTTPChannelHandler.Responder
+    ) throws(ListenerError) -> HTTP2UpgradeChannel {
         do {
             let chain = try NIOSSLCertificate.fromPEMFile(certificate.chainFile)
             let key = try NIOSSLPrivateKey(file: certificate.keyFile, format: .pem)
             var tls = TLSConfiguration.makeServerConfiguration(
                 certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
             tls.minimumTLSVersion = .tlsv12
-            let channel = try HTTP2UpgradeChannel(
+            return try HTTP2UpgradeChannel(
                 tlsConfiguration: tls,
                 configuration: HTTP2ChannelConfiguration(
                     idleTimeout: .seconds(configuration.idleSeconds),
                     gracefulCloseTimeout: .seconds(configuration.shutdownSeconds), streamConfiguration: http1),
                 responder: answer)
-            return WatchedChannel(channel, limits: .init(configuration, isSecure: true, gate: gate), tasks: tasks)
         } catch {
             throw ListenerError("the certificate or its key cannot be used: \(error)")
         }

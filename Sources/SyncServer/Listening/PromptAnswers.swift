@@ -18,17 +18,13 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     typealias Answering = @Sendable (HTTPRequest, any Channel) -> (head: HTTPResponse, body: ByteBuffer)?
 
     private let answer: Answering
-    private let period: TimeAmount
     /// A request whose end has not come yet.
     private var held: HTTPRequest?
     /// How many requests are under way the other way.
     private var otherCount = 0
-    private var latestOther = NIODeadline.now()
     private var mustFlush = false
 
-    /// - Parameter period: once in so long a request goes the other way, for whoever counts there how long the
-    ///   connection has been idle.
-    init(period: TimeAmount, _ answer: @escaping Answering) { (self.period, self.answer) = (period, answer) }
+    init(_ answer: @escaping Answering) { self.answer = answer }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
@@ -37,7 +33,7 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
                 held = head
                 return
             }
-            begin()
+            otherCount += 1
         case .body: passOn(context)
         case .end(let trailers):
             if let head = held, trailers == nil, let answer = answer(head, context.channel) {
@@ -66,7 +62,7 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     /// A reader who does not read is the other way's affair, which waits for him.
     private func mayAnswer(_ head: HTTPRequest, _ context: ChannelHandlerContext) -> Bool {
         guard head.method == .get, otherCount == 0, context.channel.isWritable,
-            (head.path ?? "").utf8.starts(with: WirePath.prefix.utf8), NIODeadline.now() - latestOther < period
+            (head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
         else { return false }
         return !head.headerFields.contains { Self.others.contains($0.name) }
     }
@@ -76,15 +72,10 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
         .contentLength, .transferEncoding, .connection, .expect, .upgrade, .contentEncoding,
     ]
 
-    private func begin() {
-        otherCount += 1
-        latestOther = NIODeadline.now()
-    }
-
     private func passOn(_ context: ChannelHandlerContext) {
         guard let head = held else { return }
         held = nil
-        begin()
+        otherCount += 1
         context.fireChannelRead(wrapInboundOut(.head(head)))
     }
 

@@ -6,8 +6,8 @@ import NIOTLS
 
 /// A connection that is closed when it takes too long to be encrypted, or carries nothing for too long.
 ///
-/// Hummingbird looks after the time between requests; a client that does not get as far, or that reads nothing of what
-/// it has asked for, would stay for ever.
+/// Hummingbird does not look after a client that does not get as far as a request, or that reads nothing of what it has
+/// asked for.
 struct WatchedChannel<Base: ServerChildChannel>: ServerChildChannel {
     private let base: Base
     private let limits: ConnectionWatch.Limits
@@ -19,7 +19,6 @@ struct WatchedChannel<Base: ServerChildChannel>: ServerChildChannel {
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Base.Value> {
         do {
-            try channel.pipeline.syncOperations.addHandler(IdleStateHandler(allTimeout: limits.silence))
             guard limits.handshake != nil else {
                 try channel.pipeline.syncOperations.addHandler(ConnectionWatch(limits))
                 return base.setup(channel: channel, logger: logger)

@@ -98,7 +98,10 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
             promise?.fail(ChannelError.outputClosed)
             return
         }
-        if case .end = unwrapOutboundIn(data) { openCount -= 1 }
+        if case .end = unwrapOutboundIn(data) {
+            openCount -= 1
+            watch?.noteAnswer()
+        }
         context.write(data, promise: promise)
     }
 

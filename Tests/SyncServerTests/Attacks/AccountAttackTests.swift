@@ -46,10 +46,10 @@ extension Attacks {
                 "POST", "/v1/batch",
                 fields: alice.fields + ["Content-Type: \(BatchBody.mediaType)", "Content-Length: \(body.count)"])
             let (statuses, told) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("batches of \(body.count >> 20) MiB", growth: 256 << 20, least: 8) { shouldEnd in
+            _ = try await stage.endure("batches of \(body.count >> 20) MiB", growth: 256 << 20, least: 8) { isWanted in
                 defer { told.finish() }
                 var number = 0
-                while !shouldEnd() {
+                while isWanted(number) {
                     let connection = try RawConnection(port: stage.server.port)
                     connection.send(Array(head.utf8) + body)
                     if let answer = connection.answer() {

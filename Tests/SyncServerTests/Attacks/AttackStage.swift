@@ -59,10 +59,22 @@ final class AttackStage: Sendable {
         var description: String
     }
 
-    private final class Flag: Sendable {
-        private let value = Mutex(false)
-        var isSet: Bool { value.withLock { $0 } }
-        func set() { value.withLock { $0 = true } }
+    /// How far an attack is.
+    private final class Progress: Sendable {
+        private let state = Mutex((count: 0, mustEnd: false, hasEnded: false))
+
+        /// Notes that so much is done; whether more is wanted.
+        func isWanted(after count: Int) -> Bool {
+            state.withLock { state in
+                state.count = count
+                return !state.mustEnd
+            }
+        }
+
+        func end() { state.withLock { $0.hasEnded = true } }
+        func stop() { state.withLock { $0.mustEnd = true } }
+        var count: Int { state.withLock { $0.count } }
+        var hasEnded: Bool { state.withLock { $0.hasEnded } }
     }
 
     let server: ServerProcess
@@ -100,12 +112,14 @@ final class AttackStage: Sendable {
     /// cannot. The attacker, who in earnest has a machine of his own, has what the others leave of the processors.
     ///
     /// - Parameters:
-    ///   - seconds: how long the attack is looked at, where it does not end before.
+    ///   - seconds: how long the attack is looked at, where it does not end before and has done enough; a minute more
+    ///     at most.
     ///   - least: how much the attack does, at least: one that got nowhere harms nobody.
-    ///   - attack: is called on a thread of its own; ends when it is told to, or before, and says how much it did.
+    ///   - attack: is called on a thread of its own; asks whether it shall go on by saying how much it has done, ends
+    ///     when that is enough, or before, and says how much it did.
     func endure(
         _ name: String, seconds: Double = 4, growth: Int, share: Double = 0.9, least: Int,
-        _ attack: @escaping @Sendable (_ shouldEnd: @Sendable () -> Bool) throws -> Int
+        _ attack: @escaping @Sendable (_ isWanted: @Sendable (Int) -> Bool) throws -> Int
     ) async throws -> Figures {
         var figures = Figures()
         let descriptors = try descriptorCount()
@@ -113,20 +127,22 @@ final class AttackStage: Sendable {
         let rate = min(1_000, max(20, most.rate / 2))
         figures.calm.add(try await reads(rate, seconds: 2), rate)
         let memory = try residentBytes()
-        let (isOver, hasEnded) = (Flag(), Flag())
+        let progress = Progress()
         async let attacking = LocalListener.blocking {
-            defer { hasEnded.set() }
+            defer { progress.end() }
             setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 19)
-            return try attack { isOver.isSet }
+            return try attack { progress.isWanted(after: $0) }
         }
         let start = ContinuousClock.now
+        var isEnough = false
         repeat {
             figures.attacked.add(try await reads(rate, seconds: 1), rate)
             figures.growth = max(figures.growth, try residentBytes() - memory)
             figures.wasReady = try figures.wasReady && ask(server.port, "GET", "/readyz")?.status == 200
-        } while ContinuousClock.now - start < .seconds(seconds) && !hasEnded.isSet
-        figures.elapsed = ContinuousClock.now - start
-        isOver.set()
+            figures.elapsed = ContinuousClock.now - start
+            isEnough = figures.elapsed >= .seconds(progress.count >= least ? seconds : seconds + 60)
+        } while !isEnough && !progress.hasEnded
+        progress.stop()
         figures.attackCount = try await attacking
         figures.growth = max(figures.growth, try residentBytes() - memory)
         print("attack \(name): \(Self.text(figures, rate: rate))")

@@ -28,9 +28,9 @@ extension Attacks {
             let stage = try AttackStage(["total-body-bytes=64M"])
             let alice = try AttackStage.signUp("alice", stage.server)
             let piece = Array(("10000\r\n" + String(repeating: "x", count: 65_536) + "\r\n").utf8)
-            _ = try await stage.endure("bodies without end", growth: 160 << 20, least: 8) { shouldEnd in
+            _ = try await stage.endure("bodies without end", growth: 160 << 20, least: 8) { isWanted in
                 var number = 0
-                while !shouldEnd() || number < 8 {
+                while isWanted(number) {
                     let isKnown = number % 4 == 3
                     let connection = try RawConnection(port: stage.server.port)
                     let fields = (isKnown ? alice.fields : []) + ["Transfer-Encoding: chunked"]
@@ -51,10 +51,10 @@ extension Attacks {
         func bomb() async throws {
             let stage = try AttackStage()
             let alice = try AttackStage.signUp("alice", stage.server)
-            _ = try await stage.endure("compressed bodies", seconds: 2, growth: 64 << 20, least: 100) { shouldEnd in
+            _ = try await stage.endure("compressed bodies", seconds: 2, growth: 64 << 20, least: 100) { isWanted in
                 var number = 0
                 let body = String(repeating: "\u{1F}", count: 40_000)
-                while !shouldEnd() {
+                while isWanted(number) {
                     for coding in ["gzip", "deflate", "br", "zstd", "identity, gzip"] {
                         let answer = try ask(
                             stage.server.port, "PUT", "/v1/kv/\(alice.prefix)x?if=any",
@@ -72,7 +72,7 @@ extension Attacks {
         func watchers() async throws {
             let stage = try AttackStage(["write-seconds=3", "account-writes=50/50"])
             let alice = try AttackStage.signUp("alice", stage.server)
-            _ = try await stage.endure("watchers that never read", growth: 200 << 20, least: 100) { shouldEnd in
+            _ = try await stage.endure("watchers that never read", growth: 200 << 20, least: 100) { isWanted in
                 let watchers = try (0..<32).map { _ in
                     let connection = try RawConnection(port: stage.server.port)
                     connection.send(
@@ -81,7 +81,7 @@ extension Attacks {
                 }
                 let writer = try RawConnection(port: stage.server.port)
                 var number = 0
-                while !shouldEnd() {
+                while isWanted(number) {
                     writer.send(
                         request("PUT", "/v1/kv/\(alice.prefix)\(number % 50)?if=any", fields: alice.fields, body: "x"))
                     // As often as an account may write.

@@ -125,3 +125,13 @@ func request(_ method: String, _ target: String, fields: [String] = [], body: St
     if let body { lines.append("Content-Length: \(body.utf8.count)") }
     return lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
 }
+
+/// Whether `condition` comes true within `limit`. It is asked again and again.
+func comesTrue(within limit: Duration = .seconds(20), _ condition: () throws -> Bool) rethrows -> Bool {
+    let end = ContinuousClock.now + limit
+    while try !condition() {
+        guard ContinuousClock.now < end else { return false }
+        sched_yield()
+    }
+    return true
+}
