@@ -24,6 +24,7 @@ public final class ServerProcess: Sendable {
     /// Its port.
     public let port: Int
     private let process: Process
+    private let end: ProcessEnd
     private let folder: TemporaryFolder
 
     /// Starts it and waits until it listens.
@@ -45,6 +46,7 @@ public final class ServerProcess: Sendable {
         try Data().write(to: URL(filePath: errors))
         let output = Pipe()
         process = Process()
+        end = ProcessEnd(of: process)
         process.executableURL = URL(filePath: BuiltProgram.path(of: "syncd"))
         let place = options.contains("--listen") ? [] : ["--listen", "127.0.0.1:0"]
         process.arguments = ["serve", "--store", store, "--operator-token-file", token] + place + options
@@ -58,8 +60,8 @@ public final class ServerProcess: Sendable {
         guard let line, line.hasPrefix("listening on "), let colon = line.lastIndex(of: ":"),
             let port = Int(line[line.index(after: colon)...])
         else {
-            process.terminate()
-            process.waitUntilExit()
+            end.send(SIGTERM)
+            end.wait()
             throw Failure(description: try String(contentsOfFile: errors, encoding: .utf8))
         }
         url = String(line.dropFirst("listening on ".count))
@@ -75,15 +77,15 @@ public final class ServerProcess: Sendable {
     public var log: String { (try? String(contentsOfFile: folder.path(of: "errors.log"), encoding: .utf8)) ?? "" }
 
     /// Asks it to end (SIGTERM), and does not wait for that.
-    public func askToEnd() { _ = Foundation.kill(process.processIdentifier, SIGTERM) }
+    public func askToEnd() { end.send(SIGTERM) }
 
     /// Asks it to end and waits.
     ///
     /// - Returns: its exit code, or the negative number of the signal that ended it.
     @discardableResult
     public func stop() -> Int32 {
-        if process.isRunning { askToEnd() }
-        return wait()
+        askToEnd()
+        return end.wait()
     }
 
     /// Ends it with SIGKILL, and waits.
@@ -91,13 +93,8 @@ public final class ServerProcess: Sendable {
     /// - Returns: as ``stop()``.
     @discardableResult
     public func kill() -> Int32 {
-        if process.isRunning { _ = Foundation.kill(process.processIdentifier, SIGKILL) }
-        return wait()
-    }
-
-    private func wait() -> Int32 {
-        process.waitUntilExit()
-        return process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus
+        end.send(SIGKILL)
+        return end.wait()
     }
 
     /// The first line of what comes from `descriptor`; `nil` where there is none in time.

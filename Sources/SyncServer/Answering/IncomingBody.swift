@@ -27,7 +27,7 @@ struct IncomingBody {
     private let announced: Int
     private let refusal: (HTTPResponse.Status, String)?
     /// How much room of the gate it has.
-    private(set) var room = 0
+    private var room = 0
 
     init(_ request: Request, _ channel: any Channel, _ limits: ListenerConfiguration, _ gate: WorkGate) {
         (self.request, self.channel, self.limits, self.gate) = (request, channel, limits, gate)
@@ -98,6 +98,12 @@ struct IncomingBody {
         guard gate.take(more) else { return false }
         room += more
         return true
+    }
+
+    /// Gives the room back: nobody looks at the body any more.
+    mutating func giveRoomBack() {
+        gate.give(room)
+        room = 0
     }
 
     /// After a refusal: takes what the client has sent already, for a second and a megabyte at most, so that it can

@@ -112,7 +112,7 @@ public struct Responder: Sendable {
         var isCounted = turn.refusal == nil && !isOwn && gate.enter()
         defer { if isCounted { gate.leave() } }
         var incoming = IncomingBody(request, channel, limits, gate)
-        defer { gate.give(incoming.room) }
+        defer { incoming.giveRoomBack() }
         let body =
             if let refusal = turn.refusal { refusal } else if isCounted || isOwn || isOperator(request.headers) {
                 try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
@@ -134,14 +134,16 @@ public struct Responder: Sendable {
             answer = refusal(status, reason, route: "unread")
             noteUsual(request.head, &answer.response.headerFields)
         }
+        incoming.giveRoomBack()
+        let kept = keep(&answer, to: request.head)
+        defer { gate.drop(kept) }
         finishHead(of: &answer, mustClose: isHTTP1 && !body.isWhole)
         let report = Report(
             method: request.method, route: answer.route, status: answer.response.status, isHTTP1: isHTTP1,
             caller: answer.caller, start: start)
         switch answer.body {
         case .bytes(let bytes):
-            let isHeadOnly = request.method == .head
-            let sent = isHeadOnly ? ByteBuffer() : channel.allocator.buffer(bytes: bytes)
+            let sent = request.method == .head ? ByteBuffer() : channel.allocator.buffer(bytes: bytes)
             note(report, byteCount: sent.readableBytes)
             if sent.readableBytes > Self.pieceByteCount {
                 try await write(sent, answer.response, writer)
@@ -170,6 +172,20 @@ public struct Responder: Sendable {
             try await body.write(piece)
         }
         try await body.finish(nil)
+    }
+
+    /// Counts a long answer among those that their readers have not taken yet. Where there is no room for what somebody
+    /// only wants to read he is told to come again; whatever has changed something is answered.
+    ///
+    /// - Returns: the number of bytes that were counted.
+    private func keep(_ answer: inout ServiceAnswer, to request: HTTPRequest) -> Int {
+        guard case .bytes(let bytes) = answer.body, bytes.count > Self.pieceByteCount, request.method != .head else {
+            return 0
+        }
+        if gate.keep(bytes.count, mustFit: request.method == .get) { return bytes.count }
+        answer = refusal(.serviceUnavailable, Self.tooMuch, route: answer.route)
+        noteUsual(request, &answer.response.headerFields)
+        return 0
     }
 
     /// Whether it is answered however much is under way: whoever looks after the server.

@@ -149,6 +149,9 @@ extension ServerLimits {
             Setting(
                 "total-body-bytes", .bytes(\.totalBodyByteCount, 1_024...(1 << 40)),
                 "all bodies of more than 64K under way: 503"),
+            Setting(
+                "total-answer-bytes", .bytes(\.totalAnswerByteCount, 1_024...(1 << 40)),
+                "all answers of more than 64K under way: 503"),
             Setting("body-seconds", .seconds(\.bodySeconds), "a body, and each further part of it: 408"),
             Setting(
                 "body-rate", .bytes(\.leastByteRate, 1...(1 << 30)), "least bytes a second after body-seconds: 408"),

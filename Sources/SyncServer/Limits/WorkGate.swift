@@ -1,8 +1,8 @@
 import SyncService
 import Synchronization
 
-/// What is under way in all: requests, and bytes of long bodies. Who comes when it is full is sent away at once, so
-/// that those who were let in are served in time.
+/// What is under way in all: requests, and bytes of long bodies and answers. Who comes when it is full is sent away at
+/// once, so that those who were let in are served in time.
 final class WorkGate: Sendable {
     /// How many connections of the machine's own programs are let in beyond the limit.
     static let reserve = 64
@@ -10,6 +10,7 @@ final class WorkGate: Sendable {
     private struct State {
         var requests = 0
         var bytes = 0
+        var answerBytes = 0
         var connections = 0
         /// By network.
         var connectionsOfAddress: [ClientAddress: Int] = [:]
@@ -23,10 +24,12 @@ final class WorkGate: Sendable {
         (self.limits, self.onRefusal) = (limits, onRefusal)
     }
 
-    /// Takes a place among the requests under way; `false` where there is none.
+    /// Takes a place among the requests under way; `false` where there is none, or no room for more answers.
     func enter() -> Bool {
         let isAdmitted = state.withLock { state in
-            guard state.requests < limits.requestCount else { return false }
+            guard state.requests < limits.requestCount, state.answerBytes < limits.totalAnswerByteCount else {
+                return false
+            }
             state.requests += 1
             return true
         }
@@ -57,6 +60,20 @@ final class WorkGate: Sendable {
 
     /// Gives `count` bytes back.
     func give(_ count: Int) { state.withLock { $0.bytes -= count } }
+
+    /// Counts `count` bytes of an answer until they are sent; `false` where they must fit and do not.
+    func keep(_ count: Int, mustFit: Bool) -> Bool {
+        let isKept = state.withLock { state in
+            guard !mustFit || state.answerBytes + count <= limits.totalAnswerByteCount else { return false }
+            state.answerBytes += count
+            return true
+        }
+        if !isKept { onRefusal(.overload) }
+        return isKept
+    }
+
+    /// Forgets bytes that were counted.
+    func drop(_ count: Int) { if count > 0 { state.withLock { $0.answerBytes -= count } } }
 
     /// Counts a connection of `address`; `false` where it is one too many.
     func connect(_ address: ClientAddress?) -> Bool {

@@ -67,7 +67,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
             return
         }
         isCounted = true
-        (channel, latestMove) = (context.channel, .now())
+        (channel, latestMove) = (context.channel, NIODeadline.now())
         if let handshake = limits.handshake {
             handshakeEnd = latestMove + handshake
         } else {
@@ -98,7 +98,9 @@ final class ConnectionWatch: ChannelDuplexHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        if isHeaderAwaited, hasBytes, headerEnd == nil, handshakeEnd == nil { headerEnd = .now() + limits.header }
+        if isHeaderAwaited, hasBytes, headerEnd == nil, handshakeEnd == nil {
+            headerEnd = NIODeadline.now() + limits.header
+        }
         context.fireChannelReadComplete()
     }
 
@@ -108,7 +110,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        stallEnd = context.channel.isWritable ? nil : .now() + limits.write
+        stallEnd = context.channel.isWritable ? nil : NIODeadline.now() + limits.write
         context.fireChannelWritabilityChanged()
     }
 
@@ -119,7 +121,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
             // Of HTTP/2 the time between requests is watched, which is when no stream is open.
             isHTTP1 = negotiated != "h2"
             isHeaderAwaited = isHTTP1
-            if isHTTP1 { headerEnd = .now() + limits.header }
+            if isHTTP1 { headerEnd = NIODeadline.now() + limits.header }
         case is ChannelShouldQuiesceEvent:
             guard handshakeEnd == nil else {
                 context.close(promise: nil)

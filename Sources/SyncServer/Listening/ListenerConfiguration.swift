@@ -29,6 +29,9 @@ public struct ListenerConfiguration: Sendable {
     /// How many bytes the bodies under way may have together that are longer than 64 KiB, and that are being received
     /// or worked at; whoever comes with more gets 503.
     public var totalBodyByteCount = 256 << 20
+    /// How many bytes the answers may have together that are longer than 64 KiB, and that their readers have not taken
+    /// yet; who would read more gets 503, and so does everybody when a batch has answered beyond it.
+    public var totalAnswerByteCount = 256 << 20
     /// How many requests may be under way at once, open streams of events not counted; one more gets 503.
     public var requestCount = 2_048
     /// How long a body may take from the end of its header on, in seconds, and how long each further part of

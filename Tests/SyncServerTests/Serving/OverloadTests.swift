@@ -99,6 +99,36 @@ struct OverloadTests {
         }
     }
 
+    @Test("answers that nobody takes have so much room together; what changes something is answered all the same")
+    func answers() async throws {
+        var limits = limits
+        (limits.requestCount, limits.totalAnswerByteCount) = (1_000, 40 << 20)
+        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
+            ServiceAnswer(
+                HTTPResponse(status: .ok), body: .bytes([UInt8](repeating: 0x78, count: 16 << 20)), route: "/test")
+        }
+        try await LocalListener.run(limits, respond: respond) { port in
+            let readers = try (0..<2).map { _ in try RawConnection(port: port, kernelByteCount: 65_536) }
+            for reader in readers {
+                reader.send(request("GET", "/v1/a"))
+                #expect(reader.receive()?.starts(with: Array("HTTP/1.1 200".utf8)) == true)
+            }
+            let refused = try #require(try ask(port, "GET", "/v1/a"))
+            #expect(refused.status == 503)
+            #expect(refused.fields["retry-after"] == "1")
+            #expect(refused.body.count < 1_000)
+            // It is carried out, so it is answered; from then on nothing is begun.
+            let writer = try RawConnection(port: port, kernelByteCount: 65_536)
+            writer.send(request("POST", "/v1/a", body: "x"))
+            #expect(writer.receive()?.starts(with: Array("HTTP/1.1 200".utf8)) == true)
+            #expect(try ask(port, "POST", "/v1/a", body: "x")?.status == 503)
+            #expect(try ask(port, "GET", "/healthz")?.status == 200)
+            for reader in readers { reader.cut() }
+            writer.cut()
+            #expect(try comesTrue { try ask(port, "GET", "/v1/a")?.body.count == 16 << 20 })
+        }
+    }
+
     @Test("a connection too many is closed at once; one that goes makes room")
     func connections() async throws {
         let stage = stage

@@ -13,9 +13,15 @@ final class RawConnection {
     let descriptor: Int32
     private var received: [UInt8] = []
 
-    /// - Parameter address: of this machine.
-    init(port: Int, address text: String = "127.0.0.1", timeoutSeconds: Int = 20) throws {
+    /// - Parameters:
+    ///   - address: of this machine.
+    ///   - kernelByteCount: how much the kernel takes from the other side before it is read here, about.
+    init(port: Int, address text: String = "127.0.0.1", timeoutSeconds: Int = 20, kernelByteCount: Int32? = nil) throws
+    {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        if var count = kernelByteCount {
+            setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &count, socklen_t(MemoryLayout<Int32>.size))
+        }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = UInt16(port).bigEndian

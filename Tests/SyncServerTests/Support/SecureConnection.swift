@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// A TLS connection to this machine, over which anything can be sent: openssl s_client. Everything waits on the calling
 /// thread.
@@ -54,8 +55,9 @@ final class SecureConnection {
 
     deinit {
         // A child inherits that SIGTERM is ignored, where this process does.
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-        process.waitUntilExit()
+        let end = ProcessEnd(of: process)
+        end.send(SIGKILL)
+        end.wait()
     }
 
     private static func bytes(_ number: UInt32) -> [UInt8] {

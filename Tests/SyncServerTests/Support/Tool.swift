@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 /// A program of this machine, such as curl or openssl.
 enum Tool {
@@ -21,9 +22,8 @@ enum Tool {
         try process.run()
         let printed = output.fileHandleForReading.readDataToEndOfFile()
         let complained = errors.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
         return Outcome(
-            exitCode: process.terminationStatus, output: String(decoding: printed, as: UTF8.self),
+            exitCode: ProcessEnd(of: process).wait(), output: String(decoding: printed, as: UTF8.self),
             errors: String(decoding: complained, as: UTF8.self))
     }
 
