@@ -10,20 +10,23 @@ public final class ProcessEnd: Sendable {
     private let process: Process
     private let status = Mutex<Int32?>(nil)
 
-    /// How `process` ends, which has to be running when this is asked.
+    /// How `process` ends, once it is started.
     public init(of process: Process) { self.process = process }
 
     /// Sends `signal`, unless it has ended.
     public func send(_ signal: Int32) {
-        // Between the look and the signal nobody else can get its number: only ``wait()`` takes note of its end.
+        // Foundation may take note of its end in between; that another process has its number then is next to
+        // impossible, as numbers go round.
         status.withLock { if $0 == nil, process.isRunning { _ = kill(process.processIdentifier, signal) } }
     }
 
     /// Waits until it has ended.
     ///
-    /// - Returns: its exit code, or the negative number of the signal that ended it.
+    /// - Returns: its exit code, or the negative number of the signal that ended it; -1 where it was never started.
     @discardableResult
     public func wait() -> Int32 {
+        // It could not be started, and 0 would be any child.
+        guard process.processIdentifier > 0 else { return -1 }
         var information = siginfo_t()
         // Leaves it as it is, for whoever comes first; fails where Foundation has taken note of its end already.
         while waitid(P_PID, id_t(process.processIdentifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}

@@ -24,7 +24,7 @@ public final class TemporaryFolder: Sendable {
         removal.executableURL = URL(fileURLWithPath: "/bin/rm")
         removal.arguments = ["-rf", path]
         do { try removal.run() } catch { print("left behind: \(path): \(error)") }
-        removal.waitUntilExit()
+        ProcessEnd(of: removal).wait()
     }
 
     /// The path of something in it.

@@ -16,6 +16,7 @@ public struct Responder: Sendable {
     let metrics: ServerMetrics
     let limits: ListenerConfiguration
     let gate: WorkGate
+    let answers: AnswerRoom
     let turnstile: Turnstile
     let admitLongBody: @Sendable (HTTPRequest, String) async -> ServiceAnswer?
     let admitStream: @Sendable (HTTPRequest, String) -> StreamAdmission
@@ -59,6 +60,7 @@ public struct Responder: Sendable {
     ) {
         (self.admitLongBody, self.admitStream, self.noteUsual) = (admitLongBody, admitStream, noteUsual)
         gate = WorkGate(limits) { metrics.note($0) }
+        answers = AnswerRoom(capacity: limits.totalAnswerByteCount)
         turnstile = Turnstile(
             capacity: limits.connectionCount, addressCapacity: limits.addressConnectionCount
         ) { metrics.note($0) }
@@ -107,56 +109,97 @@ public struct Responder: Sendable {
         let isHTTP1 = Peer.isHTTP1(channel)
         let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headers)
         let turn = try await turn(of: request.head, peer, over: channel)
-        let isOwn = isOwnRoute(request.head)
         // Whoever looks after the server takes nobody's place.
+        let isOwn = isOwnRoute(request.head)
         var isCounted = turn.refusal == nil && !isOwn && gate.enter()
         defer { if isCounted { gate.leave() } }
         var incoming = IncomingBody(request, channel, limits, gate)
         defer { incoming.giveRoomBack() }
-        let body =
-            if let refusal = turn.refusal { refusal } else if isCounted || isOwn || isOperator(request.headers) {
-                try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
-            } else {
-                IncomingBody.Received.refused(.serviceUnavailable, Self.tooMuch)
-            }
-        var answer: ServiceAnswer
-        switch body {
-        case .whole(let bytes):
-            var asked = ServiceRequest(request.head, body: bytes, peer: peer)
-            asked.isCounted = turn.isCounted
-            if Self.isShort(asked) {
-                answer = await self.answer(to: asked)
-            } else {
-                answer = await withTaskExecutorPreference(globalConcurrentExecutor) { await self.answer(to: asked) }
-            }
-        case .answered(let refusal): answer = refusal
-        case .refused(let status, let reason):
-            answer = refusal(status, reason, route: "unread")
-            noteUsual(request.head, &answer.response.headerFields)
+        var received: IncomingBody.Received? = turn.refusal
+        if received == nil, isCounted || isOwn || isOperator(request.headers) {
+            received = try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
         }
+        let isWhole = received?.isWhole ?? false
+        // Takes the body with it: nothing keeps it while the answer waits for its reader.
+        var answer = await self.answer(to: request.head, received.take(), peer, isCounted: turn.isCounted)
         incoming.giveRoomBack()
-        let kept = keep(&answer, to: request.head)
-        defer { gate.drop(kept) }
-        finishHead(of: &answer, mustClose: isHTTP1 && !body.isWhole)
+        defer { if let place = answer.place { answers.give(place) } }
+        finishHead(of: &answer.whole, mustClose: isHTTP1 && !isWhole)
         let report = Report(
-            method: request.method, route: answer.route, status: answer.response.status, isHTTP1: isHTTP1,
-            caller: answer.caller, start: start)
-        switch answer.body {
+            method: request.method, route: answer.whole.route, status: answer.whole.response.status, isHTTP1: isHTTP1,
+            caller: answer.whole.caller, start: start)
+        let head = answer.whole.response
+        switch answer.whole.takeBody() {
         case .bytes(let bytes):
             let sent = request.method == .head ? ByteBuffer() : channel.allocator.buffer(bytes: bytes)
             note(report, byteCount: sent.readableBytes)
             if sent.readableBytes > Self.pieceByteCount {
-                try await write(sent, answer.response, writer)
+                try await write(sent, head, writer)
             } else {
-                try await writer.write(response: answer.response, body: ResponseBody(byteBuffer: sent))
+                try await writer.write(response: head, body: ResponseBody(byteBuffer: sent))
             }
-            if !body.isWhole { try await incoming.drain(isHTTP1: isHTTP1) }
+            if !isWhole { try await incoming.drain(isHTTP1: isHTTP1) }
         case .stream(let pieces, let end):
             // It may stay for days.
             if isCounted { gate.leave() }
             isCounted = false
-            try await send(pieces, end: end, answer.response, over: channel, writer, report)
+            try await send(pieces, end: end, head, over: channel, writer, report)
         }
+    }
+
+    /// An answer, and its place among the long ones.
+    private struct CountedAnswer {
+        var whole: ServiceAnswer
+        var place: AnswerRoom.Place?
+    }
+
+    /// The answer to what has been received; `nil` for a request that found no place.
+    private func answer(
+        to head: HTTPRequest, _ received: consuming IncomingBody.Received?, _ peer: String, isCounted: Bool
+    ) async -> CountedAnswer {
+        switch received {
+        case .whole(let bytes):
+            var asked = ServiceRequest(head, body: bytes, peer: peer)
+            asked.isCounted = isCounted
+            if Self.isShort(asked) { return count(await answer(to: asked), to: asked) }
+            return await withTaskExecutorPreference(globalConcurrentExecutor) {
+                count(await answer(to: asked), to: asked)
+            }
+        case .answered(let refusal): return CountedAnswer(whole: refusal)
+        case .refused(let status, let reason): return CountedAnswer(whole: unread(head, status, reason))
+        case nil: return CountedAnswer(whole: unread(head, .serviceUnavailable, Self.tooMuch))
+        }
+    }
+
+    private func unread(_ head: HTTPRequest, _ status: HTTPResponse.Status, _ reason: String) -> ServiceAnswer {
+        var answer = refusal(status, reason, route: "unread")
+        noteUsual(head, &answer.response.headerFields)
+        return answer
+    }
+
+    /// Counts a long answer. Where there is no room for what somebody only wants to read he is told to come again;
+    /// whatever may have changed something is answered, and so is the operator.
+    private func count(_ answer: ServiceAnswer, to request: ServiceRequest) -> CountedAnswer {
+        guard case .bytes(let bytes) = answer.body, bytes.count > Self.pieceByteCount, request.head.method != .head
+        else { return CountedAnswer(whole: answer) }
+        let mustFit = Self.onlyReads(request) && !isOperator(request.head.headerFields)
+        if let place = answers.take(bytes.count, of: answer.caller ?? request.peer, mustFit: mustFit) {
+            return CountedAnswer(whole: answer, place: place)
+        }
+        gate.noteOverload()
+        var refused = refusal(
+            .serviceUnavailable, "too much that was asked for waits for its readers; try again", route: answer.route)
+        refused.caller = answer.caller
+        noteUsual(request.head, &refused.response.headerFields)
+        return CountedAnswer(whole: refused)
+    }
+
+    private static func onlyReads(_ request: ServiceRequest) -> Bool {
+        if request.head.method == .get { return true }
+        guard request.head.path == BatchBody.path, let operations = try? BatchBody.operations(request.body) else {
+            return false
+        }
+        return operations.allSatisfy { if case .read = $0 { true } else { false } }
     }
 
     /// How much of a long answer is written at once: the time that a reader has is that for a piece.
@@ -174,27 +217,14 @@ public struct Responder: Sendable {
         try await body.finish(nil)
     }
 
-    /// Counts a long answer among those that their readers have not taken yet. Where there is no room for what somebody
-    /// only wants to read he is told to come again; whatever has changed something is answered.
-    ///
-    /// - Returns: the number of bytes that were counted.
-    private func keep(_ answer: inout ServiceAnswer, to request: HTTPRequest) -> Int {
-        guard case .bytes(let bytes) = answer.body, bytes.count > Self.pieceByteCount, request.method != .head else {
-            return 0
-        }
-        if gate.keep(bytes.count, mustFit: request.method == .get) { return bytes.count }
-        answer = refusal(.serviceUnavailable, Self.tooMuch, route: answer.route)
-        noteUsual(request, &answer.response.headerFields)
-        return 0
-    }
-
     /// Whether it is answered however much is under way: whoever looks after the server.
     func isAlwaysLetIn(_ head: HTTPRequest) -> Bool {
         isOwnRoute(head) || isOperator(head.headerFields)
     }
 
     private func isOwnRoute(_ head: HTTPRequest) -> Bool {
-        OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" })) != nil
+        let route = OwnRoute(rawValue: String((head.path ?? "").prefix { $0 != "?" }))
+        return route != nil && route != .description
     }
 
     /// Whether the answer takes so little that the thread of an event loop may work it out: a look at one entry, a
@@ -277,3 +307,11 @@ extension Responder {
 
 /// Nothing more comes over this connection, which is closed for that.
 struct ConnectionEnds: Error {}
+
+extension ServiceAnswer {
+    /// What follows the header, which this does not keep.
+    fileprivate mutating func takeBody() -> Body {
+        defer { body = .bytes([]) }
+        return body
+    }
+}

@@ -1,8 +1,8 @@
 import SyncService
 import Synchronization
 
-/// What is under way in all: requests, and bytes of long bodies and answers. Who comes when it is full is sent away at
-/// once, so that those who were let in are served in time.
+/// What is under way in all: requests, and bytes of long bodies. Who comes when it is full is sent away at once, so
+/// that those who were let in are served in time.
 final class WorkGate: Sendable {
     /// How many connections of the machine's own programs are let in beyond the limit.
     static let reserve = 64
@@ -10,7 +10,6 @@ final class WorkGate: Sendable {
     private struct State {
         var requests = 0
         var bytes = 0
-        var answerBytes = 0
         var connections = 0
         /// By network.
         var connectionsOfAddress: [ClientAddress: Int] = [:]
@@ -24,12 +23,10 @@ final class WorkGate: Sendable {
         (self.limits, self.onRefusal) = (limits, onRefusal)
     }
 
-    /// Takes a place among the requests under way; `false` where there is none, or no room for more answers.
+    /// Takes a place among the requests under way; `false` where there is none.
     func enter() -> Bool {
         let isAdmitted = state.withLock { state in
-            guard state.requests < limits.requestCount, state.answerBytes < limits.totalAnswerByteCount else {
-                return false
-            }
+            guard state.requests < limits.requestCount else { return false }
             state.requests += 1
             return true
         }
@@ -59,21 +56,7 @@ final class WorkGate: Sendable {
     }
 
     /// Gives `count` bytes back.
-    func give(_ count: Int) { state.withLock { $0.bytes -= count } }
-
-    /// Counts `count` bytes of an answer until they are sent; `false` where they must fit and do not.
-    func keep(_ count: Int, mustFit: Bool) -> Bool {
-        let isKept = state.withLock { state in
-            guard !mustFit || state.answerBytes + count <= limits.totalAnswerByteCount else { return false }
-            state.answerBytes += count
-            return true
-        }
-        if !isKept { onRefusal(.overload) }
-        return isKept
-    }
-
-    /// Forgets bytes that were counted.
-    func drop(_ count: Int) { if count > 0 { state.withLock { $0.answerBytes -= count } } }
+    func give(_ count: Int) { if count > 0 { state.withLock { $0.bytes -= count } } }
 
     /// Counts a connection of `address`; `false` where it is one too many.
     func connect(_ address: ClientAddress?) -> Bool {
@@ -106,6 +89,9 @@ final class WorkGate: Sendable {
     /// Notes a client that was too slow.
     func noteSlow() { onRefusal(.slow) }
 
+    /// Notes somebody who was sent away because there is too much already.
+    func noteOverload() { onRefusal(.overload) }
+
     /// Notes a request that is none.
     func noteMalformed() { onRefusal(.malformed) }
 
@@ -113,10 +99,5 @@ final class WorkGate: Sendable {
     private static func counted(_ address: ClientAddress?) -> ClientAddress? {
         guard let address, !address.isLoopback else { return nil }
         return address.network
-    }
-
-    /// What is under way now, for figures and tests.
-    var underWay: (requests: Int, bytes: Int, connections: Int) {
-        state.withLock { ($0.requests, $0.bytes, $0.connections) }
     }
 }

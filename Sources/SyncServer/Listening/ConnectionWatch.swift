@@ -39,10 +39,10 @@ final class ConnectionWatch: ChannelDuplexHandler {
     private var headerEnd: NIODeadline?
     /// When whatever waits to be read has waited for too long.
     private var stallEnd: NIODeadline?
-    /// Whether something has come or gone since the last look, and when that was seen last.
-    private var hasMoved = false
+    /// Whether something has come, or was to go, since the last look; and when something was seen to come or go.
+    private var (hasRead, hasFlushed) = (false, false)
     private var latestMove = NIODeadline.now()
-    private var isOverdue = false
+    private var isInLine = false
     private var address: ClientAddress?
     private var isCounted = false
     private var isHTTP1 = true
@@ -93,7 +93,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        (hasBytes, hasMoved) = (true, true)
+        (hasBytes, hasRead) = (true, true)
         context.fireChannelRead(data)
     }
 
@@ -105,7 +105,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
     }
 
     func flush(context: ChannelHandlerContext) {
-        hasMoved = true
+        hasFlushed = true
         context.flush()
     }
 
@@ -134,17 +134,45 @@ final class ConnectionWatch: ChannelDuplexHandler {
         context.fireUserInboundEventTriggered(event)
     }
 
-    /// The connection, once, where one of its times is over.
-    func overdueChannel(at now: NIODeadline) -> (any Channel)? {
-        if hasMoved { (hasMoved, latestMove) = (false, now) }
-        guard !isOverdue else { return nil }
-        let isSlow = [headerEnd, stallEnd, latestMove + limits.silence].contains { $0.map { $0 <= now } ?? false }
+    /// Whether one of its times is over, for the first time since it was said last that it is in line to be closed.
+    func becomesOverdue(at now: NIODeadline) -> Bool {
+        guard !isInLine else { return false }
+        isInLine = delay(at: now) != nil
+        return isInLine
+    }
+
+    /// Closes it, unless something has come while it was in line.
+    func closeIfOverdue(at now: NIODeadline) {
+        isInLine = false
+        guard let channel, let delay = delay(at: now) else { return }
+        if delay == .slow { limits.gate.noteSlow() }
+        self.channel = nil
+        channel.close(promise: nil)
+    }
+
+    private enum Delay {
+        /// Who should send or take something, and does not.
+        case slow
+        /// Who may take his time.
+        case usual
+    }
+
+    /// Which of its times is over.
+    private func delay(at now: NIODeadline) -> Delay? {
+        guard let channel else { return nil }
+        // What is only kept for a reader who takes nothing has not gone.
+        if hasRead || hasFlushed && Self.hasAllGone(channel) { (hasRead, hasFlushed, latestMove) = (false, false, now) }
+        if headerEnd.map({ $0 <= now }) ?? false { return .slow }
+        if stallEnd.map({ $0 <= now }) ?? false { return .slow }
+        if latestMove + limits.silence <= now { return .slow }
+        if let handshakeEnd { return handshakeEnd <= now ? .usual : nil }
         // Who is still sending a request has an answer to come, but nothing is done for it.
-        let isIdle = isHTTP1 && (openCount == 0 || isWithinRequest) && latestMove + limits.idle <= now
-        guard isSlow || isIdle || handshakeEnd.map({ $0 <= now }) ?? false else { return nil }
-        isOverdue = true
-        if isSlow { limits.gate.noteSlow() }
-        return channel
+        let isIdle = isHTTP1 && (openCount <= 0 || isWithinRequest) && latestMove + limits.idle <= now
+        return isIdle ? .usual : nil
+    }
+
+    private static func hasAllGone(_ channel: any Channel) -> Bool {
+        (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 == 0
     }
 }
 

@@ -33,7 +33,10 @@ public struct Listener: Service {
         onListening: @escaping @Sendable (Int) async -> Void
     ) throws(ListenerError) {
         let serverConfiguration = ServerConfiguration(
-            address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog)
+            address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
+            // Those of them that are too many are closed at once, and are not yet for a moment.
+            availableConnectionsDelegate: .maximum(
+                configuration.connectionCount + WorkGate.reserve + 128, logger: logger))
         let answer: HTTPChannelHandler.Responder = { request, writer, channel in
             try await responder.respond(to: request, by: writer, over: channel)
         }

@@ -30,7 +30,7 @@ public struct ListenerConfiguration: Sendable {
     /// or worked at; whoever comes with more gets 503.
     public var totalBodyByteCount = 256 << 20
     /// How many bytes the answers may have together that are longer than 64 KiB, and that their readers have not taken
-    /// yet; who would read more gets 503, and so does everybody when a batch has answered beyond it.
+    /// yet, and four times as many as those of one caller; who only reads, and would have more, gets 503.
     public var totalAnswerByteCount = 256 << 20
     /// How many requests may be under way at once, open streams of events not counted; one more gets 503.
     public var requestCount = 2_048

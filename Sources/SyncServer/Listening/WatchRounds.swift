@@ -4,8 +4,8 @@ import Synchronization
 /// Looks after the times of all connections, a few times a second for each event loop, and closes those whose time is
 /// over, a few at once.
 ///
-/// Connections have no timers of their own: NIO looks for one that is cancelled among all of its loop, so that the end
-/// of each would cost the more the more there are. And thousands that came together are over together: whoever is
+/// These have no timers: NIO looks for one that is cancelled among all of its loop, so that the end of each connection
+/// would cost the more the more there are. And thousands that came together are over together: whoever is
 /// served by the same loop would wait until all of them are closed.
 final class WatchRounds: Sendable {
     private let rounds = Mutex<[ObjectIdentifier: NIOLoopBound<Round>]>([:])
@@ -37,7 +37,7 @@ private final class Round {
 
     private let loop: any EventLoop
     private var watches: [ObjectIdentifier: ConnectionWatch] = [:]
-    private var overdue = CircularBuffer<any Channel>()
+    private var overdue = CircularBuffer<ConnectionWatch>()
     private var isUnderWay = false
     private var nextLook = NIODeadline.distantPast
 
@@ -60,12 +60,14 @@ private final class Round {
     private func walk() {
         let start = NIODeadline.now()
         if nextLook <= start {
-            for watch in watches.values {
-                if let channel = watch.overdueChannel(at: start) { overdue.append(channel) }
-            }
+            for watch in watches.values where watch.becomesOverdue(at: start) { overdue.append(watch) }
             nextLook = start + Self.interval
         }
-        while NIODeadline.now() - start < Self.share, let channel = overdue.popFirst() { channel.close(promise: nil) }
+        var now = start
+        while now - start < Self.share, let watch = overdue.popFirst() {
+            watch.closeIfOverdue(at: now)
+            now = NIODeadline.now()
+        }
         guard !watches.isEmpty || !overdue.isEmpty else {
             isUnderWay = false
             return

@@ -1,5 +1,7 @@
 import Foundation
 import HTTPTypes
+import SyncCore
+import SyncProtocol
 import Synchronization
 import SyncServer
 import SyncService
@@ -59,7 +61,8 @@ struct OverloadTests {
             let accepted = try (0..<4).map { _ in try RawConnection(port: port) }
             for connection in accepted { connection.send(request("GET", "/v1/a")) }
             // Who looks whether the server is up takes no place of theirs.
-            #expect(try comesTrue { try ask(port, "GET", "/healthz")?.status == 200 && stage.arrivals == 4 })
+            try #require(try comesTrue { try ask(port, "GET", "/healthz")?.status == 200 && stage.arrivals == 4 })
+            #expect(try ask(port, "GET", "/healthz")?.status == 200)
             for _ in 0..<20 {
                 let refused = try #require(try ask(port, "GET", "/v1/a"))
                 #expect(refused.status == 503)
@@ -85,7 +88,7 @@ struct OverloadTests {
             let long = String(repeating: "x", count: 700_000)
             let first = try RawConnection(port: port)
             first.send(request("PUT", "/v1/a", body: long))
-            #expect(comesTrue { stage.arrivals == 1 })
+            try #require(comesTrue { stage.arrivals == 1 })
             let announced = try RawConnection(port: port)
             announced.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 700000\r\n\r\n")
             let refused = try #require(announced.answer())
@@ -99,33 +102,44 @@ struct OverloadTests {
         }
     }
 
-    @Test("answers that nobody takes have so much room together; what changes something is answered all the same")
+    /// Answers with 16 MiB to whoever the path names, with little to `/v1/small`.
+    @Sendable private static func respondAtLength(_ request: ServiceRequest) async -> ServiceAnswer {
+        let count = request.head.path == "/v1/small" ? 10 : 16 << 20
+        return ServiceAnswer(
+            HTTPResponse(status: .ok), body: .bytes([UInt8](repeating: 0x78, count: count)), route: "/test",
+            caller: request.head.path)
+    }
+
+    @Test("answers that nobody takes have so much room together, and a quarter of it those of one caller")
     func answers() async throws {
         var limits = limits
         (limits.requestCount, limits.totalAnswerByteCount) = (1_000, 40 << 20)
-        let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
-            ServiceAnswer(
-                HTTPResponse(status: .ok), body: .bytes([UInt8](repeating: 0x78, count: 16 << 20)), route: "/test")
-        }
-        try await LocalListener.run(limits, respond: respond) { port in
-            let readers = try (0..<2).map { _ in try RawConnection(port: port, kernelByteCount: 65_536) }
-            for reader in readers {
-                reader.send(request("GET", "/v1/a"))
-                #expect(reader.receive()?.starts(with: Array("HTTP/1.1 200".utf8)) == true)
+        let reads = BatchBody.bytes(of: [.read(ReadRequest(try EntryKey("a")))])
+        let writes = BatchBody.bytes(of: [.write(WriteRequest(try EntryKey("a"), value: [1], if: .any))])
+        try await LocalListener.run(limits, respond: Self.respondAtLength) { port in
+            /// Asks, and takes no more than the beginning of the answer.
+            func leave(_ method: String, _ path: String, _ body: [UInt8]? = nil) throws -> RawConnection {
+                let connection = try RawConnection(port: port, kernelByteCount: 65_536)
+                let fields = body.map { ["Content-Length: \($0.count)"] } ?? []
+                connection.send(Array(request(method, path, fields: fields).utf8) + (body ?? []))
+                #expect(connection.receive()?.starts(with: Array("HTTP/1.1 200".utf8)) == true)
+                return connection
             }
-            let refused = try #require(try ask(port, "GET", "/v1/a"))
+            var readers = [try leave("GET", "/v1/alice")]
+            let refused = try #require(try ask(port, "GET", "/v1/alice"))
             #expect(refused.status == 503)
             #expect(refused.fields["retry-after"] == "1")
-            #expect(refused.body.count < 1_000)
-            // It is carried out, so it is answered; from then on nothing is begun.
-            let writer = try RawConnection(port: port, kernelByteCount: 65_536)
-            writer.send(request("POST", "/v1/a", body: "x"))
-            #expect(writer.receive()?.starts(with: Array("HTTP/1.1 200".utf8)) == true)
-            #expect(try ask(port, "POST", "/v1/a", body: "x")?.status == 503)
-            #expect(try ask(port, "GET", "/healthz")?.status == 200)
-            for reader in readers { reader.cut() }
-            writer.cut()
-            #expect(try comesTrue { try ask(port, "GET", "/v1/a")?.body.count == 16 << 20 })
+            readers.append(try leave("GET", "/v1/bob"))
+            #expect(try ask(port, "GET", "/v1/carol")?.status == 503)
+            let batch = try RawConnection(port: port)
+            batch.send(
+                Array(request("POST", "/v1/batch", fields: ["Content-Length: \(reads.count)"]).utf8) + reads)
+            #expect(batch.answer()?.status == 503)
+            // What may have changed something is answered, and so is whoever asks for little.
+            readers.append(try leave("POST", "/v1/batch", writes))
+            #expect(try ask(port, "GET", "/v1/small")?.status == 200)
+            for reader in readers { reader.reset() }
+            #expect(try comesTrue { try ask(port, "GET", "/v1/alice")?.body.count == 16 << 20 })
         }
     }
 

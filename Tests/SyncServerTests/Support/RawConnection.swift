@@ -18,7 +18,7 @@ final class RawConnection {
     ///   - kernelByteCount: how much the kernel takes from the other side before it is read here, about.
     init(port: Int, address text: String = "127.0.0.1", timeoutSeconds: Int = 20, kernelByteCount: Int32? = nil) throws
     {
-        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         if var count = kernelByteCount {
             setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &count, socklen_t(MemoryLayout<Int32>.size))
         }
@@ -58,6 +58,13 @@ final class RawConnection {
 
     /// Ends the connection at once, in both directions.
     func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
+
+    /// Ends the connection with a reset, which the other side sees at once even if it waits for this one to read.
+    func reset() {
+        var nowhere = sockaddr()
+        nowhere.sa_family = sa_family_t(AF_UNSPEC)
+        connect(descriptor, &nowhere, socklen_t(MemoryLayout<sockaddr>.size))
+    }
 
     /// Bytes as they come; empty at the end of the connection, `nil` when nothing comes in time.
     func receive() -> [UInt8]? {
