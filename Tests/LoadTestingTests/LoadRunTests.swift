@@ -157,6 +157,40 @@ struct LoadRunTests {
         #expect(report.troubles == [.unheard: 3])
     }
 
+    @Test(
+        "a stream that ends with a token that was replaced is opened with the new one; any other end is told",
+        arguments: [false, true])
+    func endOfToken(isReplaced: Bool) async throws {
+        let credential = LoadCredential(token: "old")
+        let writes = Mutex(0)
+        let tokens = Mutex<[String?]>([])
+        let server = try await ScriptedServer.start { request, _ in
+            guard request.path != "/changes" else {
+                tokens.withLock { $0.append(request.authorization) }
+                return .stream
+            }
+            return writes.withLock { count in
+                count += 1
+                guard count == 5 else { return .answer(200, tag: "\"1\"") }
+                if isReplaced { credential.replace(by: "new") }
+                return .ending(200)
+            }
+        }
+        let work = ConditionalWrites(
+            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
+        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 1, rate: 10)
+        let stream = RequestBytes("GET", "/changes", at: target(server), credential: credential)
+        plan.streams = [WatchedStreams(stream, count: 4)]
+        plan.patience = 5
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        #expect(report.sent == 10)
+        #expect(report.troubles == (isReplaced ? [:] : [.streamEnded: 4]))
+        #expect(report.reopened.count == (isReplaced ? 0 : 4))
+        let next = isReplaced ? "Bearer new" : "Bearer old"
+        #expect(tokens.withLock { $0 } == Array(repeating: "Bearer old", count: 4) + Array(repeating: next, count: 4))
+    }
+
     @Test("a stream that is not open again in time is told")
     func lostStreamIsTold() async throws {
         let count = Mutex(0)

@@ -16,6 +16,8 @@ final class ScriptedServer: Sendable {
         case silence
         /// An event stream, which is told of later.
         case stream
+        /// All event streams are ended, and it is answered.
+        case ending(Int)
     }
 
     struct Request: Sendable {
@@ -107,6 +109,9 @@ final class ScriptedServer: Sendable {
                 }
             case .hangUp: context.close(promise: nil)
             case .silence: break
+            case .ending(let status):
+                send(status, "\"1\"", context)
+                for channel in hub.streams.withLock({ $0 }) { channel.close(promise: nil) }
             case .stream:
                 let head = HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Transfer-Encoding": "chunked"])
                 context.writeAndFlush(wrapOutboundOut(.head(head)), promise: nil)

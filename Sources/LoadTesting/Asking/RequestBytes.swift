@@ -53,6 +53,9 @@ package struct RequestBytes: Sendable {
         return written
     }
 
+    /// Whether the token of ``bytes()`` has been replaced since.
+    package var isOutdated: Bool { (credential?.current.generation ?? 0) != generation }
+
     /// The same with one more field and another body.
     package func bytes(adding field: (name: String, value: String), body: [UInt8]) -> ByteBuffer {
         var buffer = ByteBuffer()

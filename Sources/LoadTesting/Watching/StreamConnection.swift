@@ -7,7 +7,9 @@ final class StreamConnection: ChannelInboundHandler {
 
     let slot: Int
     private unowned let group: WatchGroup
-    private let request: ByteBuffer
+    private var request: RequestBytes
+    /// Whether it takes the place of one whose token had been replaced.
+    let isRenewal: Bool
     private var reader = AnswerReader()
     private var events = EventCounter()
     private var context: ChannelHandlerContext?
@@ -17,15 +19,18 @@ final class StreamConnection: ChannelInboundHandler {
     /// For how many writes its event is awaited: 0 or 1.
     var isExpecting = false
 
-    init(slot: Int, request: ByteBuffer, of group: WatchGroup) {
-        (self.slot, self.request, self.group) = (slot, request, group)
+    init(slot: Int, request: RequestBytes, isRenewal: Bool, of group: WatchGroup) {
+        (self.slot, self.request, self.isRenewal, self.group) = (slot, request, isRenewal, group)
     }
+
+    /// Whether the token that it was opened with has been replaced. The server ends a stream with its token.
+    var isOutdated: Bool { request.isOutdated }
 
     func channelActive(context: ChannelHandlerContext) {
         // Nobody waits for it any more.
         guard !isFinished else { return context.close(promise: nil) }
         self.context = context
-        context.writeAndFlush(wrapOutboundOut(request), promise: nil)
+        context.writeAndFlush(wrapOutboundOut(request.bytes()), promise: nil)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {

@@ -125,12 +125,14 @@ final class WatchGroup {
         }
     }
 
-    private func connect(_ slot: Int) {
-        let request = requests[slot].bytes()
+    private func connect(_ slot: Int, isRenewal: Bool = false) {
+        // Written, so that it can tell whether its token is replaced.
+        _ = requests[slot].bytes()
+        let request = requests[slot]
         let bound = NIOLoopBound(self, eventLoop: loop.eventLoop)
         LoadLoop.connect(to: target, on: loop.eventLoop) { channel in
             let group = bound.value
-            let stream = StreamConnection(slot: slot, request: request, of: group)
+            let stream = StreamConnection(slot: slot, request: request, isRenewal: isRenewal, of: group)
             group.streams[slot].append(stream)
             try channel.pipeline.syncOperations.addHandler(stream)
         }.whenFailure { error in
@@ -202,7 +204,7 @@ extension WatchGroup {
     func opened(_ stream: StreamConnection) {
         openCount += 1
         if let reopened {
-            loop.noteReopened(since: reopened)
+            if !stream.isRenewal { loop.noteReopened(since: reopened) }
             if missingCount == 0 { allOpen = NIODeadline.now() }
             loop.finishIfDone()
         }
@@ -231,11 +233,13 @@ extension WatchGroup {
         if wasOpen {
             openCount -= 1
             // The server ended it; from then on it is to be open again.
-            if isReady, !isClosed, reopened == nil { reopened = NIODeadline.now() }
+            if isReady, !isClosed, reopened == nil, !stream.isOutdated { reopened = NIODeadline.now() }
         }
         streams[stream.slot].removeAll { $0 === stream }
         hear(stream)
         guard !isClosed else { return }
+        // It lasts as long as its token: that is no trouble.
+        if wasOpen, isReady, stream.isOutdated { return connect(stream.slot, isRenewal: true) }
         loop.note(trouble)
         if isReady { return again(stream.slot) }
         opening -= 1
