@@ -65,25 +65,36 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
     ///   - cachedByteCount: about how many bytes of entries are kept in memory, to be read again while no other process
     ///     commits anything; 0 for none.
+    ///   - logByteCount: about how long the log becomes before what it has is taken into the database, for which
+    ///     writers wait; 1 MiB to 1 GiB. A longer one is taken in more rarely, with fewer pages in all, and is read as
+    ///     a whole when the store is opened after a crash.
     public convenience init(
         path: String, creating creation: Creation = .unlessRemote, host: HostServices = .system,
-        busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20, cachedByteCount: Int = 1 << 20
+        busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20, cachedByteCount: Int = 1 << 20,
+        logByteCount: Int = 16 << 20
     ) {
         self.init(
             file: StoreFile(path: path, mayBeMade: creation != .never), creating: creation, host: host,
-            busyTimeout: busyTimeout, maximumValueByteCount: maximumValueByteCount, cachedByteCount: cachedByteCount)
+            busyTimeout: busyTimeout, maximumValueByteCount: maximumValueByteCount, cachedByteCount: cachedByteCount,
+            logByteCount: logByteCount)
     }
 
     init(
         file: StoreFile, creating creation: Creation, host: HostServices, busyTimeout: Duration,
-        maximumValueByteCount: Int, cachedByteCount: Int = 1 << 20
+        maximumValueByteCount: Int, cachedByteCount: Int = 1 << 20, logByteCount: Int = 16 << 20
     ) {
         precondition((1...(512 << 20)).contains(maximumValueByteCount), "a value may have 1 byte to 512 MiB")
         precondition(cachedByteCount >= 0, "it keeps 0 bytes or more")
+        precondition((1 << 20...1 << 30).contains(logByteCount), "the log has 1 MiB to 1 GiB")
         self.creation = creation
-        let store = SQLiteStore(file: file, host: host, timeout: busyTimeout, cachedByteCount: cachedByteCount)
+        let store = SQLiteStore(
+            file: file, host: host, timeout: busyTimeout, cachedByteCount: cachedByteCount, logByteCount: logByteCount)
         self.store = store
-        commits = GroupCommit(queue: store.queue, host: host, timeout: busyTimeout) { store.commit($0) }
+        commits = GroupCommit(queue: store.queue, host: host, timeout: busyTimeout) {
+            store.commit($0)
+        } onRest: {
+            store.tellOthers()
+        }
         label = "sqlite:" + file.path
         capabilities = Capabilities(
             compareAndSwap: true, durability: .powerLoss, changes: true, signals: .pushed,
@@ -97,7 +108,7 @@ public final class SQLiteBackend: KeyValueBackend {
         return SQLiteBackend(
             path: store.file.path, creating: .never, host: store.host, busyTimeout: store.timeout,
             maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20,
-            cachedByteCount: store.cachedByteCount)
+            cachedByteCount: store.cachedByteCount, logByteCount: store.logByteCount)
     }
 
     /// Reads one key: one row, without its value when it still has `knownVersion`.

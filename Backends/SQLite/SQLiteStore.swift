@@ -9,6 +9,7 @@ final class SQLiteStore: Sendable {
     let host: HostServices
     let timeout: Duration
     let cachedByteCount: Int
+    let logByteCount: Int
     let queue: SerialQueue
     let hub = SignalHub()
     private let connections = Mutex<StoreConnections?>(nil)
@@ -19,15 +20,22 @@ final class SQLiteStore: Sendable {
     private struct Told {
         /// The latest change that subscribers were told of.
         var cursor: ChangeCursor?
+        /// The log as of this object's latest commit, where nobody else's came in between.
+        var head: LogIndex.Head?
         var watch: PathWatch?
         var commitCount = 0
+        /// How many commits the watchers in other processes were not told of.
+        var untoldCount = 0
     }
 
-    init(file: StoreFile, host: HostServices, timeout: Duration, cachedByteCount: Int) {
+    /// Of how many commits at most watchers in other processes hear together, while more of them wait.
+    private static let togetherCount = 8
+
+    init(file: StoreFile, host: HostServices, timeout: Duration, cachedByteCount: Int, logByteCount: Int) {
         self.file = file
         self.host = host
         self.timeout = timeout
-        self.cachedByteCount = cachedByteCount
+        (self.cachedByteCount, self.logByteCount) = (cachedByteCount, logByteCount)
         queue = SerialQueue(label: "SQLiteStorage \(file.path)")
     }
 
@@ -50,7 +58,7 @@ final class SQLiteStore: Sendable {
             guard let identity = try file.find() else { return nil }
             do {
                 let opened = try StoreConnections(
-                    file: file, identity: identity, cachedByteCount: cachedByteCount)
+                    file: file, identity: identity, cachedByteCount: cachedByteCount, logByteCount: logByteCount)
                 connections.withLock { $0 = opened }
                 return opened
             } catch {
@@ -128,17 +136,30 @@ final class SQLiteStore: Sendable {
 
     // MARK: Signals
 
-    /// Tells everybody of a commit of our own.
-    func noteCommit(_ cursor: ChangeCursor) {
-        told.withLock { told in
-            told.cursor = cursor
+    /// Tells everybody of a commit of our own; other processes soon, see ``tellOthers()``.
+    ///
+    /// - Parameter head: the log as of then, where nobody else's came in between.
+    func noteCommit(_ cursor: ChangeCursor, head: LogIndex.Head?) {
+        let untoldCount = told.withLock { told in
+            (told.cursor, told.head) = (cursor, head)
             told.commitCount += 1
+            told.untoldCount += 1
+            return told.untoldCount
         }
-        FileIdentity.touch(file.path)
+        if untoldCount >= Self.togetherCount { tellOthers() }
         guard hub.subscriberCount > 0 else { return }
         // The first write makes the store.
         told.withLock { $0.watch }?.follow()
         hub.signal()
+    }
+
+    /// Tells watchers in other processes of the commits that they have not been told of: each time wakes them.
+    func tellOthers() {
+        let mustTell = told.withLock { told in
+            defer { told.untoldCount = 0 }
+            return told.untoldCount > 0
+        }
+        if mustTell { FileIdentity.touch(file.path) }
     }
 
     /// A stream of signals from now on.
@@ -176,6 +197,7 @@ final class SQLiteStore: Sendable {
             return
         }
         watch?.follow()
+        if isLatestOurs { return }
         let latest = latest()
         let isNews = told.withLock { told in
             guard case .success(let cursor) = latest else { return true }
@@ -183,6 +205,12 @@ final class SQLiteStore: Sendable {
             return told.cursor != cursor
         }
         if isNews { hub.signal() }
+    }
+
+    /// Whether nobody has committed anything since this object did, as far as the head of the log's index tells.
+    private var isLatestOurs: Bool {
+        guard let head = current()?.cache?.head() else { return false }
+        return told.withLock { $0.head == head }
     }
 
     /// The latest change in the store, `nil` when there is none; an error when nobody knows.

@@ -29,7 +29,7 @@ public enum WriteCondition: Hashable, Sendable {
     ///   - isOverwriting: whether its query says ``overwriting``.
     /// - Throws: ``ConditionError``.
     public init(_ fields: HTTPFields, isOverwriting: Bool) throws(ConditionError) {
-        switch (fields[.ifMatch], fields[.ifNoneMatch], isOverwriting) {
+        switch (fields.value(of: .ifMatch), fields.value(of: .ifNoneMatch), isOverwriting) {
         case (nil, nil, true): self = .precondition(.any)
         case (nil, nil, false): throw .missing
         case (let field?, nil, false):

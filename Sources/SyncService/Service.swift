@@ -231,7 +231,9 @@ public final class Service: Sendable {
     }
 
     private func ledgerRules(of caller: AccountCaller) -> LedgerRules {
-        LedgerRules(store, atOnce: storeAtOnce, caller.account, caller.keys, owners, witness, host)
+        caller.rules {
+            LedgerRules(store, atOnce: storeAtOnce, caller.account, caller.keys, owners, witness, host)
+        }
     }
 
     private func stream(_ target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async throws -> ServiceAnswer

@@ -84,4 +84,45 @@ struct GroupCommitTests {
                 == ["first", "other", "small"])
         #expect(try await other.integrityCheck().isIntact)
     }
+
+    @Test("are told to watchers in other processes, also when several commits are told together")
+    func told() async throws {
+        let (store, path) = (store, folder.path(of: "store.sqlite"))
+        _ = try await store.write([0], to: EntryKey("first"), if: .absent)
+        // A commit changes the log; the file's time is changed to tell that it is complete.
+        let past = Date(timeIntervalSince1970: 1_000_000_000)
+        for count in [1, 40, 1] {
+            try FileManager.default.setAttributes([.modificationDate: past], ofItemAtPath: path)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<count {
+                    group.addTask { _ = try await store.write([1], to: EntryKey("\(number)"), if: .any) }
+                }
+                try await group.waitForAll()
+            }
+            // Right after the answers.
+            let end = ContinuousClock.now + .seconds(20)
+            while try time(of: path) == past, ContinuousClock.now < end { await Task.yield() }
+            #expect(try time(of: path) > past)
+        }
+    }
+
+    private func time(of path: String) throws -> Date {
+        try #require(try FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date)
+    }
+
+    @Test("let the log become as long as was asked for, and not much longer", arguments: [1 << 20, 6 << 20])
+    func logLength(most: Int) async throws {
+        let path = folder.path(of: "long.sqlite")
+        let store = SQLiteBackend(path: path, logByteCount: most)
+        let value = [UInt8](repeating: 7, count: 100_000)
+        var longest = 0
+        for number in 0..<100 {
+            _ = try await store.write(value, to: EntryKey("\(number)"), if: .absent)
+            let attributes = try FileManager.default.attributesOfItem(atPath: path + "-wal")
+            longest = max(longest, (attributes[.size] as? Int) ?? 0)
+        }
+        #expect(longest > most - 200_000 && longest < most + 200_000)
+        let other = SQLiteBackend(path: path)
+        #expect(try await other.list(prefix: "", after: nil, limit: .max).outcome.items.count == 100)
+    }
 }

@@ -55,14 +55,17 @@ final class GroupCommit: Sendable {
     private let host: HostServices
     private let timeout: Duration
     private let commit: @Sendable ([[PreparedWrite]]) -> Verdict
+    private let onRest: @Sendable () -> Void
 
     /// - Parameters:
     ///   - timeout: how long a write waits for other processes.
     ///   - commit: performs groups of writes in one transaction; called on `queue`.
+    ///   - onRest: is called, on `queue`, when nothing more is there to be committed, or nothing can be for now.
     init(
         queue: SerialQueue, host: HostServices, timeout: Duration,
-        commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict
+        commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict, onRest: @escaping @Sendable () -> Void = {}
     ) {
+        self.onRest = onRest
         self.queue = queue
         self.host = host
         self.timeout = timeout
@@ -141,9 +144,10 @@ final class GroupCommit: Sendable {
                     state.jobs.insert(contentsOf: jobs.dropFirst(), at: 0)
                 }
                 jobs[0].continuation.resume(returning: .mustWait(error))
-                return
+                return onRest()
             }
         }
+        onRest()
     }
 
     /// The jobs of the next transaction, one or more; `nil` when there are none.

@@ -69,7 +69,8 @@ extension SQLiteStore {
                     now = connections.cache?.head() ?? nil
                     // That of somebody else's commit is not to be taken for ours.
                     if (try? Self.foreignCommits(db)) != foreign { now = nil }
-                    noteCommit(ChangeCursor(sequence: UInt64(transaction.sequence), tag: transaction.tag ?? 0))
+                    noteCommit(
+                        ChangeCursor(sequence: UInt64(transaction.sequence), tag: transaction.tag ?? 0), head: now)
                     return answers
                 } catch {
                     // Fails where SQLite has rolled back by itself.

@@ -13,13 +13,15 @@ final class StoreConnections: Sendable {
     private let openWriter = Mutex<DatabaseQueue?>(nil)
     /// What was read or written lately.
     let cache: EntryCache?
+    private let logByteCount: Int
 
     /// Opens the store that was found; looks at nothing but its header and the names of its tables.
     ///
-    /// - Parameter cachedByteCount: how much is kept in memory, about; 0 for nothing.
-    init(file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0) throws {
-        self.file = file
-        self.identity = identity
+    /// - Parameters:
+    ///   - cachedByteCount: how much is kept in memory, about; 0 for nothing.
+    ///   - logByteCount: how long the log becomes before it is taken into the database, about.
+    init(file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0, logByteCount: Int = 16 << 20) throws {
+        (self.file, self.identity, self.logByteCount) = (file, identity, logByteCount)
         try file.checkLog()
         let connection = try Self.connectionToWholeStore(path: file.path)
         let version = try connection.unsafeRead { try file.verify($0) }
@@ -85,15 +87,16 @@ final class StoreConnections: Sendable {
     }
 
     private func openedWriter() throws -> DatabaseQueue {
-        let path = file.path
+        let (path, logByteCount) = (file.path, logByteCount)
         var configuration = Self.configuration
         configuration.prepareDatabase { db in
             try StoreFile.useWriteAheadLog(db, path: path)
             try db.execute(sql: "PRAGMA synchronous = FULL")
-            try db.execute(sql: "PRAGMA journal_size_limit = \(16 << 20)")
-            // Of 4,096 bytes, 16 MiB. Where writes are all over a large file, each of SQLite's usual checkpoints of
-            // 1,000 pages would write nearly as many places of it.
-            try db.execute(sql: "PRAGMA wal_autocheckpoint = 4000")
+            try db.execute(sql: "PRAGMA journal_size_limit = \(logByteCount)")
+            // A page of it takes 4,120 bytes, and the transaction that is the last one goes beyond. Where writes are
+            // all over a large file, each of SQLite's usual checkpoints of 1,000 pages would write nearly as many
+            // places of it.
+            try db.execute(sql: "PRAGMA wal_autocheckpoint = \(logByteCount / 4_194)")
             // In KiB: what leads to a few thousand places of it.
             try db.execute(sql: "PRAGMA cache_size = -16384")
             #if canImport(Darwin)

@@ -122,8 +122,8 @@ final class StoreFile: Sendable {
 
     /// Throws where SQLite would forget acknowledged changes because the log is damaged before them.
     ///
-    /// Before SQLite opens the store: it would write over them, or remove the log when it closes. O(log), which a
-    /// checkpoint begins anew every 1,000 pages.
+    /// Before SQLite opens the store: it would write over them, or remove the log when it closes. O(log), which each
+    /// checkpoint begins anew.
     func checkLog() throws {
         guard let damage = try WriteAheadLog.damage(ofLogAt: logPath, pageSize: StoreSchema.pageSize) else {
             return

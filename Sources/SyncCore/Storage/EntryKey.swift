@@ -32,7 +32,12 @@ public struct EntryKey: Sendable, CustomStringConvertible {
 
     /// Whether the key begins with the bytes of `prefix`.
     public func hasPrefix(_ prefix: String) -> Bool {
-        text.withBytes { bytes in prefix.withBytes { bytes.starts(with: $0) } }
+        text.withBytes { bytes in
+            prefix.withBytes { prefix in
+                prefix.count <= bytes.count
+                    && UnsafeBufferPointer(rebasing: bytes[..<prefix.count]).hasSameBytes(as: prefix)
+            }
+        }
     }
 
     /// The key's text.
@@ -42,7 +47,7 @@ public struct EntryKey: Sendable, CustomStringConvertible {
 extension EntryKey: Hashable, Comparable {
     /// Whether both keys are the same bytes.
     public static func == (left: EntryKey, right: EntryKey) -> Bool {
-        left.text.withBytes { bytes in right.text.withBytes { bytes.elementsEqual($0) } }
+        left.text.withBytes { bytes in right.text.withBytes { bytes.hasSameBytes(as: $0) } }
     }
 
     /// Whether `left` comes before `right`, byte by byte.
@@ -61,5 +66,24 @@ extension String {
     /// long.
     fileprivate func withBytes<Result>(_ body: (UnsafeBufferPointer<UInt8>) -> Result) -> Result {
         utf8.withContiguousStorageIfAvailable(body) ?? Array(utf8).withUnsafeBufferPointer(body)
+    }
+}
+
+extension UnsafeBufferPointer<UInt8> {
+    /// Whether both have the same bytes, compared eight at a time: keys of one store begin alike for long.
+    fileprivate func hasSameBytes(as other: Self) -> Bool {
+        guard count == other.count else { return false }
+        let (left, right) = (UnsafeRawBufferPointer(self), UnsafeRawBufferPointer(other))
+        var offset = 0
+        while offset + 8 <= count {
+            let word = left.loadUnaligned(fromByteOffset: offset, as: UInt64.self)
+            guard word == right.loadUnaligned(fromByteOffset: offset, as: UInt64.self) else { return false }
+            offset += 8
+        }
+        while offset < count {
+            guard left[offset] == right[offset] else { return false }
+            offset += 1
+        }
+        return true
     }
 }

@@ -6,7 +6,9 @@ enum AccessLine {
         let (seconds, attoseconds) = elapsed.components
         let microseconds = seconds * 1_000_000 + attoseconds / 1_000_000_000_000
         let fraction = microseconds % 1_000
-        var line = "bytes=\(byteCount)"
+        var line = ""
+        line.reserveCapacity(192)
+        line += "bytes=\(byteCount)"
         if let caller = report.caller { line += " caller=" + quoted(caller) }
         line += " method=" + ServerMetrics.name(of: report.method)
         line += " ms=\(microseconds / 1_000)." + (fraction < 10 ? "00" : fraction < 100 ? "0" : "") + "\(fraction)"

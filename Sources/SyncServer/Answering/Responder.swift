@@ -18,6 +18,7 @@ public struct Responder: Sendable {
     let gate: WorkGate
     let answers: AnswerRoom
     let turnstile: Turnstile
+    let writes = WriteTasks()
     let admitLongBody: @Sendable (HTTPRequest, String) async -> ServiceAnswer?
     let admitStream: @Sendable (HTTPRequest, String) -> StreamAdmission
     let noteUsual: @Sendable (HTTPRequest, inout HTTPFields) -> Void
@@ -97,6 +98,33 @@ public struct Responder: Sendable {
             isHTTP1: Peer.isHTTP1(channel), caller: answer.caller, start: start)
         note(report, byteCount: bytes.count)
         return (answer.response, channel.allocator.buffer(bytes: bytes))
+    }
+
+    /// Answers a short request that has come as a whole, and tells metrics and log of it.
+    ///
+    /// - Parameters:
+    ///   - address: the other end's.
+    ///   - send: returns when the answer has gone, or goes nowhere any more.
+    func respond(
+        to request: HTTPRequest, _ body: [UInt8], over channel: any Channel, from address: String,
+        by send: (HTTPResponse, ByteBuffer) async -> Void
+    ) async {
+        let start = ContinuousClock.now
+        metrics.begin()
+        defer { metrics.end() }
+        let isCounted = gate.enter()
+        defer { if isCounted { gate.leave() } }
+        let peer = limits.trustedProxies.client(of: address, request.headerFields)
+        let isLetIn = isCounted || isOperator(request.headerFields)
+        var answer = await self.answer(to: request, isLetIn ? .whole(body) : nil, peer, isCounted: false)
+        defer { if let place = answer.place { answers.give(place) } }
+        finishHead(of: &answer.whole, mustClose: false)
+        let report = Report(
+            method: request.method, route: answer.whole.route, status: answer.whole.response.status,
+            isHTTP1: Peer.isHTTP1(channel), caller: answer.whole.caller, start: start)
+        guard case .bytes(let bytes) = answer.whole.takeBody() else { return }
+        note(report, byteCount: bytes.count)
+        await send(answer.whole.response, channel.allocator.buffer(bytes: bytes))
     }
 
     /// Receives the request, sends the answer, and tells metrics and log of it.
@@ -203,7 +231,7 @@ public struct Responder: Sendable {
     }
 
     /// How much of a long answer is written at once: the time that a reader has is that for a piece.
-    private static let pieceByteCount = 64 << 10
+    static let pieceByteCount = 64 << 10
 
     private func write(
         _ bytes: ByteBuffer, _ response: HTTPResponse, _ writer: consuming ResponseWriter

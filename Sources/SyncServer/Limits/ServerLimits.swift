@@ -9,6 +9,8 @@ public struct ServerLimits: Sendable {
     public var callers: CallerLimits
     /// How much of an SQLite store's entries is kept in memory, in bytes, about.
     public var cachedByteCount = 64 << 20
+    /// How long an SQLite store's log becomes before it is taken into the database, in bytes, about.
+    public var logByteCount = 64 << 20
 
     /// One of them, for a table.
     public struct Row: Hashable, Sendable {
@@ -69,7 +71,7 @@ extension ServerLimits {
         case number(WritableKeyPath<ListenerConfiguration, Int>, ClosedRange<Int>)
         case bytes(WritableKeyPath<ListenerConfiguration, Int>, ClosedRange<Int>)
         case seconds(WritableKeyPath<ListenerConfiguration, Int64>)
-        case memory(WritableKeyPath<ServerLimits, Int>)
+        case memory(WritableKeyPath<ServerLimits, Int>, ClosedRange<Int>)
 
         var unit: String {
             switch self {
@@ -77,11 +79,10 @@ extension ServerLimits {
             case .count(_, let range): "a number from \(range.lowerBound) to \(range.upperBound) or none"
             case .size: "bytes (K, M, G for the 1,024 fold) or none"
             case .number(_, let range): "a number from \(range.lowerBound) to \(range.upperBound)"
-            case .bytes(_, let range):
+            case .bytes(_, let range), .memory(_, let range):
                 "bytes from \(ServerLimits.text(bytes: range.lowerBound)) to "
                     + ServerLimits.text(bytes: range.upperBound)
             case .seconds: "seconds from 1 to 3600"
-            case .memory: "bytes from 0 to \(ServerLimits.text(bytes: ServerLimits.mostMemory))"
             }
         }
 
@@ -93,7 +94,7 @@ extension ServerLimits {
             case .number(let path, _): "\(limits.listener[keyPath: path])"
             case .bytes(let path, _): ServerLimits.text(bytes: limits.listener[keyPath: path])
             case .seconds(let path): "\(limits.listener[keyPath: path])"
-            case .memory(let path): ServerLimits.text(bytes: limits[keyPath: path])
+            case .memory(let path, _): ServerLimits.text(bytes: limits[keyPath: path])
             }
         }
 
@@ -123,8 +124,8 @@ extension ServerLimits {
             case .seconds(let path):
                 guard let seconds = ServerLimits.number(text, 1...3_600) else { return false }
                 limits.listener[keyPath: path] = Int64(seconds)
-            case .memory(let path):
-                guard let bytes = ServerLimits.bytes(text, 0...ServerLimits.mostMemory) else { return false }
+            case .memory(let path, let range):
+                guard let bytes = ServerLimits.bytes(text, range) else { return false }
                 limits[keyPath: path] = bytes
             }
             return true
@@ -168,12 +169,14 @@ extension ServerLimits {
             Setting(
                 "address-connections", .number(\.addressConnectionCount, many), "of an address: closed when accepted"),
             Setting(
-                "store-cache", .memory(\.cachedByteCount), "entries of an SQLite store in memory: read from the file"),
+                "store-cache", .memory(\.cachedByteCount, 0...(1 << 40)),
+                "entries of an SQLite store in memory: read from the file"),
+            Setting(
+                "store-log", .memory(\.logByteCount, (1 << 20)...(1 << 30)),
+                "log of an SQLite store: taken into the database"),
             Setting("shutdown-seconds", .seconds(\.shutdownSeconds), "for what is under way at the end: cut"),
         ]
     }
-
-    private static let mostMemory = 1 << 40
 
     private static func number(_ text: String, _ range: ClosedRange<Int>) -> Int? {
         guard let number = Int(text), range.contains(number), !text.hasPrefix("+") else { return nil }

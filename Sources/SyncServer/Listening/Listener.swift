@@ -21,6 +21,7 @@ public struct Listener: Service {
     private let server: any Service
     private let tasks = ConnectionTasks()
     private let turnstile: Turnstile
+    private let writes: WriteTasks
 
     /// - Parameters:
     ///   - configuration: where, and within which limits.
@@ -44,8 +45,8 @@ public struct Listener: Service {
             await onListening(channel.localAddress?.port ?? configuration.port)
         }
         let gate = responder.gate
-        turnstile = responder.turnstile
-        let http1 = Self.http1(configuration, gate, responder.turnstile) { responder.answerAtOnce(to: $0, over: $1) }
+        (turnstile, writes) = (responder.turnstile, responder.writes)
+        let http1 = Self.http1(configuration, responder)
         let watched = ConnectionWatch.Limits(configuration, gate: gate)
         if let certificate = configuration.certificate {
             let base = try Self.secureChannel(certificate, configuration, http1, answer)
@@ -78,6 +79,8 @@ public struct Listener: Service {
             }
             tasks.finish()
             await served
+            // Those whose connections have ended meanwhile.
+            await writes.allEnded()
         } catch let error as IOError {
             throw ListenerError("it cannot listen there: \(String(cString: strerror(error.errnoCode)))")
         } catch let error as SocketAddressError {
@@ -88,13 +91,13 @@ public struct Listener: Service {
     }
 
     private static func http1(
-        _ configuration: ListenerConfiguration, _ gate: WorkGate, _ turnstile: Turnstile,
-        _ answerAtOnce: @escaping PromptAnswers.Answering
+        _ configuration: ListenerConfiguration, _ responder: Responder
     ) -> HTTP1Channel.Configuration {
         // How long a connection is idle its watch knows.
         HTTP1Channel.Configuration(
             additionalChannelHandlers: [
-                WholeRequests(configuration, gate: gate, turnstile: turnstile), PromptAnswers(answerAtOnce),
+                WholeRequests(configuration, gate: responder.gate, turnstile: responder.turnstile),
+                PromptAnswers(responder),
             ],
             httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
                 maxHeaderFieldSize: configuration.headerByteCount, maxHeaderListSize: configuration.headerByteCount,

@@ -2,7 +2,9 @@ import EntitlementSync
 import SyncCore
 
 /// Which keys a caller reaches. What is outside of it is refused alike, whether it is there or not.
-public struct KeyScope: Hashable, Sendable {
+///
+/// One object for all requests of a caller.
+public final class KeyScope: Sendable {
     /// What every key begins with that may be written, listed and followed.
     let prefix: String
     /// What no key may begin with all the same.

@@ -6,7 +6,9 @@ import SyncCore
 ///
 /// What a client sends is stored as it came or not at all: a server that edited it would leave the client with a
 /// version of bytes that it never saw. What there is to say about it goes into the decisions, a ledger beside it.
-struct LedgerRules: ReadingAtOnce {
+///
+/// One object for all requests of a caller.
+final class LedgerRules: ReadingAtOnce {
     let store: any KeyValueBackend
     /// The same, where it answers at once.
     let storeAtOnce: (any ReadingAtOnce)?

@@ -33,6 +33,7 @@ final class AccountCaller: Sendable {
     let expires: Int64
     /// Whether this life of the account was erased: only the marker can be read.
     let isErased: Bool
+    private let rules = Mutex<LedgerRules?>(nil)
 
     init(
         _ account: Account, erased: [String], session: String?, issued: Int64? = nil, expires: Int64, isErased: Bool
@@ -42,6 +43,16 @@ final class AccountCaller: Sendable {
         name = "\(account)"
         keys = try LedgerKeys(account)
         scope = try KeyScope.account(account, keys, erased: erased)
+    }
+
+    /// What holds for its keys, which is made once.
+    func rules(_ make: () -> LedgerRules) -> LedgerRules {
+        rules.withLock { rules in
+            if let rules { return rules }
+            let made = make()
+            rules = made
+            return made
+        }
     }
 }
 

@@ -49,7 +49,7 @@ struct Serve: AsyncParsableCommand {
             return
         }
         let host = try makeHost()
-        let store = try openStore(host, cachedByteCount: limits.cachedByteCount)
+        let store = try openStore(host, limits)
         let logger = try makeLogger()
         if let at { logger.warning("the clock began at \(at.singleLine), for tests") }
         var configuration = try service.configuration(limits.listener, hasIssuer: issuer.isGiven)
@@ -109,7 +109,7 @@ struct Serve: AsyncParsableCommand {
         return host
     }
 
-    private func openStore(_ host: HostServices, cachedByteCount: Int) throws -> any KeyValueBackend {
+    private func openStore(_ host: HostServices, _ limits: ServerLimits) throws -> any KeyValueBackend {
         guard let text = store ?? environmentVariable("SYNCD_STORE") else {
             throw Failure(.usage, "--store is needed: sqlite:FILE, file:DIR or memory: (or set SYNCD_STORE)")
         }
@@ -118,7 +118,8 @@ struct Serve: AsyncParsableCommand {
             throw Failure(
                 .usage, "--store: \(text.singleLine) cannot compare and swap, which a server needs: sqlite:FILE can")
         }
-        return url.open(host: host, cachedByteCount: cachedByteCount)
+        return url.open(
+            host: host, cachedByteCount: limits.cachedByteCount, logByteCount: limits.logByteCount)
     }
 
     private func openWeb() throws(Failure) -> WebFolder? {

@@ -98,9 +98,12 @@ struct StoreURL {
 
     /// The store; one that is a remote must be there, unless it may be created.
     ///
-    /// - Parameter cachedByteCount: how much of an SQLite database is kept in memory, about.
+    /// - Parameters:
+    ///   - cachedByteCount: how much of an SQLite database is kept in memory, about.
+    ///   - logByteCount: how long its log becomes, about.
     func open(
-        host: HostServices, mayCreateRemote: Bool = false, cachedByteCount: Int = 1 << 20
+        host: HostServices, mayCreateRemote: Bool = false, cachedByteCount: Int = 1 << 20,
+        logByteCount: Int = 16 << 20
     ) -> any KeyValueBackend {
         // They wait for other processes by themselves; everything else is told at once.
         switch place {
@@ -114,7 +117,7 @@ struct StoreURL {
         case .sqlite(let path):
             SQLiteBackend(
                 path: path, creating: mayCreateRemote ? .whenNeeded : .unlessRemote, host: host,
-                cachedByteCount: cachedByteCount)
+                cachedByteCount: cachedByteCount, logByteCount: logByteCount)
         case .server(let store): mayCreateRemote ? store.creating ?? store.backend : store.backend
         }
     }

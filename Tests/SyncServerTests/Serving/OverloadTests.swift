@@ -2,7 +2,6 @@ import Foundation
 import HTTPTypes
 import SyncCore
 import SyncProtocol
-import Synchronization
 import SyncServer
 import SyncService
 import TestSupport
@@ -10,40 +9,6 @@ import Testing
 
 @Suite("More than the server can do")
 struct OverloadTests {
-    /// Answers when it is told to.
-    private final class Stage: Sendable {
-        private struct State {
-            var isOpen = false
-            var arrivals = 0
-            var waiting: [CheckedContinuation<Void, Never>] = []
-        }
-
-        private let state = Mutex(State())
-        var arrivals: Int { state.withLock { $0.arrivals } }
-
-        @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
-            await withCheckedContinuation { continuation in
-                let goesOn = state.withLock { state in
-                    state.arrivals += 1
-                    if !state.isOpen { state.waiting.append(continuation) }
-                    return state.isOpen
-                }
-                if goesOn { continuation.resume() }
-            }
-            return ServiceAnswer(
-                HTTPResponse(status: .ok), body: .bytes(Array("\(request.body.count)".utf8)), route: "/test")
-        }
-
-        func open() {
-            let waiting = state.withLock { state in
-                state.isOpen = true
-                defer { state.waiting = [] }
-                return state.waiting
-            }
-            for continuation in waiting { continuation.resume() }
-        }
-    }
-
     private let stage = Stage()
     private var limits: ListenerConfiguration {
         var limits = ListenerConfiguration(port: 0)

@@ -1,0 +1,138 @@
+import Foundation
+import HTTPTypes
+import SyncServer
+import SyncService
+import TestSupport
+import Testing
+
+/// They are answered beside the task of their connection, see `PromptAnswers`.
+@Suite("Small writes")
+struct SmallWriteTests {
+    private let stage = Stage { "\($0.head.method.rawValue) \($0.head.path ?? "") \($0.body.count)" }
+    private var limits: ListenerConfiguration {
+        var limits = ListenerConfiguration(port: 0)
+        limits.requestCount = 2
+        limits.shutdownSeconds = 20
+        return limits
+    }
+
+    @Test("and whatever is sent behind them are answered in their order", arguments: [true, false])
+    func order(isHeld: Bool) async throws {
+        let stage = stage
+        if !isHeld { stage.open() }
+        let sent = ["PUT a", "PUT bb", "GET c", "PUT dd", "DELETE e", "PUT ff", "POST g", "GET h", "DELETE i", "PUT j"]
+            .map { $0.split(separator: " ").map(String.init) }
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let connection = try RawConnection(port: port)
+            let texts = sent.map { words in
+                request(words[0], "/v1/kv/\(words[1])", body: words[0] == "PUT" || words[0] == "POST" ? words[1] : nil)
+            }
+            connection.send(texts.joined())
+            if isHeld {
+                try #require(comesTrue { stage.arrivals == 1 })
+                stage.open()
+            }
+            for words in sent {
+                let length = words[0] == "PUT" || words[0] == "POST" ? words[1].utf8.count : 0
+                #expect(connection.answer()?.text == "\(words[0]) /v1/kv/\(words[1]) \(length)")
+            }
+        }
+        #expect(stage.arrivals == sent.count)
+    }
+
+    @Test("come as a whole, however they are cut")
+    func pieces() async throws {
+        let stage = stage
+        stage.open()
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let text = Array(request("PUT", "/v1/kv/a", body: "12345678").utf8)
+            let connection = try RawConnection(port: port)
+            for cut in [1, 30, text.count - 8, text.count - 3, text.count - 1] {
+                connection.send(Array(text[..<cut]))
+                // The server has most likely read that by then.
+                #expect(try ask(port, "GET", "/healthz")?.status == 200)
+                connection.send(Array(text[cut...]))
+                #expect(connection.answer()?.text == "PUT /v1/kv/a 8")
+            }
+        }
+    }
+
+    @Test("are answered when their client sends nothing more, and before what is no request behind them")
+    func halfClosed() async throws {
+        let stage = stage
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let first = try RawConnection(port: port)
+            first.send(request("PUT", "/v1/kv/a", body: "1"))
+            first.endSending()
+            let second = try RawConnection(port: port)
+            second.send(request("PUT", "/v1/kv/b", body: "1") + "no request\r\n\r\n")
+            try #require(comesTrue { stage.arrivals == 2 })
+            stage.open()
+            #expect(first.answer()?.text == "PUT /v1/kv/a 1")
+            #expect(first.receiveAll() == [])
+            #expect(second.answer()?.text == "PUT /v1/kv/b 1")
+            #expect(second.answer()?.status == 400)
+            #expect(second.receiveAll() == [])
+        }
+    }
+
+    @Test("that are under way when the server is to end are answered, and then it ends")
+    func ending() async throws {
+        let stage = stage
+        let (ending, end) = AsyncStream.makeStream(of: Void.self)
+        try await LocalListener.run(limits, respond: stage.respond, ending: ending) { port in
+            let connection = try RawConnection(port: port)
+            connection.send(request("PUT", "/v1/kv/a", body: "1"))
+            let idle = try RawConnection(port: port)
+            idle.send(request("GET", "/healthz"))
+            #expect(idle.answer()?.status == 200)
+            try #require(comesTrue { stage.arrivals == 1 })
+            end.yield()
+            end.finish()
+            // Who has nothing under way is told first.
+            #expect(idle.receiveAll() == [])
+            try #require(comesTrue { (try? RawConnection(port: port)) == nil })
+            stage.open()
+            #expect(connection.answer()?.text == "PUT /v1/kv/a 1")
+            #expect(connection.receiveAll() == [])
+        }
+    }
+
+    @Test("take places: who comes beyond them is sent away, who goes meanwhile gives his back")
+    func places() async throws {
+        let stage = stage
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let connections = try (0..<2).map { _ in try RawConnection(port: port) }
+            for connection in connections { connection.send(request("PUT", "/v1/kv/a", body: "1")) }
+            try #require(comesTrue { stage.arrivals == 2 })
+            let refused = try #require(try ask(port, "PUT", "/v1/kv/a", body: "1"))
+            #expect(refused.status == 503 && refused.fields["retry-after"] == "1")
+            connections[0].reset()
+            stage.open()
+            #expect(connections[1].answer()?.status == 200)
+            try #require(comesTrue { try ask(port, "PUT", "/v1/kv/a", body: "1")?.status == 200 })
+            #expect(try ask(port, "GET", "/metrics")?.text.contains("http_server_open_requests 1.0\n") == true)
+        }
+    }
+
+    @Test("get long answers as well, when they take them")
+    func longAnswer() async throws {
+        let long = [UInt8](repeating: 7, count: 3 << 20)
+        let answer = ServiceAnswer(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
+        try await LocalListener.run(limits, respond: { _ in answer }) { port in
+            let connection = try RawConnection(port: port, kernelByteCount: 4_096)
+            connection.send(request("PUT", "/v1/kv/a", body: "1") + request("PUT", "/v1/kv/b", body: "2"))
+            for _ in 0..<2 {
+                let answer = try #require(connection.answer())
+                #expect(answer.status == 412 && answer.body == long)
+            }
+            // Another one goes in the middle of it.
+            let other = try RawConnection(port: port, kernelByteCount: 4_096)
+            other.send(request("PUT", "/v1/kv/a", body: "1"))
+            #expect(other.receive()?.isEmpty == false)
+            other.reset()
+            connection.send(request("PUT", "/v1/kv/a", body: "1"))
+            #expect(connection.answer()?.body == long)
+        }
+    }
+}
