@@ -153,7 +153,7 @@ final class SQLiteStore: Sendable {
         hub.signal()
     }
 
-    /// Tells watchers in other processes of the commits that they have not been told of: each time wakes them.
+    /// Tells watchers in other processes of the commits that they have not been told of.
     func tellOthers() {
         let mustTell = told.withLock { told in
             defer { told.untoldCount = 0 }

@@ -60,7 +60,8 @@ final class GroupCommit: Sendable {
     /// - Parameters:
     ///   - timeout: how long a write waits for other processes.
     ///   - commit: performs groups of writes in one transaction; called on `queue`.
-    ///   - onRest: is called, on `queue`, when nothing more is there to be committed, or nothing can be for now.
+    ///   - onRest: is called, on `queue`, when nothing more is there to be committed, before the last is answered, or
+    ///     nothing can be for now.
     init(
         queue: SerialQueue, host: HostServices, timeout: Duration,
         commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict, onRest: @escaping @Sendable () -> Void = {}
@@ -137,6 +138,7 @@ final class GroupCommit: Sendable {
         while let jobs = take() {
             switch commit(jobs.map(\.writes)) {
             case .answered(let answers):
+                if state.withLock({ $0.jobs.isEmpty }) { onRest() }
                 for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: .answered(answer)) }
             case .busy(let error):
                 state.withLock { state in
@@ -147,7 +149,6 @@ final class GroupCommit: Sendable {
                 return onRest()
             }
         }
-        onRest()
     }
 
     /// The jobs of the next transaction, one or more; `nil` when there are none.

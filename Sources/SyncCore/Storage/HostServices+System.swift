@@ -24,8 +24,8 @@ extension HostServices {
         randomBits: { SystemBits.shared.next() })
 }
 
-/// The system's random bits. Where it takes a system call to get some, they are asked for 256 bytes at a time, which
-/// costs as much as 8.
+/// The system's random bits. Where it takes a system call to get some, they are asked for 256 bytes at a time; so a
+/// machine that goes on twice from one snapshot may draw the rest of them twice.
 private final class SystemBits: Sendable {
     static let shared = SystemBits()
 

@@ -7,7 +7,8 @@ import SyncProtocol
 ///
 /// A look at one entry is answered as it comes, a small write by a task of its own. Either saves what the connection's
 /// task costs, which is more than the work itself. The order of answers stays: a request goes this way only when none
-/// is under way the other, and while a write is, what comes after it waits here, and what is more is not read.
+/// is under way the other, and while a write is, what comes after it waits here, as much as has been read. Writes over
+/// HTTP/2 go the other way: a stream has a task for its only request.
 ///
 /// A write whose connection has ended is carried out all the same.
 final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
@@ -18,6 +19,8 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// The longest body that is taken this way, in bytes.
     private static let bodyByteCount = 16_384
+    /// From how much on that waits here nothing more is read.
+    private static let waitingCount = 16
 
     private enum Arrival {
         case part(HTTPRequestPart)
@@ -41,6 +44,8 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     private var held: (head: HTTPRequest, body: ByteBuffer?)?
     /// How many requests are under way the other way.
     private var otherCount = 0
+    /// Whether nothing more is to be served over the connection, as one side has said.
+    private var isLast = false
     private var mustFlush = false
     private var isWriting = false
     /// What came while one is written.
@@ -57,9 +62,9 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     func channelReadComplete(context: ChannelHandlerContext) {
         guard isWriting else { return endRead(context) }
         flush(context)
-        // Most send nothing more before they have their answer; to begin to listen anew then takes two system calls.
-        if waiting.isEmpty { context.read() }
-        waiting.append(.readEnd)
+        if case .readEnd = waiting.last {} else { waiting.append(.readEnd) }
+        // As the one behind it would.
+        read(context: context)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -79,11 +84,15 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func read(context: ChannelHandlerContext) {
-        if isWriting { isReadHeld = true } else { context.read() }
+        if isWriting, waiting.count >= Self.waitingCount { isReadHeld = true } else { context.read() }
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        if case .end = unwrapOutboundIn(data) { otherCount -= 1 }
+        switch unwrapOutboundIn(data) {
+        case .head(let head): if Self.isClosing(head.headerFields) { isLast = true }
+        case .body: break
+        case .end: otherCount -= 1
+        }
         context.write(data, promise: promise)
     }
 
@@ -95,14 +104,11 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
                 return
             }
             otherCount += 1
+            if Self.isClosing(head.headerFields) { isLast = true }
         case .body(var bytes):
-            if let body = held?.body {
-                if body.readableBytes + bytes.readableBytes <= Self.bodyByteCount {
-                    held?.body?.writeBuffer(&bytes)
-                    return
-                }
-            } else if held != nil {
-                held?.body = bytes
+            // Of a write it is no longer than its header says.
+            if let held, held.head.method != .get {
+                if self.held?.body?.writeBuffer(&bytes) == nil { self.held?.body = bytes }
                 return
             }
             passOn(context)
@@ -128,21 +134,29 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// A reader who does not read is the other way's affair, which waits for him.
     private func mayAnswer(_ head: HTTPRequest, _ context: ChannelHandlerContext) -> Bool {
-        guard otherCount == 0, context.channel.isWritable, (head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
+        guard otherCount == 0, !isLast, context.channel.isWritable,
+            (head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
         else { return false }
         var length: Int?
         for field in head.headerFields {
             if Self.others.contains(field.name) { return false }
             guard field.name == .contentLength else { continue }
-            guard length == nil, let count = Int(field.value), count <= Self.bodyByteCount else { return false }
+            guard length == nil, let count = Int(field.value),
+                count <= min(Self.bodyByteCount, responder.limits.bodyByteCount)
+            else { return false }
             length = count
         }
         return switch head.method {
         case .get: length == nil
-        case .put: length != nil
-        case .delete: true
+        case .put: length != nil && Peer.isHTTP1(context.channel)
+        case .delete: Peer.isHTTP1(context.channel)
         default: false
         }
+    }
+
+    private static func isClosing(_ fields: HTTPFields) -> Bool {
+        guard let value = fields.value(of: .connection) else { return false }
+        return value.lowercased().contains("close")
     }
 
     /// What asks for more than an answer.
@@ -211,6 +225,12 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
             let sent = bound.eventLoop.makePromise(of: Void.self)
             write(.body(piece), bound, promise: sent)
             bound.value.context.flush()
+            // Less than a piece leaves the connection writable, so that nobody else looks at how long this takes.
+            let end = bound.eventLoop.scheduleTask(in: .seconds(bound.value.handler.responder.limits.writeSeconds)) {
+                bound.value.handler.responder.gate.noteSlow()
+                bound.value.context.close(promise: nil)
+            }
+            defer { end.cancel() }
             // Who has gone gets no more of it.
             do { try await sent.futureResult.get() } catch { return }
         }
@@ -233,6 +253,7 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
             case .error(let error): errorCaught(context: context, error: error)
             }
         }
+        flush(context)
         guard !isWriting, isReadHeld else { return }
         isReadHeld = false
         context.read()

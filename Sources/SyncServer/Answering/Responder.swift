@@ -122,7 +122,12 @@ public struct Responder: Sendable {
         let report = Report(
             method: request.method, route: answer.whole.route, status: answer.whole.response.status,
             isHTTP1: Peer.isHTTP1(channel), caller: answer.whole.caller, start: start)
-        guard case .bytes(let bytes) = answer.whole.takeBody() else { return }
+        var bytes: [UInt8] = []
+        switch answer.whole.takeBody() {
+        case .bytes(let all): bytes = all
+        // To no short request.
+        case .stream(_, let end): end()
+        }
         note(report, byteCount: bytes.count)
         await send(answer.whole.response, channel.allocator.buffer(bytes: bytes))
     }

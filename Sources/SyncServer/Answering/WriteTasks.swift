@@ -6,7 +6,10 @@ import Synchronization
 /// which take longer than a small write.
 final class WriteTasks: Sendable {
     private struct State {
-        var count = 0
+        var latest: UInt64 = 0
+        var isCancelled = false
+        /// Those that have not ended; `nil` for one that is about to be noted.
+        var tasks: [UInt64: Task<Void, Never>?] = [:]
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -14,29 +17,48 @@ final class WriteTasks: Sendable {
 
     /// Begins `body` on the loop of `executor`.
     func begin(on executor: LoopExecutor, _ body: @escaping @Sendable () async -> Void) {
-        state.withLock { $0.count += 1 }
-        Task(executorPreference: executor) {
-            await body()
-            self.end()
+        let number = state.withLock { state in
+            state.latest += 1
+            state.tasks[state.latest] = .some(nil)
+            return state.latest
         }
+        let task = Task(executorPreference: executor) {
+            await body()
+            self.end(number)
+        }
+        let isCancelled = state.withLock { state in
+            // It may have ended already.
+            if state.tasks[number] != nil { state.tasks[number] = task }
+            return state.isCancelled
+        }
+        if isCancelled { task.cancel() }
     }
 
-    private func end() {
+    private func end(_ number: UInt64) {
         let waiting = state.withLock { state -> [CheckedContinuation<Void, Never>] in
-            state.count -= 1
-            guard state.count == 0, !state.waiting.isEmpty else { return [] }
+            state.tasks[number] = nil
+            guard state.tasks.isEmpty, !state.waiting.isEmpty else { return [] }
             defer { state.waiting = [] }
             return state.waiting
         }
         for continuation in waiting { continuation.resume() }
     }
 
+    /// Lets those give up that have not got as far as the store, and whatever begins from now on.
+    func cancelAll() {
+        let tasks = state.withLock { state in
+            state.isCancelled = true
+            return state.tasks.values.compactMap { $0 }
+        }
+        for task in tasks { task.cancel() }
+    }
+
     /// Returns when all that have begun have ended.
     func allEnded() async {
         await withCheckedContinuation { continuation in
             let isOver = state.withLock { state in
-                if state.count > 0 { state.waiting.append(continuation) }
-                return state.count == 0
+                if !state.tasks.isEmpty { state.waiting.append(continuation) }
+                return state.tasks.isEmpty
             }
             if isOver { continuation.resume() }
         }

@@ -67,6 +67,14 @@ public struct Listener: Service {
     ///
     /// - Throws: ``ListenerError`` where nobody can listen.
     public func run() async throws {
+        try await withTaskCancellationHandler {
+            try await listen()
+        } onCancel: {
+            writes.cancelAll()
+        }
+    }
+
+    private func listen() async throws {
         // The server only lets connections in, and ends when nobody is let in any more; those that are there have
         // tasks of their own, which are waited for.
         async let served: Void = tasks.run()

@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import Synchronization
 import SyncServer
 import SyncService
 import TestSupport
@@ -115,8 +116,69 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("get long answers as well, when they take them")
+    @Test("are refused as any other where a limit is smaller")
+    func bodyLimit() async throws {
+        let stage = stage
+        stage.open()
+        var limits = limits
+        limits.bodyByteCount = 1_024
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let long = String(repeating: "x", count: 1_025)
+            let taken = try ask(port, "PUT", "/v1/kv/a", body: String(long.dropLast()))
+            let refused = try ask(port, "PUT", "/v1/kv/a", body: long)
+            #expect(taken?.status == 200 && refused?.status == 413)
+        }
+        #expect(stage.arrivals == 1)
+    }
+
+    @Test("are not carried out when one side has said that nothing more is served")
+    func closing() async throws {
+        let stage = stage
+        stage.open()
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            let first = try RawConnection(port: port)
+            first.send(request("GET", "/v1/kv/a", fields: ["Connection: close"]))
+            #expect(first.answer()?.status == 200)
+            first.send(request("PUT", "/v1/kv/b", body: "1"))
+            #expect(first.receiveAll() == [])
+            let second = try RawConnection(port: port)
+            second.send(
+                request("PUT", "/v1/kv/a", fields: ["Content-Encoding: gzip"], body: "1")
+                    + request("PUT", "/v1/kv/b", body: "1"))
+            #expect(second.answer()?.status == 415)
+            #expect(second.receiveAll() == [])
+            #expect(try ask(port, "GET", "/v1/kv/c")?.status == 200)
+        }
+        #expect(stage.arrivals == 2)
+    }
+
+    @Test("that do not come to an end are cancelled when the server has waited long enough")
+    func cancelled() async throws {
+        var limits = limits
+        limits.shutdownSeconds = 1
+        let patient = Patient()
+        try await LocalListener.run(limits, respond: patient.respond) { port in
+            let connection = try RawConnection(port: port)
+            connection.send(request("PUT", "/v1/kv/a", body: "1"))
+            try #require(comesTrue { patient.arrivals.load(ordering: .relaxed) == 1 })
+        }
+    }
+
+    /// Answers when it is cancelled.
+    private final class Patient: Sendable {
+        let arrivals = Atomic(0)
+
+        @Sendable func respond(_: ServiceRequest) async -> ServiceAnswer {
+            arrivals.add(1, ordering: .relaxed)
+            for await _ in AsyncStream<Void>.makeStream().stream {}
+            return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes([]), route: "/test")
+        }
+    }
+
+    @Test("get long answers as well, when they take them, and are closed when they do not")
     func longAnswer() async throws {
+        var limits = limits
+        limits.writeSeconds = 1
         let long = [UInt8](repeating: 7, count: 3 << 20)
         let answer = ServiceAnswer(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
         try await LocalListener.run(limits, respond: { _ in answer }) { port in
@@ -131,6 +193,16 @@ struct SmallWriteTests {
             other.send(request("PUT", "/v1/kv/a", body: "1"))
             #expect(other.receive()?.isEmpty == false)
             other.reset()
+            // A third one takes nothing.
+            let slow = try RawConnection(port: port, kernelByteCount: 4_096)
+            slow.send(request("PUT", "/v1/kv/a", body: "1"))
+            try #require(
+                comesTrue {
+                    let text = try ask(port, "GET", "/metrics")?.text ?? ""
+                    return text.contains(#"http_server_refusals_total{reason="slow"} 1"# + "\n")
+                        && text.contains("http_server_open_requests 1.0\n")
+                })
+            #expect((slow.receiveAll() ?? []).count < long.count)
             connection.send(request("PUT", "/v1/kv/a", body: "1"))
             #expect(connection.answer()?.body == long)
         }
