@@ -65,9 +65,9 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
     ///   - cachedByteCount: about how many bytes of entries are kept in memory, to be read again while no other process
     ///     commits anything; 0 for none.
-    ///   - logByteCount: about how long the log becomes before what it has is taken into the database, 1 MiB to 1 GiB;
-    ///     twice that where much is written meanwhile. A longer one is taken in more rarely, with fewer pages in all,
-    ///     and all of it is read whenever the store is opened, to see whether it is whole.
+    ///   - logByteCount: about how long the log becomes before what it has is taken into the database, for which
+    ///     writers wait; 1 MiB to 1 GiB. A longer one is taken in more rarely, with fewer pages in all, and all of it
+    ///     is read whenever the store is opened, to see whether it is whole.
     public convenience init(
         path: String, creating creation: Creation = .unlessRemote, host: HostServices = .system,
         busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20, cachedByteCount: Int = 1 << 20,

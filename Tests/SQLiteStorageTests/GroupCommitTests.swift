@@ -99,9 +99,7 @@ struct GroupCommitTests {
                 }
                 try await group.waitForAll()
             }
-            // Right after the answers.
-            let end = ContinuousClock.now + .seconds(20)
-            while try time(of: path) == past, ContinuousClock.now < end { await Task.yield() }
+            // Before the last answer.
             #expect(try time(of: path) > past)
         }
     }
@@ -111,20 +109,20 @@ struct GroupCommitTests {
     }
 
     @Test(
-        "let the log become as long as was asked for, and twice that at most while it is taken in",
-        arguments: [1 << 20, 6 << 20])
+        "let the log become as long as was asked for, and not much longer", arguments: [1 << 20, 5 << 20])
     func logLength(most: Int) async throws {
         let path = folder.path(of: "long.sqlite")
         let store = SQLiteBackend(path: path, logByteCount: most)
         let value = [UInt8](repeating: 7, count: 100_000)
         var longest = 0
-        for number in 0..<100 {
+        let count = 4 * most / value.count
+        for number in 0..<count {
             _ = try await store.write(value, to: EntryKey("\(number)"), if: .absent)
             let attributes = try FileManager.default.attributesOfItem(atPath: path + "-wal")
             longest = max(longest, (attributes[.size] as? Int) ?? 0)
         }
-        #expect(longest > most - 200_000 && longest < 2 * most + 200_000)
+        #expect(longest > most - 200_000 && longest < most + 200_000)
         let other = SQLiteBackend(path: path)
-        #expect(try await other.list(prefix: "", after: nil, limit: .max).outcome.items.count == 100)
+        #expect(try await other.list(prefix: "", after: nil, limit: .max).outcome.items.count == count)
     }
 }

@@ -61,7 +61,7 @@ final class GroupCommit: Sendable {
     ///   - timeout: how long a write waits for other processes.
     ///   - commit: performs groups of writes in one transaction; called on `queue`.
     ///   - onRest: is called, on `queue`, when nothing more is there to be committed, before the last is answered, or
-    ///     nothing can be for now.
+    ///     nothing can be for now. It may be called once too often.
     init(
         queue: SerialQueue, host: HostServices, timeout: Duration,
         commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict, onRest: @escaping @Sendable () -> Void = {}
@@ -149,6 +149,8 @@ final class GroupCommit: Sendable {
                 return onRest()
             }
         }
+        // What was there when the last was answered may have been cancelled.
+        onRest()
     }
 
     /// The jobs of the next transaction, one or more; `nil` when there are none.

@@ -71,7 +71,6 @@ extension SQLiteStore {
                     if (try? Self.foreignCommits(db)) != foreign { now = nil }
                     noteCommit(
                         ChangeCursor(sequence: UInt64(transaction.sequence), tag: transaction.tag ?? 0), head: now)
-                    if let count = connections.logLength { connections.logTaking?.note(count, on: db) }
                     return answers
                 } catch {
                     // Fails where SQLite has rolled back by itself.

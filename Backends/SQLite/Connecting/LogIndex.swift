@@ -19,12 +19,6 @@ struct LogIndex: Sendable {
 
         private var words: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0)
 
-        /// How long the log is, in pages.
-        var pageCount: Int {
-            let count: UInt32 = field(at: 16)
-            return Int(count)
-        }
-
         fileprivate var isUsable: Bool {
             let isMade: UInt8 = field(at: 12)
             let salt: UInt64 = field(at: 32)

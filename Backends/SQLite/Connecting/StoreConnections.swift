@@ -13,10 +13,7 @@ final class StoreConnections: Sendable {
     private let openWriter = Mutex<DatabaseQueue?>(nil)
     /// What was read or written lately.
     let cache: EntryCache?
-    /// Takes the log into the database; `nil` where nobody can tell how long it is, and SQLite does it by itself.
-    let logTaking: LogTaking?
-    private let index: LogIndex?
-    private let logPageCount: Int
+    private let logByteCount: Int
 
     /// Opens the store that was found; looks at nothing but its header and the names of its tables.
     ///
@@ -24,27 +21,15 @@ final class StoreConnections: Sendable {
     ///   - cachedByteCount: how much is kept in memory, about; 0 for nothing.
     ///   - logByteCount: how long the log becomes before it is taken into the database, about.
     init(file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0, logByteCount: Int = 16 << 20) throws {
-        (self.file, self.identity) = (file, identity)
-        logPageCount = logByteCount / Self.logPageByteCount
+        (self.file, self.identity, self.logByteCount) = (file, identity, logByteCount)
         try file.checkLog()
         let connection = try Self.connectionToWholeStore(path: file.path)
         let version = try connection.unsafeRead { try file.verify($0) }
         guard identity.isStill(at: file.path) else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced while it was opened; try again")
         }
-        index = try LogIndex(of: connection)
-        cache = cachedByteCount > 0 ? index.map { EntryCache($0, byteCount: cachedByteCount) } : nil
-        let path = file.path
-        logTaking = index.map { _ in
-            LogTaking(pageCount: logByteCount / Self.logPageByteCount) {
-                // To open one that is not there would make it.
-                guard identity.isStill(at: path) else { throw DatabaseError(resultCode: .SQLITE_CANTOPEN) }
-                let connection = try DatabaseQueue(path: path, configuration: Self.synchronising(Self.configuration))
-                // Before that it does not look for a log.
-                try connection.inDatabase { _ = try StoreSchema.identity(of: $0) }
-                return connection
-            }
-        }
+        let index = cachedByteCount > 0 ? try LogIndex(of: connection) : nil
+        cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
         if version < StoreSchema.version { _ = try writer() }
         let reader = try StoreReader(connection, file: file)
         idleReaders.withLock { $0.append(reader) }
@@ -105,20 +90,22 @@ final class StoreConnections: Sendable {
     }
 
     private func openedWriter() throws -> DatabaseQueue {
-        let path = file.path
-        // Where writes are all over a large file, each of SQLite's usual checkpoints of 1,000 pages would write nearly
-        // as many places of it.
-        let mostPages = logTaking == nil ? logPageCount : 2 * logPageCount
+        let (path, logByteCount) = (file.path, logByteCount)
         var configuration = Self.configuration
         configuration.prepareDatabase { db in
             try StoreFile.useWriteAheadLog(db, path: path)
-        }
-        configuration = Self.synchronising(configuration)
-        configuration.prepareDatabase { db in
-            try db.execute(sql: "PRAGMA journal_size_limit = \(mostPages * Self.logPageByteCount)")
-            try db.execute(sql: "PRAGMA wal_autocheckpoint = \(mostPages)")
+            try db.execute(sql: "PRAGMA synchronous = FULL")
+            try db.execute(sql: "PRAGMA journal_size_limit = \(logByteCount)")
+            // Where writes are all over a large file, each of SQLite's usual checkpoints of 1,000 pages would write
+            // nearly as many places of it. On the connection that writes and on no other: a second one beside it meets
+            // SQLite's error of logs that are begun anew (sqlite.org/wal.html#walresetbug, before 3.51.3), which loses
+            // what was acknowledged.
+            try db.execute(sql: "PRAGMA wal_autocheckpoint = \(logByteCount / Self.logPageByteCount)")
             // In KiB: what leads to a few thousand places of it.
             try db.execute(sql: "PRAGMA cache_size = -16384")
+            #if canImport(Darwin)
+            try db.execute(sql: "PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
+            #endif
         }
         let writer = try DatabaseQueue(path: path, configuration: configuration)
         try writer.inDatabase { db in
@@ -136,21 +123,6 @@ final class StoreConnections: Sendable {
         }
         return writer
     }
-
-    /// With every commit on the disk before it returns.
-    private static func synchronising(_ configuration: Configuration) -> Configuration {
-        var configuration = configuration
-        configuration.prepareDatabase { db in
-            try db.execute(sql: "PRAGMA synchronous = FULL")
-            #if canImport(Darwin)
-            try db.execute(sql: "PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
-            #endif
-        }
-        return configuration
-    }
-
-    /// How long the log is, in pages; `nil` where that cannot be said.
-    var logLength: Int? { index?.head()?.pageCount }
 
     /// Whether a commit on this connection is on the disk before it returns: FULL or EXTRA.
     static func synchronises(_ db: Database) throws -> Bool {

@@ -227,6 +227,7 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
             bound.value.context.flush()
             // Less than a piece leaves the connection writable, so that nobody else looks at how long this takes.
             let end = bound.eventLoop.scheduleTask(in: .seconds(bound.value.handler.responder.limits.writeSeconds)) {
+                guard bound.value.context.channel.isActive else { return }
                 bound.value.handler.responder.gate.noteSlow()
                 bound.value.context.close(promise: nil)
             }

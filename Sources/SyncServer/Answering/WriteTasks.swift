@@ -4,6 +4,8 @@ import Synchronization
 ///
 /// A task group would do the same, by way of a task that takes what is to be begun: two changes of threads for each,
 /// which take longer than a small write.
+///
+/// Those of one listener, which cancels them for good.
 final class WriteTasks: Sendable {
     private struct State {
         var latest: UInt64 = 0

@@ -18,9 +18,21 @@ final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
             context.fireErrorCaught(failure)
             return
         }
-        guard head.version == .http1_0, !head.isKeepAlive else { return context.fireChannelRead(data) }
-        // Such a client waits for the end of the connection.
-        head.headers.replaceOrAdd(name: "Connection", value: "close")
+        if head.version == .http1_1 {
+            guard head.headers.contains(name: "Connection") else { return context.fireChannelRead(data) }
+            let wishes = head.headers[canonicalForm: "Connection"].map { $0.lowercased() }
+            if wishes.contains("close") {
+                // Whoever looks for that knows no lists.
+                head.headers.replaceOrAdd(name: "Connection", value: "close")
+            } else if wishes.allSatisfy({ $0 == "keep-alive" }) {
+                // That goes without saying, and many say it: such a request is as any other (RFC 9112, section 9.3).
+                head.headers.remove(name: "Connection")
+            }
+        } else {
+            guard !head.isKeepAlive else { return context.fireChannelRead(data) }
+            // Such a client waits for the end of the connection.
+            head.headers.replaceOrAdd(name: "Connection", value: "close")
+        }
         context.fireChannelRead(wrapInboundOut(.head(head)))
     }
 
