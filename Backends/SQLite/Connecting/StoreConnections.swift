@@ -97,9 +97,9 @@ final class StoreConnections: Sendable {
             try db.execute(sql: "PRAGMA synchronous = FULL")
             try db.execute(sql: "PRAGMA journal_size_limit = \(logByteCount)")
             // Where writes are all over a large file, each of SQLite's usual checkpoints of 1,000 pages would write
-            // nearly as many places of it. On the connection that writes and on no other: a second one beside it meets
-            // SQLite's error of logs that are begun anew (sqlite.org/wal.html#walresetbug, before 3.51.3), which loses
-            // what was acknowledged.
+            // nearly as many places of it. On the connection that writes and on no other: a second one beside it may
+            // meet SQLite's error of logs that are begun anew (sqlite.org/wal.html#walresetbug, before 3.51.3), which
+            // loses what was acknowledged.
             try db.execute(sql: "PRAGMA wal_autocheckpoint = \(logByteCount / Self.logPageByteCount)")
             // In KiB: what leads to a few thousand places of it.
             try db.execute(sql: "PRAGMA cache_size = -16384")
