@@ -3,11 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak nightly mutants threads lint docs bench peers proto clean
+.PHONY: help setup demo release test soak nightly mutants threads lint docs bench peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 # What must come out the same in every time zone, as a filter of `swift test`.
 DATE_TESTS ?= CivilCalendar
+# With Swift's libraries in it, as it is copied to a server that has none.
+RELEASE := --configuration release --product syncd --static-swift-stdlib
+BARE_ROUTE := --package-path Benchmarks --configuration release --product bare-route --static-swift-stdlib
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -18,6 +21,10 @@ setup: ## Install the system packages that are missing (Debian and its relatives
 demo: setup ## Build syncd and let it tell its story: two devices, a lost phone, a restore
 	swift build --product syncd
 	"$$(swift build --show-bin-path)/syncd" demo
+
+release: setup ## Build syncd for a machine that has no Swift, and tell where it is
+	swift build $(RELEASE)
+	@ls -l "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
 test: setup ## Run all tests; try a real server by its OpenAPI document, and its web page in a browser
 	@.ci/setup apache2-bin chromium curl nodejs openssl python3 python3-venv
@@ -54,16 +61,16 @@ docs: ## Build the documentation of every library; a warning is an error
 bench: setup ## Time the hot paths in release mode
 	swift run --package-path Benchmarks --configuration release benchmarks
 	swift run --package-path Benchmarks --configuration release store-benchmarks
-	swift build --configuration release --product syncd
+	swift build $(RELEASE)
 	swift run --package-path Benchmarks --configuration release wire-benchmarks \
-		--syncd "$$(swift build --configuration release --show-bin-path)/syncd"
+		--syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
 peers: ## Hold syncd serve against PocketBase, Kinto and a bare route, with wrk; writes Docs/Peers.md
 	@.ci/setup libeatmydata1 python3 python3-venv wrk
-	swift build --configuration release --product syncd
-	swift build --package-path Benchmarks --configuration release --product bare-route
-	Benchmarks/peers/peers.py --syncd "$$(swift build --configuration release --show-bin-path)/syncd" \
-		--bare-route "$$(swift build --package-path Benchmarks --configuration release --show-bin-path)/bare-route" \
+	swift build $(RELEASE)
+	swift build $(BARE_ROUTE)
+	Benchmarks/peers/peers.py --syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd" \
+		--bare-route "$$(swift build $(BARE_ROUTE) --show-bin-path)/bare-route" \
 		--page Docs/Peers.md --chart Docs/images/peers.svg
 
 proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with

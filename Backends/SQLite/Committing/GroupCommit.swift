@@ -64,7 +64,7 @@ final class GroupCommit: Sendable {
     ///     nothing can be for now. It may be called once too often.
     init(
         queue: SerialQueue, host: HostServices, timeout: Duration,
-        commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict, onRest: @escaping @Sendable () -> Void = {}
+        commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict, onRest: @escaping @Sendable () -> Void
     ) {
         self.onRest = onRest
         self.queue = queue
