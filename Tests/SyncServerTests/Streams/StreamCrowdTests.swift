@@ -72,7 +72,7 @@ struct StreamCrowdTests {
         return false
     }
 
-    @Test("whoever asks after them is answered before most of them are open", .timeLimit(.minutes(2)))
+    @Test("whoever asks after them is answered long before all of them are open", .timeLimit(.minutes(2)))
     func others() async throws {
         let (count, streams, metrics) = (80 * Self.loopCount, Streams(), PrometheusMetrics())
         try await LocalListener.run(limits, respond: streams.respond, metrics: ServerMetrics(metrics)) { port in
@@ -90,7 +90,8 @@ struct StreamCrowdTests {
         let before = streams.before.read().sorted()
         print("of about 80 streams of an event loop so many opened before who asked after them: \(before)")
         #expect(before.count == 4 * Self.loopCount)
-        #expect(try #require(before.last) < 40)
+        // 9 on a fast machine, 65 without turns. On a slow one five times eight come before a pause outlasts their work.
+        #expect(try #require(before.last) < 56)
     }
 
     @Test("who leaves before his turn opens nothing", .timeLimit(.minutes(2)))
