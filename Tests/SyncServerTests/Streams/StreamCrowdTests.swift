@@ -90,7 +90,7 @@ struct StreamCrowdTests {
         let before = streams.before.read().sorted()
         print("of about 80 streams of an event loop so many opened before who asked after them: \(before)")
         #expect(before.count == 4 * Self.loopCount)
-        // 9 on a fast machine, 65 without turns. On a slow one five times eight come before a pause outlasts their work.
+        // 9 on a fast machine, 65 without turns. On a slow one five times 8 come before a pause outlasts their work.
         #expect(try #require(before.last) < 56)
     }
 
