@@ -24,6 +24,7 @@ final class CurlHandle {
     private var body: [UInt8] = []
     private var maximumByteCount = Int.max
     private var mayRepeat = false
+    private var requestID: String?
     private var sentCount = 0
     private var failure: TransportError?
     private var idleTimeout: Duration?
@@ -106,6 +107,7 @@ final class CurlHandle {
             throw error
         }
         mayRepeat = job.message.method == "GET" || job.message.method == "HEAD"
+        requestID = job.message.requestID
         switch job.receiver {
         case .whole(_, let maximum): maximumByteCount = maximum
         case .stream(_, _, let idleTimeout): self.idleTimeout = idleTimeout
@@ -185,7 +187,7 @@ final class CurlHandle {
         head.reset()
         body = []
         (maximumByteCount, sentCount, mayRepeat) = (.max, 0, false)
-        (hasToldHead, failure, deadline, idleTimeout) = (false, nil, nil, nil)
+        (hasToldHead, failure, deadline, idleTimeout, requestID) = (false, nil, nil, nil, nil)
         text.pointee = 0
     }
 }
@@ -270,6 +272,11 @@ extension CurlHandle {
             return false
         }
         guard head.isComplete, !hasToldHead, let response = head.response else { return true }
+        // An exchange that ends here takes its connection with it.
+        guard response.mayAnswer(requestID: requestID) else {
+            failure = failure ?? .answerOfAnother
+            return false
+        }
         switch receiver {
         case .stream(let continuation, _, _):
             hasToldHead = true

@@ -8,6 +8,8 @@ struct CurlMessage: Sendable {
     /// The lines of the header, with those that libcurl would add by itself taken out.
     var lines: [String]
     var body: [UInt8]
+    /// What its answer is to repeat.
+    var requestID: String?
     var isSecure: Bool
     /// Whether it is for this machine.
     var isLocal: Bool
@@ -27,6 +29,7 @@ struct CurlMessage: Sendable {
         isSecure = scheme == "https"
         isLocal = Self.isLoopback(authority)
         self.body = body
+        requestID = WireFields.requestID(of: request.headerFields)
         lines = []
         lines.reserveCapacity(request.headerFields.count + 4)
         for field in request.headerFields where !Self.ownFields.contains(field.name.canonicalName) {

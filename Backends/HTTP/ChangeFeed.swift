@@ -68,7 +68,8 @@ actor ChangeFeed {
         var token: String?
         do {
             token = try await source.token(refused)
-            stream = try await source.transport.stream(request(token), idleTimeout: source.idleTimeout)
+            stream = try await source.transport.stream(
+                request(token), idleTimeout: source.idleTimeout, id: source.host.randomBits())
         } catch {
             return .no(retryAfter: (error as? BackendError)?.retryAfter)
         }

@@ -23,8 +23,9 @@ import FoundationNetworking
 /// let backend = try HTTPBackend(server: "https://sync.example.com", transport: URLSessionClient())
 /// ```
 public final class URLSessionClient: HTTPStreamingTransport {
-    private let session: URLSession
-    private let exchanges: URLSessionExchanges
+    /// A session has connections of its own.
+    private let session: Mutex<Session>
+    private let configuration: URLSessionConfiguration
     /// What of a stream may wait to be read; `URLSession` reads on whether somebody does or not.
     private static let streamByteCount = 1 << 20
 
@@ -39,12 +40,23 @@ public final class URLSessionClient: HTTPStreamingTransport {
         configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
         configuration.urlCredentialStorage = nil
         if let userAgent { configuration.httpAdditionalHeaders = ["User-Agent": userAgent] }
-        exchanges = URLSessionExchanges()
-        session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+        self.configuration = configuration
+        session = Mutex(Session(configuration))
     }
 
-    // What is under way keeps its task, and ends by itself; the session lets go of its delegate then.
-    deinit { session.finishTasksAndInvalidate() }
+    deinit { session.withLock { $0.end() } }
+
+    private struct Session {
+        let session: URLSession
+        let exchanges = URLSessionExchanges()
+
+        init(_ configuration: URLSessionConfiguration) {
+            session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+        }
+
+        /// What is under way keeps its task, and ends by itself; the session lets go of its delegate then.
+        func end() { session.finishTasksAndInvalidate() }
+    }
 
     /// Sends `request` and reads all of the answer. Cancelling the task ends the exchange.
     ///
@@ -59,8 +71,7 @@ public final class URLSessionClient: HTTPStreamingTransport {
         let clock = ContinuousClock()
         let end = clock.now + timeout
         let exchange = try start(request, body: body, patience: timeout, maximumByteCount: maximumByteCount)
-        let response = try await exchange.head()
-        var answer = TransportAnswer(response)
+        var answer = TransportAnswer(try await head(of: exchange, request))
         while true {
             exchange.patience.withLock { $0 = clock.now.duration(to: end) }
             guard let bytes = try await exchange.next() else { return answer }
@@ -83,7 +94,23 @@ public final class URLSessionClient: HTTPStreamingTransport {
     ) async throws(TransportError) -> TransportStream {
         let exchange = try start(
             request, body: [], patience: idleTimeout, maximumByteCount: Self.streamByteCount)
-        return TransportStream(try await exchange.head(), source: exchange)
+        return TransportStream(try await head(of: exchange, request), source: exchange)
+    }
+
+    private func head(
+        of exchange: URLSessionExchange, _ request: HTTPRequest
+    ) async throws(TransportError) -> HTTPResponse {
+        let response = try await exchange.head()
+        guard response.mayAnswer(request) else {
+            // Its connection cannot be told apart from the others; all are given up.
+            session.withLock { session in
+                guard session.exchanges === exchange.exchanges else { return }
+                session.end()
+                session = Session(configuration)
+            }
+            throw .answerOfAnother
+        }
+        return response
     }
 
     private func start(
@@ -106,10 +133,12 @@ public final class URLSessionClient: HTTPStreamingTransport {
             wire.setValue("identity", forHTTPHeaderField: "Accept-Encoding")
         }
         if !body.isEmpty { wire.httpBody = Data(body) }
-        let exchange = URLSessionExchange(
-            session.dataTask(with: wire), patience: patience, isFirst: exchanges.isFirst(of: authority),
-            maximumByteCount: maximumByteCount)
-        exchanges.add(exchange.state, authority)
-        return exchange
+        return session.withLock { session in
+            let exchange = URLSessionExchange(
+                session.session.dataTask(with: wire), among: session.exchanges, authority, patience: patience,
+                maximumByteCount: maximumByteCount)
+            session.exchanges.add(exchange.state, authority)
+            return exchange
+        }
     }
 }

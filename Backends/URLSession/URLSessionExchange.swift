@@ -32,11 +32,17 @@ final class URLSessionExchange: TransportSource {
     }
 
     let state: State
+    /// All of its session.
+    let exchanges: URLSessionExchanges
     /// How long nothing may come.
     let patience: Mutex<Duration>
 
-    init(_ task: URLSessionDataTask, patience: Duration, isFirst: Bool, maximumByteCount: Int) {
-        state = State(task, isFirst: isFirst, maximumByteCount: maximumByteCount)
+    init(
+        _ task: URLSessionDataTask, among exchanges: URLSessionExchanges, _ authority: String, patience: Duration,
+        maximumByteCount: Int
+    ) {
+        state = State(task, isFirst: exchanges.isFirst(of: authority), maximumByteCount: maximumByteCount)
+        self.exchanges = exchanges
         self.patience = Mutex(patience)
     }
 

@@ -21,6 +21,18 @@ extension WireFields {
     }
 }
 
+extension WireFields {
+    /// The name of the request whose header, or whose answer's, has these fields; `nil` for none.
+    package static func requestID(of fields: HTTPFields) -> String? { requestIDName.flatMap(fields.value(of:)) }
+}
+
+extension TransportError {
+    /// What came names another request than the one that was sent.
+    package static let answerOfAnother = TransportError(
+        .interrupted, mayHaveArrived: true,
+        message: "what came is the answer to another request; something on the way mixes them up")
+}
+
 extension HTTPTransport {
     /// Sends `request` as ``send(_:body:timeout:maximumByteCount:)`` does, under a name of its own, and takes no
     /// answer that has another one. An answer without any is taken: it may be a proxy's, which says what is wrong.
@@ -30,16 +42,47 @@ extension HTTPTransport {
     package func exchange(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int, id: UInt64
     ) async throws(TransportError) -> TransportAnswer {
-        guard let name = WireFields.requestIDName else {
-            return try await send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
-        }
-        let id = String(id, radix: 16)
-        var request = request
-        request.headerFields[name] = id
+        let request = request.named(id)
         let answer = try await send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
-        guard let other = answer.response.headerFields[name], other != id else { return answer }
-        throw TransportError(
-            .interrupted, mayHaveArrived: true,
-            message: "what came is the answer to another request; something on the way mixes them up")
+        guard answer.response.mayAnswer(request) else { throw .answerOfAnother }
+        return answer
+    }
+}
+
+extension HTTPStreamingTransport {
+    /// Opens a stream as ``stream(_:idleTimeout:)`` does, of a request with a name of its own, and takes no answer that
+    /// has another one.
+    ///
+    /// - Parameter id: 64 bits that no other request has.
+    /// - Throws: what the transport throws, and ``TransportError/Kind/interrupted`` for another request's answer.
+    package func stream(
+        _ request: HTTPRequest, idleTimeout: Duration, id: UInt64
+    ) async throws(TransportError) -> TransportStream {
+        let request = request.named(id)
+        let stream = try await stream(request, idleTimeout: idleTimeout)
+        guard stream.response.mayAnswer(request) else { throw .answerOfAnother }
+        return stream
+    }
+}
+
+extension HTTPRequest {
+    fileprivate func named(_ id: UInt64) -> HTTPRequest {
+        guard let name = WireFields.requestIDName else { return self }
+        var request = self
+        request.headerFields[name] = String(id, radix: 16)
+        return request
+    }
+}
+
+extension HTTPResponse {
+    /// Whether the answer is of `request`, or does not say so.
+    package func mayAnswer(_ request: HTTPRequest) -> Bool {
+        mayAnswer(requestID: WireFields.requestID(of: request.headerFields))
+    }
+
+    /// Whether the answer is of the request with that name, or does not say so.
+    package func mayAnswer(requestID id: String?) -> Bool {
+        guard let id, let other = WireFields.requestID(of: headerFields) else { return true }
+        return other == id
     }
 }

@@ -51,6 +51,9 @@ final class FaultyLine: Sendable {
     /// How often each fault happened.
     var counts: [Fault: Int] { state.value.withLock { $0.counts } }
 
+    /// How many connections of clients there are.
+    var openConnectionCount: Int { server.openConnectionCount }
+
     private final class Shared: Sendable {
         let value: Mutex<State>
         init(_ state: State) { value = Mutex(state) }

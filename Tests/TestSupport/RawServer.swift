@@ -97,6 +97,9 @@ public final class RawServer: Sendable {
     /// How many connections have come.
     public var connectionCount: Int { shared.state.withLock { $0.connectionCount } }
 
+    /// How many connections are open.
+    public var openConnectionCount: Int { shared.state.withLock { $0.open.count } }
+
     /// `127.0.0.1:PORT`.
     public var authority: String { "127.0.0.1:\(port)" }
 

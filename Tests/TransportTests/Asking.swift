@@ -38,6 +38,46 @@ extension HTTPStreamingTransport {
     }
 }
 
+extension RawServer {
+    /// A server that answers the first request of a connection, and each one after it with the answer before.
+    static func alwaysLate(_ body: String) throws -> RawServer {
+        try RawServer { connection, _ in
+            let field = "\(WireFields.requestID): "
+            var last: String?
+            while let request = connection.readRequest() {
+                let line = request.split(separator: "\r\n").first { $0.lowercased().hasPrefix(field.lowercased()) }
+                guard let id = line?.dropFirst(field.count) else { return }
+                connection.answer(body, fields: "\(field)\(last ?? String(id))\r\n")
+                last = String(id)
+            }
+        }
+    }
+
+    /// Expects that `client` takes no answer to another request, and asks on another connection after one.
+    func expectNoLateAnswer(
+        to client: some HTTPStreamingTransport, _ method: String, _ body: String,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) async throws {
+        let method = HTTPRequest.Method(rawValue: method) ?? .get
+        let request = HTTPRequest(method: method, scheme: "http", authority: authority, path: "/")
+        for id in 1...2 as ClosedRange<UInt64> {
+            let answer = try await client.exchange(
+                request, body: [], timeout: .seconds(20), maximumByteCount: 100, id: 10 * id)
+            #expect(answer.body == Array(body.utf8), sourceLocation: sourceLocation)
+            let error = await expectError(.interrupted, mayHaveArrived: true, sourceLocation: sourceLocation) {
+                if method == .get, id == 2 {
+                    return try await client.stream(request, idleTimeout: .seconds(20), id: 21).response
+                }
+                return try await client.exchange(
+                    request, body: [], timeout: .seconds(20), maximumByteCount: 100, id: 10 * id + 1
+                ).response
+            }
+            #expect(error == .answerOfAnother, sourceLocation: sourceLocation)
+            #expect(connectionCount == Int(id), sourceLocation: sourceLocation)
+        }
+    }
+}
+
 /// Expects an error of `kind`, with a message of one line.
 @discardableResult
 func expectError(

@@ -179,6 +179,11 @@ struct CurlFailureTests {
         #expect(count == (method == "GET" ? 3 : 1))
     }
 
+    @Test("end a connection that answers other requests", arguments: ["GET", "PUT"], ["", "body"])
+    func answersOfOthers(method: String, body: String) async throws {
+        try await RawServer.alwaysLate(body).expectNoLateAnswer(to: CurlClient(), method, body)
+    }
+
     @Test("may have arrived even if the server is gone when libcurl looks again")
     func goneServer() async throws {
         let client = try CurlClient()

@@ -38,6 +38,11 @@ struct URLSessionTests {
         }
     }
 
+    @Test("end a connection that answers other requests", arguments: ["GET", "PUT"], ["", "body"])
+    func answersOfOthers(method: String, body: String) async throws {
+        try await RawServer.alwaysLate(body).expectNoLateAnswer(to: URLSessionClient(), method, body)
+    }
+
     #if canImport(FoundationNetworking)
     // Foundation on Linux traps at an answer without a whole header (NativeProtocol.swift: "Transfer completed, but
     // there's no response"), and reads an endless answer into memory faster than it can be told to stop. No caller can
