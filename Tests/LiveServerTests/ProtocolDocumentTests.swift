@@ -22,12 +22,12 @@ struct ProtocolDocumentTests {
         process.environment = ProcessInfo.processInfo.environment.merging(["SERVER": server.url]) { $1 }
         let folder = try TemporaryFolder()
         process.currentDirectoryURL = URL(filePath: folder.path)
-        let pipe = Pipe()
+        let pipe = Pipe.closedOnExec()
         process.standardOutput = pipe
         process.standardError = pipe
         try process.run()
         let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
+        ProcessEnd(of: process).wait()
         return output
     }
 

@@ -126,12 +126,6 @@ private final class SmallDisk: Sendable {
     }
 
     private static func run(_ command: String...) throws {
-        let process = Process()
-        process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = command
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else { throw CocoaError(.featureUnsupported) }
+        guard try ProcessEnd.run("/usr/bin/env", command) == 0 else { throw CocoaError(.featureUnsupported) }
     }
 }

@@ -110,10 +110,12 @@ struct Sandbox {
 /// A process whose output is collected.
 final class RunningCommand {
     private let process = Process()
-    private let output = Pipe()
-    private let error = Pipe()
+    private let end: ProcessEnd
+    private let output = Pipe.closedOnExec()
+    private let error = Pipe.closedOnExec()
 
     init(program: URL, arguments: [String], environment: [String: String], folder: String) throws {
+        end = ProcessEnd(of: process)
         process.executableURL = program
         process.arguments = arguments
         process.environment = environment
@@ -124,7 +126,7 @@ final class RunningCommand {
         try process.run()
     }
 
-    func send(_ signal: Int32) { _ = Foundation.kill(process.processIdentifier, signal) }
+    func send(_ signal: Int32) { end.send(signal) }
 
     /// Waits until its output is closed, so many milliseconds at most.
     func waitForEnd(atMost milliseconds: Int32) {
@@ -143,16 +145,16 @@ final class RunningCommand {
         return String(decoding: line.prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
     }
 
-    func kill() { _ = Foundation.kill(process.processIdentifier, SIGKILL) }
+    func kill() { end.send(SIGKILL) }
 
     /// Kills it `delay` from now, unless it ends before.
     func kill(after delay: Duration) {
-        let end = ContinuousClock.now + delay
+        let deadline = ContinuousClock.now + delay
         // Its output is closed when it ends. Waiting for that leaves the processor to it; the clock does the last bit.
         var closing = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: 0, revents: 0)
         let milliseconds = Int32(delay / .milliseconds(1)) - 1
         if milliseconds > 0 { _ = poll(&closing, 1, milliseconds) }
-        while closing.revents == 0, ContinuousClock.now < end {}
+        while closing.revents == 0, ContinuousClock.now < deadline {}
         kill()
     }
 
@@ -160,10 +162,8 @@ final class RunningCommand {
     func outcome() -> Sandbox.Outcome {
         let printed = output.fileHandleForReading.readDataToEndOfFile()
         let complained = error.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        let status = process.terminationStatus
         return Sandbox.Outcome(
-            exitCode: process.terminationReason == .exit ? status : -status,
+            exitCode: end.wait(),
             output: String(decoding: printed, as: UTF8.self), error: String(decoding: complained, as: UTF8.self))
     }
 }

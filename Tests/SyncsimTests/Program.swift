@@ -60,11 +60,13 @@ struct Program {
 /// A process whose output is collected in files, so that it never waits for a reader.
 final class RunningProgram {
     private let process = Process()
+    private let end: ProcessEnd
     private let output: URL
     private let error: URL
 
     init(_ program: URL, _ arguments: [String], folder: String) throws {
         let name = UUID().uuidString
+        end = ProcessEnd(of: process)
         output = URL(filePath: "\(folder)/\(name).out")
         error = URL(filePath: "\(folder)/\(name).err")
         for file in [output, error] { try Data().write(to: file) }
@@ -88,15 +90,13 @@ final class RunningProgram {
             if mask & (1 << UInt64(SIGINT - 1)) != 0 { break }
             sched_yield()
         }
-        kill(process.processIdentifier, SIGINT)
+        end.send(SIGINT)
     }
 
     /// Waits for its end. The exit code of one that a signal ended is the negative signal.
     func outcome() throws -> Program.Outcome {
-        process.waitUntilExit()
-        let status = process.terminationStatus
-        return Program.Outcome(
-            exitCode: process.terminationReason == .exit ? status : -status,
+        Program.Outcome(
+            exitCode: end.wait(),
             output: String(decoding: try Data(contentsOf: output), as: UTF8.self),
             error: String(decoding: try Data(contentsOf: error), as: UTF8.self))
     }

@@ -58,10 +58,7 @@ public final class ApacheServer: Sendable {
     /// Copies the files of a folder, those of another user too, into a new one.
     public func copy(_ original: Folder) throws -> Folder {
         let copy = try makeFolder()
-        let copying = try Process.run(
-            URL(filePath: "/bin/cp"), arguments: ["-Rp", original.path + "/.", copy.path])
-        copying.waitUntilExit()
-        guard copying.terminationStatus == 0 else {
+        guard try ProcessEnd.run("/bin/cp", ["-Rp", original.path + "/.", copy.path]) == 0 else {
             throw ApacheProcess.Failure(description: "cp -Rp \(original.path) failed")
         }
         try Self.admitEverybody(to: copy.path)

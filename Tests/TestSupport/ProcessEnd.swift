@@ -13,6 +13,20 @@ public final class ProcessEnd: Sendable {
     /// How `process` ends, once it is started.
     public init(of process: Process) { self.process = process }
 
+    /// Runs `program`, a path, and waits for its end. What it complains of is dropped.
+    ///
+    /// - Returns: what ``wait()`` returns.
+    /// - Throws: where it cannot be started.
+    public static func run(_ program: String, _ arguments: [String]) throws -> Int32 {
+        let process = Process()
+        process.executableURL = URL(filePath: program)
+        process.arguments = arguments
+        process.standardInput = FileHandle.nullDevice
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        return ProcessEnd(of: process).wait()
+    }
+
     /// Sends `signal`, unless it has ended.
     public func send(_ signal: Int32) {
         // Foundation may take note of its end in between; that another process has its number then is next to

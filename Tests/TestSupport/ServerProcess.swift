@@ -44,7 +44,7 @@ public final class ServerProcess: Sendable {
         try Data(Self.operatorToken.utf8).write(to: URL(filePath: token))
         let errors = folder.path(of: "errors.log")
         try Data().write(to: URL(filePath: errors))
-        let output = Pipe()
+        let output = Pipe.closedOnExec()
         process = Process()
         end = ProcessEnd(of: process)
         process.executableURL = URL(filePath: BuiltProgram.path(of: "syncd"))

@@ -63,12 +63,7 @@ final class TLSServer {
     var file: String { folder.path + "/cert" }
 
     private static func run(_ arguments: String...) throws {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
-        process.arguments = arguments
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        process.waitUntilExit()
-        try #require(process.terminationStatus == 0, "openssl \(arguments.joined(separator: " "))")
+        let exitCode = try ProcessEnd.run("/usr/bin/openssl", arguments)
+        try #require(exitCode == 0, "openssl \(arguments.joined(separator: " "))")
     }
 }

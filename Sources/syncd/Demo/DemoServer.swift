@@ -1,15 +1,17 @@
 import Foundation
 import Synchronization
 
-/// The server of the demo: a process of its own, that ends with the demo, however that ends.
+/// The server of the demo: a process of its own, that ends with the demo, also where a signal ends that.
 final class DemoServer {
     /// Where it listens.
     let url: String
     private let process: Process
     private let output: Pipe
 
-    /// Its process, for a signal that ends the demo.
+    /// Its process, for a signal that ends the demo; 0 for none, and -1 while it is being started.
     private static let running = Atomic<Int32>(0)
+    /// A signal that came while it was being started; 0 for none.
+    private static let awaiting = Atomic<Int32>(0)
 
     /// Starts it over a database in `folder`, and waits until it listens.
     ///
@@ -28,9 +30,16 @@ final class DemoServer {
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = output
         process.standardError = FileHandle(forWritingAtPath: log)
+        Self.awaiting.store(0, ordering: .sequentiallyConsistent)
+        Self.running.store(-1, ordering: .sequentiallyConsistent)
         Self.endWithDemo()
-        try process.run()
-        Self.running.store(process.processIdentifier, ordering: .sequentiallyConsistent)
+        do {
+            try process.run()
+        } catch {
+            Self.note(0)
+            throw error
+        }
+        Self.note(process.processIdentifier)
         var line = Data()
         while !line.contains(UInt8(ascii: "\n")) {
             let bytes = output.fileHandleForReading.availableData
@@ -59,11 +68,21 @@ final class DemoServer {
         return process.terminationStatus
     }
 
+    /// Notes what was started, and lets a signal happen that came before that was known.
+    private static func note(_ process: Int32) {
+        running.store(process, ordering: .sequentiallyConsistent)
+        let number = awaiting.load(ordering: .sequentiallyConsistent)
+        if number > 0 { raise(number) }
+    }
+
     /// A signal that ends the demo ends the server first.
     private static func endWithDemo() {
         for number in [SIGINT, SIGTERM, SIGHUP] {
             signal(number) { number in
+                // Before it is looked at what runs, so that one of both sides sees the other's.
+                DemoServer.awaiting.store(number, ordering: .sequentiallyConsistent)
                 let server = DemoServer.running.load(ordering: .sequentiallyConsistent)
+                if server < 0 { return }
                 if server > 0 { kill(server, SIGTERM) }
                 signal(number, SIG_DFL)
                 raise(number)

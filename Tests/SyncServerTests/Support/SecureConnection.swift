@@ -35,8 +35,8 @@ final class SecureConnection {
     }
 
     private let process = Process()
-    private let input = Pipe()
-    private let output = Pipe()
+    private let input = Pipe.closedOnExec()
+    private let output = Pipe.closedOnExec()
     private var received: [UInt8] = []
 
     /// Connects, and offers `protocol` (ALPN).

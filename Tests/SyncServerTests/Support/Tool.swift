@@ -15,7 +15,7 @@ enum Tool {
         process.executableURL = URL(filePath: "/usr/bin/env")
         process.arguments = [program] + arguments
         if let folder { process.currentDirectoryURL = URL(filePath: folder) }
-        let (output, errors) = (Pipe(), Pipe())
+        let (output, errors) = (Pipe.closedOnExec(), Pipe.closedOnExec())
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = output
         process.standardError = errors

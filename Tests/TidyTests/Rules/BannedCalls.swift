@@ -79,6 +79,17 @@ extension BannedCall {
             }),
     ]
 
+    /// What tests may not use beside: many run at once in one process, and start others.
+    static let inTests: [BannedCall] =
+        everywhere + [
+            BannedCall(
+                name: "waitUntilExit", instead: "use ProcessEnd, which does not wait for ever",
+                exempt: ["Tests/TestSupport/ProcessEnd.swift"], isAt: sequence(["waitUntilExit"])),
+            BannedCall(
+                name: "Pipe()", instead: "use Pipe.closedOnExec(), which no other process keeps open",
+                exempt: ["Tests/TestSupport/Pipe+ClosedOnExec.swift"], isAt: sequence(["Pipe", "(", ")"])),
+        ]
+
     private static let hostFile = "Sources/SyncCore/Storage/HostServices+System.swift"
 
     /// Matches any of `patterns`, each a run of tokens.
