@@ -29,6 +29,11 @@ extension SQLiteBackend {
         store.current()?.cache?.read(key, unless: knownVersion)
     }
 
+    /// What would be answered without SQLite of the changes after `cursor`; `nil` where SQLite has to be asked.
+    package func rememberedChanges(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
+        store.current()?.recentChanges?.page(since: cursor, limit: limit)
+    }
+
     /// How many bytes of keys and values it keeps in memory.
     package var rememberedByteCount: Int { store.current()?.cache?.heldByteCount ?? 0 }
 

@@ -22,8 +22,9 @@ public import SyncCore
 ///   and left as it was. A missing file is an empty store, and the first write makes it, in a folder that must exist;
 ///   as the remote of an engine it must be there, see ``Creation``.
 /// - **Told**: changes are signalled, those of other processes as soon as the file system tells of them.
-/// - **Quick**: an entry that was read or written lately is answered from memory until any process has committed
-///   something that this object does not know; that is asked of SQLite's own index of its log, with each read.
+/// - **Quick**: an entry that was read or written lately, and the sequence of what this object changed lately, is
+///   answered from memory until any process has committed something that this object does not know; that is asked of
+///   SQLite's own index of its log, with each read.
 ///
 /// The present entry of a deleted key is gone; the key itself stays known, for the sequence of changes.
 ///
@@ -64,7 +65,7 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - busyTimeout: how long a call waits for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
     ///   - cachedByteCount: about how many bytes of entries are kept in memory, to be read again while no other process
-    ///     commits anything; 0 for none.
+    ///     commits anything, and beside them one change for each KiB of it, 4,096 changes at most; 0 for none.
     ///   - logByteCount: about how long the log becomes before what it has is taken into the database, for which
     ///     writers wait; 1 MiB to 1 GiB. A longer one is taken in more rarely, with fewer pages in all, and all of it
     ///     is read whenever the store is opened, to see whether it is whole.
@@ -165,6 +166,7 @@ public final class SQLiteBackend: KeyValueBackend {
                     }
                     return ChangePage(changes: [], cursor: nil, hasMore: false)
                 }
+                if let page = connections.recentChanges?.page(since: cursor, limit: limit) { return page }
                 return try connections.readConsistently { db in
                     try ChangeTable(db: db, path: connections.file.path).page(since: cursor, limit: limit)
                 }

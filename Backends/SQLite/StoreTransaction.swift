@@ -18,21 +18,23 @@ struct StoreTransaction {
     private let entries: EntryTable
     private let lookup: EntryLookup
     private let changes: ChangeTable
-    private let start: Int64
-    /// The latest change so far.
-    private(set) var sequence: Int64
-    private(set) var tag: UInt64?
+    /// The latest change before it.
+    let start: ChangeCursor?
+    /// What it has changed so far.
+    private(set) var changed: [RecentChanges.Item] = []
+    private var sequence: Int64
 
     init(db: Database, file: StoreFile) throws {
         entries = EntryTable(db: db, file: file)
         lookup = try entries.lookup()
         changes = ChangeTable(db: db, path: file.path)
-        start = try changes.latest().map { Int64(bitPattern: $0.sequence) } ?? 0
-        sequence = start
+        start = try changes.latest()
+        sequence = Self.sequence(of: start)
     }
 
-    /// Whether anything was changed.
-    var hasChanged: Bool { sequence > start }
+    private static func sequence(of cursor: ChangeCursor?) -> Int64 {
+        cursor.map { Int64(bitPattern: $0.sequence) } ?? 0
+    }
 
     /// Does what `write` asks for if its precondition holds.
     ///
@@ -51,14 +53,15 @@ struct StoreTransaction {
             if current == nil, write.entry == nil { return .deleted }
         }
         sequence += 1
-        tag = write.tag
         try entries.put(write.entry, under: key, at: place, sequence: sequence)
         try changes.append(sequence: sequence, tag: write.tag, entry: place.number, superseding: place.sequence)
+        let cursor = ChangeCursor(sequence: UInt64(bitPattern: sequence), tag: write.tag)
+        changed.append(RecentChanges.Item(cursor: cursor, key: write.key, version: write.entry?.version))
         return write.entry.map { .written($0.version) } ?? .deleted
     }
 
     /// What is left to do before the commit.
-    func finish() throws { try changes.sweep(from: start, to: sequence) }
+    func finish() throws { try changes.sweep(from: Self.sequence(of: start), to: sequence) }
 
     private func entry(of key: EntryKey) throws -> Entry? {
         if case .found(let entry) = try lookup.read(key, unless: nil) { entry } else { nil }

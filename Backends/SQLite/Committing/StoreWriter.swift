@@ -58,7 +58,7 @@ extension SQLiteStore {
                     let foreign = try Self.foreignCommits(db)
                     var transaction = try begun(db, on: connections)
                     let answers = try Self.perform(writes, in: &transaction)
-                    guard transaction.hasChanged else {
+                    guard let latest = transaction.changed.last?.cursor else {
                         try db.rollback()
                         return answers
                     }
@@ -69,8 +69,9 @@ extension SQLiteStore {
                     now = connections.cache?.head() ?? nil
                     // That of somebody else's commit is not to be taken for ours.
                     if (try? Self.foreignCommits(db)) != foreign { now = nil }
-                    noteCommit(
-                        ChangeCursor(sequence: UInt64(transaction.sequence), tag: transaction.tag ?? 0), head: now)
+                    connections.recentChanges?.note(
+                        transaction.changed, behind: transaction.start, after: before, now: now)
+                    noteCommit(latest, head: now)
                     return answers
                 } catch {
                     // Fails where SQLite has rolled back by itself.

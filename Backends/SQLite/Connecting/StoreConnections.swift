@@ -13,6 +13,8 @@ final class StoreConnections: Sendable {
     private let openWriter = Mutex<DatabaseQueue?>(nil)
     /// What was read or written lately.
     let cache: EntryCache?
+    /// What was changed lately.
+    let recentChanges: RecentChanges?
     private let logByteCount: Int
 
     /// Opens the store that was found; looks at nothing but its header and the names of its tables.
@@ -30,6 +32,7 @@ final class StoreConnections: Sendable {
         }
         let index = cachedByteCount > 0 ? try LogIndex(of: connection) : nil
         cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
+        recentChanges = index.map { RecentChanges($0, maximumCount: min(4_096, max(cachedByteCount / 1_024, 1))) }
         if version < StoreSchema.version { _ = try writer() }
         let reader = try StoreReader(connection, file: file)
         idleReaders.withLock { $0.append(reader) }

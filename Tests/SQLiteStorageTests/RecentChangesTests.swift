@@ -1,0 +1,101 @@
+import Foundation
+import SQLiteStorage
+import SyncCore
+import SyncCoreTesting
+import TestSupport
+import Testing
+
+@Suite("Changes that a SQLite store remembers")
+struct RecentChangesTests {
+    private let folder: TemporaryFolder
+    private let path: String
+    private let store: SQLiteBackend
+
+    init() throws {
+        folder = try TemporaryFolder()
+        path = folder.path(of: "store.sqlite")
+        store = SQLiteBackend(path: path)
+    }
+
+    private func keys(_ page: ChangePage?) -> [String]? { page?.changes.map(\.key.text) }
+
+    private func put(_ value: UInt8, _ key: String, by store: SQLiteBackend) async throws {
+        _ = try await store.write([value], to: EntryKey(key), if: .any)
+    }
+
+    @Test("are those that it has made itself, each key once, as long as nobody else commits")
+    func remembering() async throws {
+        for key in ["a", "b", "a"] { try await put(1, key, by: store) }
+        let whole = store.rememberedChanges(since: nil, limit: 10)
+        #expect(keys(whole) == ["b", "a"] && whole?.hasMore == false)
+        let part = store.rememberedChanges(since: nil, limit: 1)
+        #expect(keys(part) == ["b"] && part?.hasMore == true)
+        #expect(keys(store.rememberedChanges(since: part?.cursor, limit: 1)) == ["a"])
+        let end = try #require(whole?.cursor)
+        #expect(store.rememberedChanges(since: end, limit: 1) == ChangePage(changes: [], cursor: end, hasMore: false))
+        _ = try await store.delete(EntryKey("b"), if: .any)
+        let deleted = store.rememberedChanges(since: end, limit: 1)
+        #expect(deleted?.changes == [ChangePage.Change(key: try EntryKey("b"), version: nil)])
+        // Of another store's life.
+        #expect(store.rememberedChanges(since: ChangeCursor(sequence: end.sequence, tag: ~end.tag), limit: 1) == nil)
+        #expect(store.rememberedChanges(since: ChangeCursor(sequence: 99, tag: 0), limit: 1) == nil)
+        #expect(store.rememberedChanges(since: ChangeCursor(sequence: 0, tag: 0), limit: 1) == nil)
+        #expect(store.rememberedChanges(since: ChangeCursor(sequence: .max, tag: 0), limit: 1) == nil)
+    }
+
+    @Test("are forgotten when somebody else commits, and begin anew behind that")
+    func forgetting() async throws {
+        try await put(1, "a", by: store)
+        let first = try #require(store.rememberedChanges(since: nil, limit: 10)?.cursor)
+        let other = SQLiteBackend(path: path)
+        try await put(1, "b", by: other)
+        #expect(store.rememberedChanges(since: first, limit: 10) == nil)
+        let seen = try await store.changes(since: first, limit: 10).outcome
+        #expect(keys(seen) == ["b"])
+        try await put(1, "c", by: store)
+        #expect(store.rememberedChanges(since: first, limit: 10) == nil)
+        #expect(keys(store.rememberedChanges(since: seen.cursor, limit: 10)) == ["c"])
+        #expect(keys(try await store.changes(since: first, limit: 10).outcome) == ["b", "c"])
+    }
+
+    @Test("are so many at most, the latest")
+    func bound() async throws {
+        let small = SQLiteBackend(path: path, cachedByteCount: 8 << 10)
+        for number in 0..<40 { try await put(1, "k\(number)", by: small) }
+        #expect(small.rememberedChanges(since: nil, limit: 100) == nil)
+        let whole = try await small.changes(since: nil, limit: 100).outcome
+        #expect(whole.changes.count == 40)
+        let page = try await small.changes(since: nil, limit: 32).outcome
+        #expect(keys(small.rememberedChanges(since: page.cursor, limit: 100)) == (32..<40).map { "k\($0)" })
+        let none = SQLiteBackend(path: path, cachedByteCount: 0)
+        try await put(1, "a", by: none)
+        #expect(none.rememberedChanges(since: whole.cursor, limit: 100) == nil)
+    }
+
+    @Test("are the same as those that SQLite tells of, whatever was written by whom", arguments: 0..<6)
+    func sameAsStored(round: Int) async throws {
+        let seed = printedSeed("RecentChangesTests \(round)")
+        var generator = SeededGenerator(seed: seed)
+        let (other, plain) = (SQLiteBackend(path: path), SQLiteBackend(path: path, cachedByteCount: 0))
+        var cursors: [ChangeCursor?] = [nil]
+        var rememberedCount = 0
+        for step in 0..<400 {
+            // Somebody else commits now and then; often enough to be met, seldom enough to remember something.
+            let writer = step % 50 == 49 ? other : store
+            let key = try EntryKey("k\(Int.random(in: 0..<12, using: &generator))")
+            if Int.random(in: 0..<5, using: &generator) == 0 {
+                _ = try await writer.delete(key, if: .any)
+            } else {
+                _ = try await writer.write([UInt8(step & 0xFF)], to: key, if: .any)
+            }
+            let cursor = cursors.randomElement(using: &generator) ?? nil
+            let limit = Int.random(in: 1...15, using: &generator)
+            let page = try await store.changes(since: cursor, limit: limit).outcome
+            #expect(page == (try await plain.changes(since: cursor, limit: limit).outcome), "seed \(seed)")
+            if store.rememberedChanges(since: cursor, limit: limit) != nil { rememberedCount += 1 }
+            cursors.append(page.cursor)
+            cursors = cursors.suffix(20)
+        }
+        #expect(rememberedCount > 40, "seed \(seed)")
+    }
+}
