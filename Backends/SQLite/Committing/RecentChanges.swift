@@ -3,9 +3,9 @@ import Synchronization
 
 /// The changes that this object has committed lately, for as long as nobody else commits anything.
 ///
-/// Whoever follows a busy store asks for its changes again and again. Each costs SQLite a row and that of its entry, from
-/// pages that are read anew after every commit; here it costs a comparison. Whether somebody else has committed is
-/// seen as ``EntryCache`` sees it, so an answer from here is as new as one of SQLite.
+/// Whoever follows a busy store asks for its changes again and again. Each costs SQLite a row and that of its entry,
+/// from pages that are read anew after every commit; here it costs a look into a table. Whether somebody else has
+/// committed is seen as ``EntryCache`` sees it, so an answer from here is as new as one of SQLite.
 final class RecentChanges: Sendable {
     /// One change: where it stands, of which key, and the version that it gave it, `nil` for none.
     struct Item: Sendable {
