@@ -272,7 +272,7 @@ extension CurlHandle {
             return false
         }
         guard head.isComplete, !hasToldHead, let response = head.response else { return true }
-        // An exchange that ends here takes its connection with it.
+        // An exchange that ends here takes its connection with it; of HTTP/2 its stream, and others have their own.
         guard response.mayAnswer(requestID: requestID) else {
             failure = failure ?? .answerOfAnother
             return false

@@ -65,7 +65,7 @@ public final class SQLiteBackend: KeyValueBackend {
     ///   - busyTimeout: how long a call waits for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
     ///   - cachedByteCount: about how many bytes of entries are kept in memory, to be read again while no other process
-    ///     commits anything, and beside them one change for each KiB of it, 4,096 changes at most; 0 for none.
+    ///     commits anything, and beside them one change for each KiB of it, about 4,096 at most; 0 for none.
     ///   - logByteCount: about how long the log becomes before what it has is taken into the database, for which
     ///     writers wait; 1 MiB to 1 GiB. A longer one is taken in more rarely, with fewer pages in all, and all of it
     ///     is read whenever the store is opened, to see whether it is whole.

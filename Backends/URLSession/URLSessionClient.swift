@@ -23,8 +23,8 @@ import FoundationNetworking
 /// let backend = try HTTPBackend(server: "https://sync.example.com", transport: URLSessionClient())
 /// ```
 public final class URLSessionClient: HTTPStreamingTransport {
-    /// A session has connections of its own.
-    private let session: Mutex<Session>
+    /// A session's, and no other's.
+    private let connections: Mutex<Connections>
     private let configuration: URLSessionConfiguration
     /// What of a stream may wait to be read; `URLSession` reads on whether somebody does or not.
     private static let streamByteCount = 1 << 20
@@ -41,12 +41,12 @@ public final class URLSessionClient: HTTPStreamingTransport {
         configuration.urlCredentialStorage = nil
         if let userAgent { configuration.httpAdditionalHeaders = ["User-Agent": userAgent] }
         self.configuration = configuration
-        session = Mutex(Session(configuration))
+        connections = Mutex(Connections(configuration))
     }
 
-    deinit { session.withLock { $0.end() } }
+    deinit { connections.withLock { $0.end() } }
 
-    private struct Session {
+    private struct Connections {
         let session: URLSession
         let exchanges = URLSessionExchanges()
 
@@ -103,10 +103,10 @@ public final class URLSessionClient: HTTPStreamingTransport {
         let response = try await exchange.head()
         guard response.mayAnswer(request) else {
             // Its connection cannot be told apart from the others; all are given up.
-            session.withLock { session in
-                guard session.exchanges === exchange.exchanges else { return }
-                session.end()
-                session = Session(configuration)
+            connections.withLock { connections in
+                guard connections.exchanges === exchange.exchanges else { return }
+                connections.end()
+                connections = Connections(configuration)
             }
             throw .answerOfAnother
         }
@@ -133,11 +133,11 @@ public final class URLSessionClient: HTTPStreamingTransport {
             wire.setValue("identity", forHTTPHeaderField: "Accept-Encoding")
         }
         if !body.isEmpty { wire.httpBody = Data(body) }
-        return session.withLock { session in
+        return connections.withLock { connections in
             let exchange = URLSessionExchange(
-                session.session.dataTask(with: wire), among: session.exchanges, authority, patience: patience,
+                connections.session.dataTask(with: wire), among: connections.exchanges, authority, patience: patience,
                 maximumByteCount: maximumByteCount)
-            session.exchanges.add(exchange.state, authority)
+            connections.exchanges.add(exchange.state, authority)
             return exchange
         }
     }

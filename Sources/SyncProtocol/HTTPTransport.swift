@@ -3,8 +3,8 @@ public import HTTPTypes
 /// What carries requests to a server and answers back: libcurl, URLSession, a simulated network.
 ///
 /// It follows no redirect, keeps no cookies and repeats nothing: whoever asked knows better what may be done twice.
-/// A connection that hands out the answer to another request, as ``WireFields/requestID`` tells, is not to be used
-/// again: all that come after it would be one too late as well. The exchange ends with
+/// A connection of HTTP/1.1 that hands out the answer to another request, as ``WireFields/requestID`` tells, is not to
+/// be used again: all that come after it would be one too late as well. The exchange ends with
 /// ``TransportError/Kind/interrupted``.
 public protocol HTTPTransport: Sendable {
     /// Sends `request` and reads all of the answer.

@@ -99,11 +99,11 @@ private final class SmallDisk: Sendable {
         self.parent = parent
         folder = parent.path(of: "disk")
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        try Self.run("mount", "-t", "tmpfs", "-o", "size=64k", "none", folder)
+        try ProcessEnd.run("/bin/mount", "-t", "tmpfs", "-o", "size=64k", "none", folder)
     }
 
     deinit {
-        do { try Self.run("umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
+        do { try ProcessEnd.run("/bin/umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
     }
 
     func fill() throws {
@@ -118,14 +118,10 @@ private final class SmallDisk: Sendable {
 
     func empty() throws { try FileManager.default.removeItem(atPath: "\(folder)/ballast") }
 
-    func makeReadOnly() throws { try Self.run("mount", "-o", "remount,ro", folder) }
+    func makeReadOnly() throws { try ProcessEnd.run("/bin/mount", "-o", "remount,ro", folder) }
 
     private static func opened(_ path: String) throws -> FileHandle {
         try Data().write(to: URL(filePath: path))
         return try FileHandle(forWritingTo: URL(filePath: path))
-    }
-
-    private static func run(_ command: String...) throws {
-        guard try ProcessEnd.run("/usr/bin/env", command) == 0 else { throw CocoaError(.featureUnsupported) }
     }
 }

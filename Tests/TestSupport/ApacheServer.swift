@@ -58,9 +58,7 @@ public final class ApacheServer: Sendable {
     /// Copies the files of a folder, those of another user too, into a new one.
     public func copy(_ original: Folder) throws -> Folder {
         let copy = try makeFolder()
-        guard try ProcessEnd.run("/bin/cp", ["-Rp", original.path + "/.", copy.path]) == 0 else {
-            throw ApacheProcess.Failure(description: "cp -Rp \(original.path) failed")
-        }
+        try ProcessEnd.run("/bin/cp", "-Rp", original.path + "/.", copy.path)
         try Self.admitEverybody(to: copy.path)
         return copy
     }

@@ -1,7 +1,8 @@
 public import Foundation
 
 extension Pipe {
-    /// A pipe of which no process has an end but this one and the one that it is given to.
+    /// A pipe of which no process has an end but this one and the one that it is given to; or one that is started in
+    /// the microsecond before that is said of it.
     ///
     /// `Pipe()` hands its ends to every process that is started meanwhile: what another test starts at this moment
     /// keeps them open as long as it lives, and whoever reads to the end waits for that.

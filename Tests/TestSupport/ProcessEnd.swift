@@ -13,18 +13,29 @@ public final class ProcessEnd: Sendable {
     /// How `process` ends, once it is started.
     public init(of process: Process) { self.process = process }
 
-    /// Runs `program`, a path, and waits for its end. What it complains of is dropped.
+    /// A program that ended otherwise than with 0.
+    public struct Failure: Error, CustomStringConvertible {
+        /// Its words, how it ended, and what it complained of.
+        public let description: String
+    }
+
+    /// Runs `program`, a path, and waits for its end.
     ///
-    /// - Returns: what ``wait()`` returns.
-    /// - Throws: where it cannot be started.
-    public static func run(_ program: String, _ arguments: [String]) throws -> Int32 {
+    /// - Throws: where it cannot be started, and ``Failure``.
+    public static func run(_ program: String, _ arguments: String...) throws {
         let process = Process()
         process.executableURL = URL(filePath: program)
         process.arguments = arguments
+        let errors = Pipe.closedOnExec()
         process.standardInput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
+        process.standardError = errors
         try process.run()
-        return ProcessEnd(of: process).wait()
+        let complaint = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        let exitCode = ProcessEnd(of: process).wait()
+        guard exitCode == 0 else {
+            throw Failure(
+                description: "\(program) \(arguments.joined(separator: " ")) ended with \(exitCode): \(complaint)")
+        }
     }
 
     /// Sends `signal`, unless it has ended.

@@ -1,7 +1,8 @@
 import Foundation
 import Synchronization
 
-/// The server of the demo: a process of its own, that ends with the demo, also where a signal ends that.
+/// The server of the demo: a process of its own, that ends with the demo, also where a signal ends that which can be
+/// caught and is sent to end programs: INT, TERM, HUP, QUIT, PIPE.
 final class DemoServer {
     /// Where it listens.
     let url: String
@@ -77,7 +78,7 @@ final class DemoServer {
 
     /// A signal that ends the demo ends the server first.
     private static func endWithDemo() {
-        for number in [SIGINT, SIGTERM, SIGHUP] {
+        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE] {
             signal(number) { number in
                 // Before it is looked at what runs, so that one of both sides sees the other's.
                 DemoServer.awaiting.store(number, ordering: .sequentiallyConsistent)

@@ -119,11 +119,11 @@ private final class SmallDisk: Sendable {
         parent = try TemporaryFolder()
         folder = parent.path(of: "disk")
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-        try Self.run("mount", "-t", "tmpfs", "-o", "size=256k", "none", folder)
+        try ProcessEnd.run("/bin/mount", "-t", "tmpfs", "-o", "size=256k", "none", folder)
     }
 
     deinit {
-        do { try Self.run("umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
+        do { try ProcessEnd.run("/bin/umount", "-l", folder) } catch { print("left mounted: \(folder): \(error)") }
     }
 
     func path(of name: String) -> String { "\(folder)/\(name)" }
@@ -142,9 +142,5 @@ private final class SmallDisk: Sendable {
 
     func empty() throws { try FileManager.default.removeItem(atPath: path(of: "ballast")) }
 
-    func makeReadOnly() throws { try Self.run("mount", "-o", "remount,ro", folder) }
-
-    private static func run(_ command: String...) throws {
-        guard try ProcessEnd.run("/usr/bin/env", command) == 0 else { throw CocoaError(.featureUnsupported) }
-    }
+    func makeReadOnly() throws { try ProcessEnd.run("/bin/mount", "-o", "remount,ro", folder) }
 }
