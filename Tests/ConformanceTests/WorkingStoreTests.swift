@@ -85,6 +85,7 @@ struct WorkingStoreTests {
         let seed = printedSeed("retry over faulty")
         let everything: [FaultyBackend.Fault] = [
             .transient, .lostRequest, .lostAnswer, .cancelled, .permanent(.full), .permanent(.unavailable),
+            .permanent(.damaged),
         ]
         await expectConformance(of: "retry over faulty", seed: seed) {
             let memory = MemoryBackend()

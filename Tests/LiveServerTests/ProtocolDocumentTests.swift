@@ -26,7 +26,7 @@ struct ProtocolDocumentTests {
         process.standardOutput = pipe
         process.standardError = pipe
         try process.run()
-        let output = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        let output = pipe.textToEnd()
         ProcessEnd(of: process).wait()
         return output
     }

@@ -160,14 +160,8 @@ final class RunningCommand {
 
     /// Waits for its end. The exit code of one that a signal ended is the negative signal.
     func outcome() -> Sandbox.Outcome {
-        let printed = output.fileHandleForReading.readDataToEndOfFile()
-        let complained = error.fileHandleForReading.readDataToEndOfFile()
-        // Foundation keeps the pipes of a process that has ended; with those of hundreds open it has crashed where it
-        // lists them to start another one.
-        for pipe in [output, error] { try? pipe.fileHandleForReading.close() }
-        return Sandbox.Outcome(
-            exitCode: end.wait(),
-            output: String(decoding: printed, as: UTF8.self), error: String(decoding: complained, as: UTF8.self))
+        let (printed, complained) = (output.textToEnd(), error.textToEnd())
+        return Sandbox.Outcome(exitCode: end.wait(), output: printed, error: complained)
     }
 }
 

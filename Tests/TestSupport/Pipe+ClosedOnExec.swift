@@ -13,4 +13,14 @@ extension Pipe {
         }
         return pipe
     }
+
+    /// What comes to its end, which is closed then.
+    ///
+    /// Foundation keeps the pipes of a process that has ended; with those of hundreds open it has crashed where it
+    /// lists them to start another one.
+    public func textToEnd() -> String {
+        let reading = fileHandleForReading
+        defer { try? reading.close() }
+        return String(decoding: reading.readDataToEndOfFile(), as: UTF8.self)
+    }
 }

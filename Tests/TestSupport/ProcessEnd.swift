@@ -30,7 +30,7 @@ public final class ProcessEnd: Sendable {
         process.standardInput = FileHandle.nullDevice
         process.standardError = errors
         try process.run()
-        let complaint = String(decoding: errors.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+        let complaint = errors.textToEnd()
         let exitCode = ProcessEnd(of: process).wait()
         guard exitCode == 0 else {
             throw Failure(

@@ -24,6 +24,7 @@ public final class ServerProcess: Sendable {
     /// Its port.
     public let port: Int
     private let process: Process
+    private let output = Pipe.closedOnExec()
     private let end: ProcessEnd
     private let folder: TemporaryFolder
 
@@ -44,7 +45,6 @@ public final class ServerProcess: Sendable {
         try Data(Self.operatorToken.utf8).write(to: URL(filePath: token))
         let errors = folder.path(of: "errors.log")
         try Data().write(to: URL(filePath: errors))
-        let output = Pipe.closedOnExec()
         process = Process()
         end = ProcessEnd(of: process)
         process.executableURL = URL(filePath: BuiltProgram.path(of: "syncd"))
@@ -68,7 +68,11 @@ public final class ServerProcess: Sendable {
         self.port = port
     }
 
-    deinit { _ = kill() }
+    deinit {
+        _ = kill()
+        // Foundation keeps it otherwise.
+        try? output.fileHandleForReading.close()
+    }
 
     /// Its process.
     public var processID: Int32 { process.processIdentifier }

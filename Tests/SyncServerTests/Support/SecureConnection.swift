@@ -58,6 +58,9 @@ final class SecureConnection {
         let end = ProcessEnd(of: process)
         end.send(SIGKILL)
         end.wait()
+        // Foundation keeps them otherwise.
+        try? input.fileHandleForWriting.close()
+        try? output.fileHandleForReading.close()
     }
 
     private static func bytes(_ number: UInt32) -> [UInt8] {

@@ -20,11 +20,8 @@ enum Tool {
         process.standardOutput = output
         process.standardError = errors
         try process.run()
-        let printed = output.fileHandleForReading.readDataToEndOfFile()
-        let complained = errors.fileHandleForReading.readDataToEndOfFile()
-        return Outcome(
-            exitCode: ProcessEnd(of: process).wait(), output: String(decoding: printed, as: UTF8.self),
-            errors: String(decoding: complained, as: UTF8.self))
+        let (printed, complained) = (output.textToEnd(), errors.textToEnd())
+        return Outcome(exitCode: ProcessEnd(of: process).wait(), output: printed, errors: complained)
     }
 
     /// Makes a certificate for localhost and its key, `certificate.pem` and `key.pem` in `folder`.
