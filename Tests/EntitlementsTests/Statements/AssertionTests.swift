@@ -74,10 +74,10 @@ struct AssertionTests {
 
     @Test("A server that echoes each expiry of two devices to either adds nothing in 50 rounds")
     func echoes() throws {
+        var (echoed, bought) = (0, 0)
         try forAll("echoes", cases: 60) { random, place in
             var devices = [try Story(replica: 1), try Story(replica: 2)]
             var silent = Ledger()
-            var echoed = 0
             var now = try Timestamp("2026-01-01")
             for round in 0..<50 {
                 now = now.moved(random.int(0...40 * 86_400_000))
@@ -98,9 +98,11 @@ struct AssertionTests {
             }
             let all = devices[0].synced(with: devices[1]).replay()
             let expected = Replay(Facts(account: silent), catalog: all.catalog)
-            try #require(echoed > 5 && !expected.chains().isEmpty, "\(place)")
             try #require(all.chains() == expected.chains(), "\(place)")
+            bought += expected.chains().isEmpty ? 0 : 1
         }
+        // 60 and some 1,300 as a rule.
+        #expect(bought > 40 && echoed > 600)
     }
 
     @Test("With refunds too, echoes never give more than if nothing had been refunded")
