@@ -125,15 +125,19 @@ public final class Service: Sendable {
 
     /// The answer to a request for one entry, the most frequent one, by the caller's thread: where the token was
     /// believed before, and the store has the entry at hand. `nil` for any other, which ``respond(to:)`` answers.
-    public func respondAtOnce(to request: HTTPRequest) -> ServiceAnswer? {
+    ///
+    /// - Parameter longest: the most bytes that are answered so.
+    public func respondAtOnce(to request: HTTPRequest, longest: Int = .max) -> ServiceAnswer? {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, storeAtOnce != nil
         else { return nil }
         let generation = requests.enter()
         defer { requests.leave(generation) }
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
-            limiter.takesRead(account: caller.account.name ?? "", now: host.now()),
-            let answer = KeyValueService.read(key, request.headerFields, atOnceBy: ledgerRules(of: caller))
+            let answer = KeyValueService.read(
+                key, request.headerFields, atOnceBy: ledgerRules(of: caller), longest: longest),
+            // When nothing else can go wrong: what is answered the other way is counted there.
+            limiter.takesRead(account: caller.account.name ?? "", now: host.now())
         else { return nil }
         var whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
         note(request, in: &whole.response.headerFields)
@@ -199,8 +203,15 @@ public final class Service: Sendable {
             switch target.place {
             case .keys, .key, .batch:
                 let isCounted = isCounted(target.place, request.head.method, caller)
-                answer = try await keyValues(of: caller, isCounted: isCounted).respond(
-                    to: target, request.head, body: request.body)
+                let values = try keyValues(of: caller, isCounted: isCounted)
+                if isLedger(target.place, of: caller) {
+                    // However short the request is, the ledger may be long.
+                    answer = await withTaskExecutorPreference(globalConcurrentExecutor) {
+                        await values.respond(to: target, request.head, body: request.body)
+                    }
+                } else {
+                    answer = await values.respond(to: target, request.head, body: request.body)
+                }
             case .changes:
                 if EventStream.isAskedFor(by: request.head) {
                     return try await stream(target, request, caller)
@@ -230,6 +241,11 @@ public final class Service: Sendable {
         return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
     }
 
+    private func isLedger(_ place: WireTarget.Place, of caller: Caller) -> Bool {
+        guard case .key(let key) = place, case .account(let caller) = caller else { return false }
+        return key == caller.keys.ledger
+    }
+
     private func ledgerRules(of caller: AccountCaller) -> LedgerRules {
         caller.rules {
             LedgerRules(store, atOnce: storeAtOnce, caller.account, caller.keys, owners, witness, host)
@@ -248,9 +264,14 @@ public final class Service: Sendable {
         let ticket = try account?.account.name.flatMap { name throws(RequestError) in
             try self.limiter.openStream(account: name)
         }
-        let listening = hub.listen(service.scope, session: account?.session, expires: account?.expires ?? .max) {
+        let listening = hub.listen(service.scope, origin: account?.origin, expires: account?.expires ?? .max) {
             [limiter] in
             if let ticket { limiter.leave(ticket) }
+        }
+        // The token may have been ended since it was looked at, and before the hub knew of this listener.
+        do { _ = try await identify(request.head, peer: request.peer) } catch {
+            listening.end()
+            throw error
         }
         let events = EventStream(service, from: cursor, listening: listening, host: host)
         var response = HTTPResponse(status: .ok)

@@ -63,6 +63,19 @@ struct LoadRunTests {
         #expect(!report.isSound)
     }
 
+    @Test("what could not be sent is counted as what it would have been")
+    func unsentKinds() async throws {
+        let server = try await ScriptedServer.start { _, _ in .silence }
+        let request = RequestBytes("GET", "/document", at: target(server))
+        let works = [0, 1, 1].map { RepeatedRequests([request], expecting: 200...200, kind: $0) }
+        var plan = LoadPlan(kinds: ["read", "write"], works: works, seconds: 0.6, rate: 50)
+        plan.patience = 0.3
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        #expect((report.sent, report.unsent) == (3, 27))
+        #expect(report.kinds.map(\.latencies.count) == [9, 18])
+    }
+
     @Test("other answers than expected, and requests without answer, are told")
     func troublesAreTold() async throws {
         let server = try await ScriptedServer.start { _, number in
@@ -189,6 +202,33 @@ struct LoadRunTests {
         #expect(report.reopened.count == (isReplaced ? 0 : 4))
         let next = isReplaced ? "Bearer new" : "Bearer old"
         #expect(tokens.withLock { $0 } == Array(repeating: "Bearer old", count: 4) + Array(repeating: next, count: 4))
+    }
+
+    @Test("a stream that ends when all were open again is timed from its own end")
+    func laterEnd() async throws {
+        let credential = LoadCredential(token: "one")
+        let writes = Mutex(0)
+        let server = try await ScriptedServer.start { request, _ in
+            guard request.path != "/changes" else { return .stream }
+            return writes.withLock { count in
+                count += 1
+                return count == 2 || count == 15 ? .ending(200) : .answer(200, tag: "\"1\"")
+            }
+        }
+        let work = ConditionalWrites(
+            RequestBytes("PUT", "/document", at: target(server)), version: "\"0\"", byteCount: 10)
+        var plan = LoadPlan(kinds: ["write"], works: [work], seconds: 2, rate: 10)
+        let stream = RequestBytes("GET", "/changes", at: target(server), credential: credential)
+        plan.streams = [WatchedStreams(stream, count: 3)]
+        plan.patience = 5
+        let report = try await LoadRun.run(plan, at: target(server))
+        try await server.stop()
+        #expect(report.sent == 20)
+        #expect(report.troubles == [.streamEnded: 6])
+        #expect(report.reopened.count == 6)
+        // The second end is 1.3 s after the first; a stream is tried again after 0.2 s.
+        #expect(report.reopened.most < 1_200_000_000)
+        #expect(report.meanwhile.count < 12)
     }
 
     @Test("a stream that is not open again in time is told")

@@ -140,4 +140,31 @@ struct EventStreamTests {
         let late = try await Reader(service, token: bob["access_token"])
         while try await late.next() != nil {}
     }
+
+    @Test("of another issuer's token end when all tokens are ended, as those of a session do", .timeLimit(.minutes(1)))
+    func external() async throws {
+        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let token = "external|carol|\(clock.now / 1_000 + 600)"
+        let created = await service.ask(.get, "/v1/accounts/self", token: token)
+        let path = "/v1/kv/accounts/carol/\(created["incarnation"] ?? "")/note?if=any"
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await service.run() }
+            var reader = try await Reader(service, token: token)
+            #expect(reader.status == 200)
+            #expect(await service.ask(.put, path, token: token, body: [1]).status == 200)
+            while true {
+                guard let event = try await reader.next() else {
+                    // The account was made a moment ago, which has changed it.
+                    reader = try await Reader(service, token: token)
+                    #expect(await service.ask(.put, path, token: token, body: [1]).status == 200)
+                    continue
+                }
+                if event.name == "change" { break }
+            }
+            #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: token).status == 204)
+            while try await reader.next() != nil {}
+            #expect(try await Reader(service, token: token).status == 401)
+            group.cancelAll()
+        }
+    }
 }

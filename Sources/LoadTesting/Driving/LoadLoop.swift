@@ -152,9 +152,12 @@ final class LoadLoop {
         watch?.giveUpMissing()
         // What was due and never sent has waited until now, at least.
         let now = NIODeadline.now()
+        var slot = 0
         while let due = schedule?.next, due < min(end, now) {
             report.unsent += 1
-            report.kinds[0].latencies.record((now - due).nanoseconds)
+            // They would have been sent by all in turn.
+            report.kinds[slots[slot].work.next().kind].latencies.record((now - due).nanoseconds)
+            slot = (slot + 1) % slots.count
             schedule?.place += 1
         }
         isOver = true

@@ -22,9 +22,9 @@ final class WatchGroup {
     private var waiting: [Waiting?]
     private var pending: [Int] = []
     private var opening = 0
-    /// Since when streams that were closed are to be open again.
+    /// Since when streams that were closed are to be open again; `nil` while none is missing.
     private var reopened: NIODeadline?
-    /// When all of them were.
+    /// When the last of them was.
     private var allOpen: NIODeadline?
     private var openCount = 0
     private var refusal: Int?
@@ -55,8 +55,7 @@ final class WatchGroup {
 
     /// Whether streams were to be opened again at `instant` or after it, and not all of them were open before.
     func isReopening(since instant: NIODeadline) -> Bool {
-        guard reopened != nil else { return false }
-        return missingCount > 0 || allOpen.map { instant < $0 } ?? true
+        missingCount > 0 || allOpen.map { instant < $0 } ?? false
     }
 
     /// Those that are not open again will not be.
@@ -205,7 +204,8 @@ extension WatchGroup {
         openCount += 1
         if let reopened {
             if !stream.isRenewal { loop.noteReopened(since: reopened) }
-            if missingCount == 0 { allOpen = NIODeadline.now() }
+            // Whatever ends later is missing from then on.
+            if missingCount == 0 { (self.reopened, allOpen) = (nil, NIODeadline.now()) }
             loop.finishIfDone()
         }
         guard !isReady else { return }

@@ -3,6 +3,7 @@ import Logging
 import SyncCore
 import SyncProtocol
 import SyncService
+import Synchronization
 
 /// The paths of the server itself, beside those of the service.
 package enum OwnRoute: String, CaseIterable {
@@ -25,18 +26,19 @@ extension Responder {
         }
         switch route {
         case .health: return text("up\n", "text/plain; charset=utf-8", route)
-        case .readiness: return await readiness()
+        case .readiness: return await storeReadiness()
         case .metrics: return figures(request)
         case .description: return text(OpenAPIDocument.yaml, "application/yaml", route)
         }
     }
 
-    private func readiness() async -> ServiceAnswer {
+    private func storeReadiness() async -> ServiceAnswer {
         do throws(BackendError) {
             try await checkReadiness()
+            readiness.succeed()
             return text("ready\n", "text/plain; charset=utf-8", .readiness)
         } catch {
-            logger.error("the store does not answer: \(error)")
+            if readiness.fail("\(error)", now: host.now()) { logger.error("the store does not answer: \(error)") }
             var answer = refusal(
                 .serviceUnavailable, "the store does not answer; the server's log says why",
                 route: OwnRoute.readiness.rawValue)
@@ -79,4 +81,25 @@ extension Responder {
 package enum OpenAPIDocument {
     /// The document's text.
     package static var yaml: [UInt8] { PackageResources.openapi_yaml }
+}
+
+/// What was told last of a store that does not answer: anybody may ask for that as often as he likes, and each word of
+/// it is not to be in the log as often.
+final class ReadinessNotes: Sendable {
+    /// After how long it is told again, in milliseconds.
+    private static let pause: Int64 = 10_000
+
+    private let told = Mutex<(text: String, time: Int64)?>(nil)
+
+    /// Whether a failure is to be told.
+    func fail(_ text: String, now: Int64) -> Bool {
+        told.withLock { told in
+            if let told, told.text == text, (told.time..<told.time + Self.pause).contains(now) { return false }
+            told = (text, now)
+            return true
+        }
+    }
+
+    /// The next failure is a new one.
+    func succeed() { told.withLock { $0 = nil } }
 }

@@ -59,9 +59,9 @@ enum PieceSending {
             end()
             channel.eventLoop.execute { [channel] in
                 // A reader who takes nothing would keep the piece that is under way, and all else with it.
-                guard channel.isActive, channel.isWritable else { return channel.close(promise: nil) }
+                guard channel.isActive, channel.isWritable else { return UnsentAnswers.closeAtOnce(channel) }
                 // Or he stops with the last piece, or with the end itself.
-                let late = channel.eventLoop.scheduleTask(in: grace) { channel.close(promise: nil) }
+                let late = channel.eventLoop.scheduleTask(in: grace) { UnsentAnswers.closeAtOnce(channel) }
                 channel.closeFuture.whenComplete { _ in late.cancel() }
             }
         }

@@ -46,7 +46,8 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     private var otherCount = 0
     /// Whether nothing more is to be served over the connection, as one side has said.
     private var isLast = false
-    private var mustFlush = false
+    /// How much was answered at once, in bytes, that has not gone on its way yet; `nil` for nothing.
+    private var unflushedByteCount: Int?
     private var isWriting = false
     /// What came while one is written.
     private var waiting = CircularBuffer<Arrival>()
@@ -127,8 +128,8 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func flush(_ context: ChannelHandlerContext) {
-        guard mustFlush else { return }
-        mustFlush = false
+        guard unflushedByteCount != nil else { return }
+        unflushedByteCount = nil
         context.flush()
     }
 
@@ -181,7 +182,10 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
             else { return false }
             held = nil
             send(answer, context)
-            mustFlush = true
+            let byteCount = (unflushedByteCount ?? 0) + answer.body.readableBytes
+            unflushedByteCount = byteCount
+            // Until then what encrypts keeps it, and the connection does not say that its reader takes nothing.
+            if byteCount >= Responder.pieceByteCount { flush(context) }
             return true
         }
         (held, isWriting) = (nil, true)

@@ -9,7 +9,7 @@ public import SyncService
 /// Answers requests: the server's own paths, the files of a web page, and everything else by the service.
 public struct Responder: Sendable {
     let respond: @Sendable (ServiceRequest) async -> ServiceAnswer
-    let respondAtOnce: @Sendable (HTTPRequest) -> ServiceAnswer?
+    let respondAtOnce: @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer?
     let checkReadiness: @Sendable () async throws(BackendError) -> Void
     let operatorToken: String?
     let web: WebFolder?
@@ -19,6 +19,7 @@ public struct Responder: Sendable {
     let answers: AnswerRoom
     let turnstile: Turnstile
     let writes = WriteTasks()
+    let readiness = ReadinessNotes()
     let admitLongBody: @Sendable (HTTPRequest, String) async -> ServiceAnswer?
     let admitStream: @Sendable (HTTPRequest, String) -> StreamAdmission
     let noteUsual: @Sendable (HTTPRequest, inout HTTPFields) -> Void
@@ -40,7 +41,8 @@ public struct Responder: Sendable {
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         self.init(
-            respond: { await service.respond(to: $0) }, respondAtOnce: { service.respondAtOnce(to: $0) },
+            respond: { await service.respond(to: $0) },
+            respondAtOnce: { service.respondAtOnce(to: $0, longest: $1) },
             checkReadiness: { () async throws(BackendError) in try await service.checkReadiness() },
             admitLongBody: { await service.refusal(ofLongBodyAfter: $0, peer: $1) },
             admitStream: { service.admitStream($0, peer: $1) },
@@ -51,7 +53,7 @@ public struct Responder: Sendable {
     /// The same around anything that answers.
     package init(
         respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
-        respondAtOnce: @escaping @Sendable (HTTPRequest) -> ServiceAnswer? = { _ in nil },
+        respondAtOnce: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil },
         checkReadiness: @escaping @Sendable () async throws(BackendError) -> Void,
         admitLongBody: @escaping @Sendable (HTTPRequest, String) async -> ServiceAnswer? = { _, _ in nil },
         admitStream: @escaping @Sendable (HTTPRequest, String) -> StreamAdmission = { _, _ in .inTurn(isKnown: false) },
@@ -88,14 +90,15 @@ public struct Responder: Sendable {
     /// The answer to a request without body that is had without waiting, counted and logged; `nil` for any other.
     func answerAtOnce(to request: HTTPRequest, over channel: any Channel) -> (head: HTTPResponse, body: ByteBuffer)? {
         let start = ContinuousClock.now
-        // A long answer is handed over in pieces, see ``respond(to:by:over:)``.
-        guard var answer = respondAtOnce(request), case .bytes(let bytes) = answer.body,
-            bytes.count <= Self.pieceByteCount
+        let isHTTP1 = Peer.isHTTP1(channel)
+        // A long answer is counted, and handed over in pieces, see ``respond(to:by:over:)``.
+        guard var answer = respondAtOnce(request, Self.uncountedByteCount(isHTTP1: isHTTP1)),
+            case .bytes(let bytes) = answer.body
         else { return nil }
         finishHead(of: &answer, mustClose: false)
         let report = Report(
-            method: request.method, route: answer.route, status: answer.response.status,
-            isHTTP1: Peer.isHTTP1(channel), caller: answer.caller, start: start)
+            method: request.method, route: answer.route, status: answer.response.status, isHTTP1: isHTTP1,
+            caller: answer.caller, start: start)
         note(report, byteCount: bytes.count)
         return (answer.response, channel.allocator.buffer(bytes: bytes))
     }
@@ -113,15 +116,19 @@ public struct Responder: Sendable {
         metrics.begin()
         defer { metrics.end() }
         let isCounted = gate.enter()
-        defer { if isCounted { gate.leave() } }
+        let isHTTP1 = Peer.isHTTP1(channel)
         let peer = limits.trustedProxies.client(of: address, request.headerFields)
         let isLetIn = isCounted || isOperator(request.headerFields)
-        var answer = await self.answer(to: request, isLetIn ? .whole(body) : nil, peer, isCounted: false)
+        var answer = await self.answer(
+            to: request, isLetIn ? .whole(body) : nil, peer, isCounted: false,
+            uncounted: Self.uncountedByteCount(isHTTP1: isHTTP1))
+        // Who takes his time to read keeps nobody else out.
+        if isCounted { gate.leave() }
         defer { if let place = answer.place { answers.give(place) } }
         finishHead(of: &answer.whole, mustClose: false)
         let report = Report(
             method: request.method, route: answer.whole.route, status: answer.whole.response.status,
-            isHTTP1: Peer.isHTTP1(channel), caller: answer.whole.caller, start: start)
+            isHTTP1: isHTTP1, caller: answer.whole.caller, start: start)
         var bytes: [UInt8] = []
         switch answer.whole.takeBody() {
         case .bytes(let all): bytes = all
@@ -142,7 +149,7 @@ public struct Responder: Sendable {
         let isHTTP1 = Peer.isHTTP1(channel)
         let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headers)
         let turn = try await turn(of: request.head, peer, over: channel)
-        // Whoever looks after the server takes nobody's place.
+        // Whoever looks after the server takes nobody's place, and sends no body.
         let isOwn = isOwnRoute(request.head)
         var isCounted = turn.refusal == nil && !isOwn && gate.enter()
         defer { if isCounted { gate.leave() } }
@@ -150,12 +157,19 @@ public struct Responder: Sendable {
         defer { incoming.giveRoomBack() }
         var received: IncomingBody.Received? = turn.refusal
         if received == nil, isCounted || isOwn || isOperator(request.headers) {
-            received = try await incoming.receive(writer, isHTTP1: isHTTP1) { await admitLongBody(request.head, peer) }
+            received = try await incoming.receive(writer, isHTTP1: isHTTP1, isTaken: !isOwn) {
+                await admitLongBody(request.head, peer)
+            }
         }
         let isWhole = received?.isWhole ?? false
         // Takes the body with it: nothing keeps it while the answer waits for its reader.
-        var answer = await self.answer(to: request.head, received.take(), peer, isCounted: turn.isCounted)
+        var answer = await self.answer(
+            to: request.head, received.take(), peer, isCounted: turn.isCounted,
+            uncounted: Self.uncountedByteCount(isHTTP1: isHTTP1))
         incoming.giveRoomBack()
+        // Who takes his time to read keeps nobody else out.
+        if isCounted { gate.leave() }
+        isCounted = false
         defer { if let place = answer.place { answers.give(place) } }
         finishHead(of: &answer.whole, mustClose: isHTTP1 && !isWhole)
         let report = Report(
@@ -173,9 +187,6 @@ public struct Responder: Sendable {
             }
             if !isWhole { try await incoming.drain(isHTTP1: isHTTP1) }
         case .stream(let pieces, let end):
-            // It may stay for days.
-            if isCounted { gate.leave() }
-            isCounted = false
             try await send(pieces, end: end, head, over: channel, writer, report)
         }
     }
@@ -188,15 +199,16 @@ public struct Responder: Sendable {
 
     /// The answer to what has been received; `nil` for a request that found no place.
     private func answer(
-        to head: HTTPRequest, _ received: consuming IncomingBody.Received?, _ peer: String, isCounted: Bool
+        to head: HTTPRequest, _ received: consuming IncomingBody.Received?, _ peer: String, isCounted: Bool,
+        uncounted: Int
     ) async -> CountedAnswer {
         switch received {
         case .whole(let bytes):
             var asked = ServiceRequest(head, body: bytes, peer: peer)
             asked.isCounted = isCounted
-            if Self.isShort(asked) { return count(await answer(to: asked), to: asked) }
+            if Self.isShort(asked) { return count(await answer(to: asked), to: asked, above: uncounted) }
             return await withTaskExecutorPreference(globalConcurrentExecutor) {
-                count(await answer(to: asked), to: asked)
+                count(await answer(to: asked), to: asked, above: uncounted)
             }
         case .answered(let refusal): return CountedAnswer(whole: refusal)
         case .refused(let status, let reason): return CountedAnswer(whole: unread(head, status, reason))
@@ -212,8 +224,8 @@ public struct Responder: Sendable {
 
     /// Counts a long answer. Where there is no room for what somebody only wants to read he is told to come again;
     /// whatever may have changed something is answered, and so is the operator.
-    private func count(_ answer: ServiceAnswer, to request: ServiceRequest) -> CountedAnswer {
-        guard case .bytes(let bytes) = answer.body, bytes.count > Self.pieceByteCount, request.head.method != .head
+    private func count(_ answer: ServiceAnswer, to request: ServiceRequest, above uncounted: Int) -> CountedAnswer {
+        guard case .bytes(let bytes) = answer.body, bytes.count > uncounted, request.head.method != .head
         else { return CountedAnswer(whole: answer) }
         let mustFit = Self.onlyReads(request) && !isOperator(request.head.headerFields)
         if let place = answers.take(bytes.count, of: answer.caller ?? request.peer, mustFit: mustFit) {
@@ -237,6 +249,10 @@ public struct Responder: Sendable {
 
     /// How much of a long answer is written at once: the time that a reader has is that for a piece.
     static let pieceByteCount = 64 << 10
+
+    /// The longest answer that is not counted among those that wait for their readers, in bytes. A connection of HTTP/1
+    /// has one of them, of HTTP/2 a hundred.
+    private static func uncountedByteCount(isHTTP1: Bool) -> Int { isHTTP1 ? pieceByteCount : 4_096 }
 
     private func write(
         _ bytes: ByteBuffer, _ response: HTTPResponse, _ writer: consuming ResponseWriter

@@ -147,7 +147,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
         guard let channel, let delay = delay(at: now) else { return }
         if delay == .slow { limits.gate.noteSlow() }
         self.channel = nil
-        channel.close(promise: nil)
+        UnsentAnswers.closeAtOnce(channel)
     }
 
     private enum Delay {
@@ -171,7 +171,8 @@ final class ConnectionWatch: ChannelDuplexHandler {
         return isIdle ? .usual : nil
     }
 
-    private static func hasAllGone(_ channel: any Channel) -> Bool {
+    /// Whether the kernel has all that was sent over a connection, which is no stream of one.
+    static func hasAllGone(_ channel: any Channel) -> Bool {
         (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 == 0
     }
 }

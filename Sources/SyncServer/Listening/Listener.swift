@@ -106,6 +106,8 @@ public struct Listener: Service {
             additionalChannelHandlers: [
                 WholeRequests(configuration, gate: responder.gate, turnstile: responder.turnstile),
                 PromptAnswers(responder),
+                UnsentAnswers(
+                    patience: .seconds(min(configuration.writeSeconds, configuration.shutdownSeconds))),
             ],
             httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
                 maxHeaderFieldSize: configuration.headerByteCount, maxHeaderListSize: configuration.headerByteCount,

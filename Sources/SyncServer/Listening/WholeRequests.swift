@@ -18,6 +18,9 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
     private let gate: WorkGate
     private let turnstile: Turnstile
     private var watch: ConnectionWatch?
+    /// Which one is to tell of the server's end while a body is awaited: of HTTP/2 the connection's, which outlives
+    /// this stream of it.
+    private var endWatch: ConnectionWatch?
     private var isWithinRequest = false
     private var hasLeft = false
     private var isRefusing = false
@@ -82,7 +85,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
         case .body(let part): byteCount += part.readableBytes
         case .end:
             isWithinRequest = false
-            if bodyEnd != nil { endBody(context) }
+            if bodyEnd != nil { endBody() }
             watch?.noteRequest()
         }
         context.fireChannelRead(data)
@@ -113,7 +116,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
             let (channel, gate) = (context.channel, gate)
             stall = context.eventLoop.scheduleTask(in: .seconds(limits.writeSeconds)) {
                 gate.noteSlow()
-                channel.close(promise: nil)
+                UnsentAnswers.closeAtOnce(channel)
             }
         }
         context.fireChannelWritabilityChanged()
@@ -172,7 +175,7 @@ extension WholeRequests {
         context.writeAndFlush(wrapOutboundOut(.end(nil))).whenComplete { _ in
             channel.close(mode: .output, promise: nil)
         }
-        bodyEnd = context.eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
+        bodyEnd = context.eventLoop.scheduleTask(in: .seconds(1)) { UnsentAnswers.closeAtOnce(channel) }
     }
 
     private func awaitBody(_ context: ChannelHandlerContext) {
@@ -192,6 +195,7 @@ extension WholeRequests {
             }
         }
         guard !isEnding else { return }
+        endWatch = watch
         watch?.whenEnding(self) {
             let (handler, context) = bound.value
             handler.bodyEnd?.cancel()
@@ -199,10 +203,11 @@ extension WholeRequests {
         }
     }
 
-    private func endBody(_ context: ChannelHandlerContext) {
+    private func endBody() {
         bodyEnd?.cancel()
         bodyEnd = nil
-        (watch ?? parentWatch(context))?.whenEnding(self, nil)
+        endWatch?.whenEnding(self, nil)
+        endWatch = nil
     }
 
     /// The watch of the connection that a stream of HTTP/2 belongs to.
@@ -212,8 +217,9 @@ extension WholeRequests {
     }
 
     private func endTimers() {
-        for timer in [bodyEnd, stall] { timer?.cancel() }
-        (bodyEnd, stall) = (nil, nil)
+        endBody()
+        stall?.cancel()
+        stall = nil
     }
 }
 

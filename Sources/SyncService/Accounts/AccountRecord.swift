@@ -39,8 +39,15 @@ struct AccountRecord: Hashable, Sendable, Codable {
     func isErased(_ life: String) -> Bool { erased.contains { $0.utf8.elementsEqual(life.utf8) } }
 
     static func key(of name: String) throws(BackendError) -> EntryKey {
-        try EntryKey(KeyScope.serverPrefix + "accounts/" + LedgerKeys.escaped(name))
+        try EntryKey(prefix + LedgerKeys.escaped(name))
     }
+
+    /// The name in `key` as it stands there; `nil` where no account's record is under it.
+    static func escapedName(of key: EntryKey) -> String? {
+        key.hasPrefix(prefix) ? String(key.text.dropFirst(prefix.count)) : nil
+    }
+
+    private static let prefix = KeyScope.serverPrefix + "accounts/"
 }
 
 /// A log-in on one device, in `server/sessions/NAME/ID`.

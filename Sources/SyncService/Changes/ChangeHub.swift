@@ -27,9 +27,28 @@ final class ChangeHub: Sendable {
         case expired
     }
 
+    /// Whose end, or change, ends a stream: whoever may go on comes again.
+    enum Origin: Hashable, Sendable {
+        /// A session, by its id.
+        case session(String)
+        /// An account of another issuer, by its name as it stands in a key.
+        case account(String)
+
+        /// What `change` ends.
+        init?(endedBy change: ChangePage.Change) {
+            if change.version == nil, let id = SessionRecord.id(of: change.key) {
+                self = .session(id)
+            } else if let name = AccountRecord.escapedName(of: change.key) {
+                self = .account(name)
+            } else {
+                return nil
+            }
+        }
+    }
+
     private struct Listener {
         var scope: KeyScope
-        var session: String?
+        var origin: Origin?
         var expires: Int64
         var continuation: AsyncStream<Note>.Continuation
     }
@@ -132,14 +151,14 @@ final class ChangeHub: Sendable {
     /// either hears of all of it or begins behind it.
     private func deliver(_ page: ChangePage) {
         for change in page.changes { onChange(change.key) }
-        let over = Set(page.changes.lazy.filter { $0.version == nil }.compactMap { SessionRecord.id(of: $0.key) })
+        let over = Set(page.changes.lazy.compactMap(Origin.init(endedBy:)))
         telling.withLock { _ in
             let (notes, ended) = state.withLock { state in
                 defer {
                     state.position = page.cursor ?? state.position
                     if !page.hasMore { state.isFollowing = true }
                 }
-                let ended = over.isEmpty ? [] : state.listeners.values.filter { $0.session.map(over.contains) == true }
+                let ended = over.isEmpty ? [] : state.listeners.values.filter { $0.origin.map(over.contains) == true }
                 return (Self.notes(of: page, state), ended.map(\.continuation))
             }
             // Before the notes: a session that is over hears nothing more.
@@ -220,15 +239,15 @@ final class ChangeHub: Sendable {
     ///
     /// - Parameters:
     ///   - scope: which keys.
-    ///   - session: whose end ends it.
+    ///   - origin: whose end ends it.
     ///   - expires: when it ends at the latest, in milliseconds since 1970 UTC.
     ///   - onEnd: is called once when nobody listens any more.
     func listen(
-        _ scope: KeyScope, session: String?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
+        _ scope: KeyScope, origin: Origin?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
     ) -> Listening {
         let (stream, continuation) = AsyncStream.makeStream(
             of: Note.self, bufferingPolicy: .bufferingOldest(Self.bufferedCount))
-        let listener = Listener(scope: scope, session: session, expires: expires, continuation: continuation)
+        let listener = Listener(scope: scope, origin: origin, expires: expires, continuation: continuation)
         let (id, position, isClosed) = state.withLock { state in
             state.nextID += 1
             state.listeners[state.nextID] = listener

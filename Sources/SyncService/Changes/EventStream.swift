@@ -60,7 +60,11 @@ actor EventStream {
 
     private func catchUp() async -> [UInt8]? {
         do throws(BackendError) {
-            let page = try await service.changes(since: cursor, limit: 256)
+            // Among the changes of many others it may take long, and keep the event loop from everybody else.
+            let page = try await withTaskExecutorPreference(globalConcurrentExecutor) {
+                [service, cursor] () async throws(BackendError) in
+                try await service.changes(since: cursor, limit: 256)
+            }
             cursor = page.cursor ?? cursor
             if !page.hasMore { phase = .listening }
             return page.changes.flatMap(event) + position(cursor)

@@ -73,15 +73,16 @@ extension KeyValueService {
         return noting(answer.companion, Self.found(answer.outcome, of: key, condition))
     }
 
-    /// The answer to a read of `key`, which the caller reaches; where `store` has it at once, and nothing is wrong with
-    /// the request.
+    /// The answer to a read of `key`, which the caller reaches; where `store` has it at once, it is no longer than
+    /// `longest` bytes, and nothing is wrong with the request.
     static func read(
-        _ key: EntryKey, _ fields: HTTPFields, atOnceBy store: some ReadingAtOnce
+        _ key: EntryKey, _ fields: HTTPFields, atOnceBy store: some ReadingAtOnce, longest: Int
     ) -> TransportAnswer? {
         guard let condition = ReadCondition(fields),
             let outcome = store.readAtOnce(key, unless: condition.known.first)
         else { return nil }
-        return found(outcome, of: key, condition)
+        let answer = found(outcome, of: key, condition)
+        return answer.body.count > longest ? nil : answer
     }
 
     private static func found(_ outcome: ReadOutcome, of key: EntryKey, _ condition: ReadCondition) -> TransportAnswer {

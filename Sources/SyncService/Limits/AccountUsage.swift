@@ -6,7 +6,8 @@ import Synchronization
 final class AccountUsage: Sendable {
     /// After how long it is counted anew, in milliseconds.
     static let period: Int64 = 600_000
-    /// How many keys are remembered of all accounts together; when there are more, all is counted anew.
+    /// How many keys are remembered of all accounts together; when there are more, others are forgotten, and counted
+    /// anew with their next change.
     static let capacity = 200_000
 
     private struct Usage {
@@ -20,10 +21,25 @@ final class AccountUsage: Sendable {
         }
     }
 
+    /// The changes of a key under way. Of several nobody knows which one the store carries out last.
+    private struct Open {
+        var count = 0
+        var areSeveral = false
+    }
+
     private struct State {
         /// By what the account's keys begin with.
         var usages: [String: Usage] = [:]
         var keyCount = 0
+        var open: [EntryKey: Open] = [:]
+        var counts: [String: Count] = [:]
+    }
+
+    /// A count that is under way.
+    private struct Count {
+        /// The longest that a key was said to hold meanwhile: what was read may be older.
+        var noted: [EntryKey: Int] = [:]
+        var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
     private let limits: CallerLimits
@@ -41,12 +57,15 @@ final class AccountUsage: Sendable {
     /// the store has answered. What is smaller than before can always be written.
     func reserve(_ count: Int, under key: EntryKey, of prefix: String) -> BackendError? {
         let reason = state.withLock { state -> String? in
-            guard let usage = state.usages[prefix] else { return nil }
-            let known = usage.sizes[key]
-            if let most = limits.accountKeys, known == nil, usage.sizes.count >= most { return "\(most) keys" }
-            if let most = limits.accountBytes, count > known ?? 0, usage.byteCount - (known ?? 0) + count > most {
-                return "\(most) bytes"
+            let usage = state.usages[prefix]
+            let known = usage?.sizes[key]
+            if let usage {
+                if let most = limits.accountKeys, known == nil, usage.sizes.count >= most { return "\(most) keys" }
+                if let most = limits.accountBytes, count > known ?? 0, usage.byteCount - (known ?? 0) + count > most {
+                    return "\(most) bytes"
+                }
             }
+            Self.begin(key, in: &state)
             if known ?? -1 < count { Self.set(count, of: key, prefix, in: &state) }
             return nil
         }
@@ -57,23 +76,45 @@ final class AccountUsage: Sendable {
             message: "an account has at most \(reason) here beside its ledger; delete something", cause: QuotaReached())
     }
 
-    /// Notes what `key` holds now: so many bytes, or nothing.
-    func settle(_ count: Int?, under key: EntryKey, of prefix: String) {
+    /// A key is to be deleted; to be settled as what is reserved.
+    func beginDeleting(_ key: EntryKey) { state.withLock { Self.begin(key, in: &$0) } }
+
+    private static func begin(_ key: EntryKey, in state: inout State) {
+        state.open[key, default: Open()].count += 1
+        if let count = state.open[key]?.count, count > 1 { state.open[key]?.areSeveral = true }
+    }
+
+    /// Notes what `key` holds now: so many bytes, or nothing. Of several changes at once the longest counts until the
+    /// next one, or the next count.
+    func settle(_ size: Int?, under key: EntryKey, of prefix: String) {
         state.withLock { state in
-            guard let usage = state.usages[prefix], usage.sizes[key] != count else { return }
-            Self.set(count, of: key, prefix, in: &state)
+            let areSeveral = Self.end(key, in: &state)
+            let known = state.usages[prefix]?.sizes[key]
+            if areSeveral, size ?? -1 <= known ?? -1 { return }
+            Self.set(size, of: key, prefix, in: &state)
         }
     }
 
-    /// Forgets what is known of an account: a write may have happened or not.
-    func forget(_ prefix: String) {
+    /// Forgets what is known of an account: a change of `keys` may have happened or not.
+    func forget(_ prefix: String, after keys: [EntryKey]) {
         state.withLock { state in
-            guard let usage = state.usages.removeValue(forKey: prefix) else { return }
-            state.keyCount -= usage.sizes.count
+            for key in keys { _ = Self.end(key, in: &state) }
+            if let usage = state.usages.removeValue(forKey: prefix) { state.keyCount -= usage.sizes.count }
         }
+    }
+
+    /// A change is over; whether it was one of several.
+    private static func end(_ key: EntryKey, in state: inout State) -> Bool {
+        guard var open = state.open.removeValue(forKey: key) else { return false }
+        open.count -= 1
+        if open.count > 0 { state.open[key] = open }
+        return open.areSeveral
     }
 
     private static func set(_ size: Int?, of key: EntryKey, _ prefix: String, in state: inout State) {
+        if let size, let known = state.counts[prefix] {
+            state.counts[prefix]?.noted[key] = max(size, known.noted[key] ?? 0)
+        }
         guard var usage = state.usages.removeValue(forKey: prefix) else { return }
         state.keyCount -= usage.sizes.count
         usage.set(size, of: key)
@@ -81,14 +122,56 @@ final class AccountUsage: Sendable {
         state.usages[prefix] = usage
     }
 
-    /// Makes sure that the account whose keys begin with `prefix` is counted.
+    /// Makes sure that the account whose keys begin with `prefix` is counted. Who comes while it is waits for that.
     ///
     /// - Parameter isCounted: whether a key counts.
     func count(
-        _ prefix: String, in store: any KeyValueBackend, now: Int64, isCounted: (EntryKey) -> Bool
+        _ prefix: String, in store: any KeyValueBackend, now: Int64, isCounted: @Sendable (EntryKey) -> Bool
     ) async throws(BackendError) {
-        let counted = state.withLock { $0.usages[prefix]?.counted }
-        if let counted, now >= counted, now - counted < Self.period { return }
+        while true {
+            let (isKnown, isUnderWay) = state.withLock { state in
+                if let counted = state.usages[prefix]?.counted, now >= counted, now - counted < Self.period {
+                    return (true, false)
+                }
+                if state.counts[prefix] != nil { return (false, true) }
+                state.counts[prefix] = Count()
+                return (false, false)
+            }
+            if isKnown { return }
+            if isUnderWay {
+                await countIsOver(prefix)
+                continue
+            }
+            do throws(BackendError) {
+                // It may take long, and is nothing for the thread of an event loop.
+                let usage = try await withTaskExecutorPreference(globalConcurrentExecutor) {
+                    () async throws(BackendError) in
+                    try await Self.read(prefix, in: store, now: now, isCounted)
+                }
+                install(usage, of: prefix)
+            } catch {
+                install(nil, of: prefix)
+                throw error
+            }
+            return
+        }
+    }
+
+    private func countIsOver(_ prefix: String) async {
+        await withCheckedContinuation { continuation in
+            let isOver = state.withLock { state in
+                guard state.counts[prefix] != nil else { return true }
+                state.counts[prefix]?.waiting.append(continuation)
+                return false
+            }
+            if isOver { continuation.resume() }
+        }
+    }
+
+    /// All that an account has.
+    private static func read(
+        _ prefix: String, in store: any KeyValueBackend, now: Int64, _ isCounted: @Sendable (EntryKey) -> Bool
+    ) async throws(BackendError) -> Usage {
         var usage = Usage(sizes: [:], byteCount: 0, counted: now)
         var after: EntryKey?
         repeat {
@@ -104,12 +187,24 @@ final class AccountUsage: Sendable {
             }
             after = page.next
         } while after != nil
-        let fresh = usage
-        state.withLock { state in
-            if state.keyCount + fresh.sizes.count > Self.capacity { state = State() }
-            state.keyCount += fresh.sizes.count - (state.usages[prefix]?.sizes.count ?? 0)
-            state.usages[prefix] = fresh
+        return usage
+    }
+
+    /// Ends a count, which has failed without `usage`.
+    private func install(_ usage: Usage?, of prefix: String) {
+        let waiting = state.withLock { state -> [CheckedContinuation<Void, Never>] in
+            let count = state.counts.removeValue(forKey: prefix)
+            guard var usage else { return count?.waiting ?? [] }
+            for (key, size) in count?.noted ?? [:] where size > usage.sizes[key] ?? 0 { usage.set(size, of: key) }
+            if let former = state.usages.removeValue(forKey: prefix) { state.keyCount -= former.sizes.count }
+            while state.keyCount + usage.sizes.count > Self.capacity, let other = state.usages.popFirst() {
+                state.keyCount -= other.value.sizes.count
+            }
+            state.keyCount += usage.sizes.count
+            state.usages[prefix] = usage
+            return count?.waiting ?? []
         }
+        for continuation in waiting { continuation.resume() }
     }
 }
 
@@ -151,9 +246,16 @@ struct QuotaRules: KeyValueBackend {
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        let answer = try await store.delete(key, if: precondition)
-        settle(key, 0, .success(answer.outcome))
-        return answer
+        guard scope.isCounted(key) else { return try await store.delete(key, if: precondition) }
+        usage.beginDeleting(key)
+        do throws(BackendError) {
+            let answer = try await store.delete(key, if: precondition)
+            settle(key, 0, .success(answer.outcome))
+            return answer
+        } catch {
+            settle(key, 0, .failure(error))
+            throw error
+        }
     }
 
     func write(
@@ -163,14 +265,18 @@ struct QuotaRules: KeyValueBackend {
             try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
         }
         let verdicts = requests.map { request -> BackendError? in
-            guard let value = request.value, scope.isCounted(request.key) else { return nil }
+            guard scope.isCounted(request.key) else { return nil }
+            guard let value = request.value else {
+                usage.beginDeleting(request.key)
+                return nil
+            }
             return usage.reserve(value.count, under: request.key, of: scope.prefix)
         }
         let allowed = zip(requests, verdicts).filter { $0.1 == nil }.map(\.0)
         guard !allowed.isEmpty else { return Answer(verdicts.compactMap { $0 }.map { .failure($0) }) }
         let answer: Answer<[Result<WriteOutcome, BackendError>]>
         do throws(BackendError) { answer = try await store.write(allowed) } catch {
-            usage.forget(scope.prefix)
+            usage.forget(scope.prefix, after: allowed.map(\.key))
             throw error
         }
         for (request, result) in zip(allowed, answer.outcome) {
@@ -189,7 +295,7 @@ struct QuotaRules: KeyValueBackend {
         case .success(.written): usage.settle(count, under: key, of: scope.prefix)
         case .success(.deleted): usage.settle(nil, under: key, of: scope.prefix)
         case .success(.conflict(let entry)): usage.settle(entry?.value.count, under: key, of: scope.prefix)
-        case .failure: usage.forget(scope.prefix)
+        case .failure: usage.forget(scope.prefix, after: [key])
         }
     }
 

@@ -85,22 +85,35 @@ final class RequestLimiter: Sendable {
         guard rate != nil || most != nil else { return nil }
         let id = LimitTable.id(of: name)
         let count = 1 + max(0, byteCount - 1) >> 16
-        let verdict = accounts.withLock { table -> (wait: Int64, isFull: Bool)? in
-            table.update(id) { entry -> (wait: Int64, isFull: Bool)? in
-                if let most, entry.requests >= most { return (1, true) }
+        let entrance = accounts.withLock { table in
+            table.update(id) { entry -> Entrance in
+                if let most, entry.requests >= most { return .full }
                 let lane = isRead ? Lane.reads : Lane.writes
                 if let rate, let wait = entry.take(count, of: rate, lane: lane, now: now * 1_000) {
-                    return (wait, false)
+                    return .wait(wait)
                 }
-                if most != nil { entry.requests += 1 }
-                return nil
-            } ?? nil
+                guard most != nil else { return .uncounted }
+                entry.requests += 1
+                return .counted
+            }
         }
-        guard let verdict else { return most == nil ? nil : Ticket(id: id, isStream: false) }
-        onRefusal(verdict.isFull ? .accountConcurrency : .accountRate)
-        throw verdict.isFull
-            ? Self.error("too many requests of this account at once", wait: 1)
-            : Self.error("too many requests of this account", wait: verdict.wait)
+        // Where no entry could be had nothing was counted that could be given back.
+        switch entrance ?? .uncounted {
+        case .counted: return Ticket(id: id, isStream: false)
+        case .uncounted: return nil
+        case .full:
+            onRefusal(.accountConcurrency)
+            throw Self.error("too many requests of this account at once", wait: 1)
+        case .wait(let time):
+            onRefusal(.accountRate)
+            throw Self.error("too many requests of this account", wait: time)
+        }
+    }
+
+    /// What becomes of a request of an account.
+    private enum Entrance {
+        case counted, uncounted, full
+        case wait(Int64)
     }
 
     /// Counts a read of the account called `name` that is answered at once; `false` where it has to wait, and nothing

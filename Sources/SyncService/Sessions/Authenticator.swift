@@ -45,6 +45,11 @@ final class AccountCaller: Sendable {
         scope = try KeyScope.account(account, keys, erased: erased)
     }
 
+    /// Whose end ends its streams.
+    var origin: ChangeHub.Origin? {
+        if let session { .session(session) } else { account.name.map { .account(LedgerKeys.escaped($0)) } }
+    }
+
     /// What holds for its keys, which is made once.
     func rules(_ make: () -> LedgerRules) -> LedgerRules {
         rules.withLock { rules in
@@ -72,50 +77,64 @@ enum AuthenticationFailure: Error {
 final class Authenticator: Sendable {
     /// How many tokens are remembered.
     static let capacity = 100_000
+    /// How many bytes they have together.
+    static let byteCapacity = 64 << 20
+    /// How many tokens of one account are remembered: with one more, one of the others is looked at anew.
+    static let accountCapacity = 256
+    /// The longest token, in bytes.
+    static let tokenByteCount = 8_192
     /// How long another issuer's token is remembered, in milliseconds, however long it counts: its key may be
     /// withdrawn.
     static let externalPeriod: Int64 = 3_600_000
 
     private struct Cache {
-        /// By the whole field that a token came in: to look one up costs no copy of it.
+        /// By the field that a token comes in, as almost everybody writes it: to look one up costs no copy of it.
         var callers: [String: AccountCaller] = [:]
+        /// How many bytes these fields have.
+        var byteCount = 0
         /// The fields with tokens of each account, by the name as it stands in a key.
         var tokens: [String: Set<String>] = [:]
         /// Goes up with each revocation: what was looked up before one must not be remembered after it.
         var revocations: UInt64 = 0
         var lastReload: Int64 = .min
 
-        mutating func insert(_ token: String, _ caller: AccountCaller) {
-            callers[token] = caller
-            if let name = caller.account.name { tokens[LedgerKeys.escaped(name), default: []].insert(token) }
+        mutating func insert(_ field: String, _ caller: AccountCaller, now: Int64) {
+            let name = LedgerKeys.escaped(caller.account.name ?? "")
+            // One whose time is over may be there still.
+            forget(field, of: name)
+            makeRoom(for: field.utf8.count, now: now)
+            if let known = tokens[name], known.count >= Authenticator.accountCapacity, let one = known.first {
+                forget(one, of: name)
+            }
+            tokens[name, default: []].insert(field)
+            callers[field] = caller
+            byteCount += field.utf8.count
         }
 
         /// Forgets the tokens of an account, or of one of its sessions.
         mutating func remove(_ name: String, session: String?) {
             revocations += 1
-            var left: Set<String> = []
-            for token in tokens[name] ?? [] {
-                if session == nil || callers[token]?.session == session {
-                    callers[token] = nil
-                } else {
-                    left.insert(token)
-                }
+            for field in tokens[name] ?? [] where session == nil || callers[field]?.session == session {
+                forget(field, of: name)
             }
-            tokens[name] = left.isEmpty ? nil : left
         }
 
-        mutating func makeRoom(now: Int64) {
-            let over = callers.filter { $0.value.expires <= now }.map { ($0.key, $0.value.account.name ?? "") }
-            guard callers.count - over.count < Authenticator.capacity else {
-                (callers, tokens) = ([:], [:])
-                return
+        private mutating func forget(_ field: String, of name: String) {
+            if callers.removeValue(forKey: field) != nil { byteCount -= field.utf8.count }
+            tokens[name]?.remove(field)
+            if tokens[name]?.isEmpty == true { tokens[name] = nil }
+        }
+
+        private mutating func makeRoom(for count: Int, now: Int64) {
+            guard !hasRoom(for: count) else { return }
+            for (field, caller) in callers where caller.expires <= now {
+                forget(field, of: LedgerKeys.escaped(caller.account.name ?? ""))
             }
-            for (token, account) in over {
-                callers[token] = nil
-                let name = LedgerKeys.escaped(account)
-                tokens[name]?.remove(token)
-                if tokens[name]?.isEmpty == true { tokens[name] = nil }
-            }
+            if !hasRoom(for: count) { (callers, tokens, byteCount) = ([:], [:], 0) }
+        }
+
+        private func hasRoom(for count: Int) -> Bool {
+            callers.count < Authenticator.capacity && byteCount + count <= Authenticator.byteCapacity
         }
     }
 
@@ -136,6 +155,9 @@ final class Authenticator: Sendable {
         operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
     }
 
+    /// How many tokens are remembered, and how many bytes the fields have that they come in.
+    var remembered: (count: Int, byteCount: Int) { cache.withLock { ($0.callers.count, $0.byteCount) } }
+
     /// Whose request it is, where the same `Authorization` was believed before and still counts.
     func known(_ field: String) -> AccountCaller? {
         guard let known = cache.withLock({ $0.callers[field] }), known.expires > host.now() else { return nil }
@@ -154,13 +176,15 @@ final class Authenticator: Sendable {
         let token = String(field[space...].drop { $0 == " " })
         // By digest, so that the time it takes tells nothing of the token.
         if let operatorDigest, cryptography.digest(of: Array(token.utf8)) == operatorDigest { return .operator }
-        guard token.utf8.count <= 8_192 else { throw .invalid("longer than any token") }
+        guard token.utf8.count <= Self.tokenByteCount else { throw .invalid("longer than any token") }
+        // However the field was written: there are many ways, and each would take a place.
+        let usual = "Bearer " + token
+        if let known = known(usual) { return .account(known) }
         let before = cache.withLock { $0.revocations }
         let caller = try await verify(token, now: now)
         cache.withLock { cache in
             guard cache.revocations == before else { return }
-            if cache.callers.count >= Self.capacity { cache.makeRoom(now: now) }
-            cache.insert(field, caller)
+            cache.insert(usual, caller, now: now)
         }
         return .account(caller)
     }

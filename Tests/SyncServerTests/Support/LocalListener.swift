@@ -1,4 +1,5 @@
 import Foundation
+import HTTPTypes
 import Logging
 import ServiceLifecycle
 import SyncCore
@@ -11,13 +12,14 @@ enum LocalListener {
     /// end gracefully. It ends before where `ending` says so.
     static func run<Result: Sendable>(
         _ configuration: ListenerConfiguration, respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
+        respondAtOnce: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil },
         metrics: ServerMetrics = ServerMetrics(PrometheusMetrics()), ending: AsyncStream<Void>? = nil,
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let responder = Responder(
-            respond: respond, checkReadiness: { () async throws(BackendError) in }, metrics: metrics,
-            limits: configuration, logger: logger)
+            respond: respond, respondAtOnce: respondAtOnce, checkReadiness: { () async throws(BackendError) in },
+            metrics: metrics, limits: configuration, logger: logger)
         let (ports, told) = AsyncStream.makeStream(of: Int.self)
         let listener = try Listener(configuration, responder: responder, logger: logger) { told.yield($0) }
         var groupConfiguration = ServiceGroupConfiguration(services: [listener], logger: logger)

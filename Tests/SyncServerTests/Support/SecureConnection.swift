@@ -69,10 +69,11 @@ final class SecureConnection {
 
     func send(_ bytes: [UInt8]) throws { try input.fileHandleForWriting.write(contentsOf: Data(bytes)) }
 
-    /// Begins to speak HTTP/2: with the usual window of 65,535 bytes for a stream, and a long one for all of them.
-    func beginHTTP2() throws {
+    /// Begins to speak HTTP/2: with the usual window of 65,535 bytes for a stream where the settings say nothing else,
+    /// and a long one for all of them.
+    func beginHTTP2(settings: [UInt8] = []) throws {
         try send(Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
-        try send([.settings(), .windowUpdate(stream: 0, by: 1 << 30)])
+        try send([.settings(settings), .windowUpdate(stream: 0, by: 1 << 30)])
     }
 
     func send(_ frames: [Frame]) throws {

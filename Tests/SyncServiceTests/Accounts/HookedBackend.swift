@@ -7,12 +7,16 @@ final class HookedBackend: KeyValueBackend {
 
     private let wrapped = MemoryBackend()
     private let hook = Mutex<Hook?>(nil)
+    private let readHook = Mutex<(@Sendable () async throws(BackendError) -> Void)?>(nil)
 
     var capabilities: Capabilities { wrapped.capabilities }
     var label: String { wrapped.label }
 
     /// From now on `body` is called before each change, with the key and whether it is a delete.
     func before(_ body: Hook?) { hook.withLock { $0 = body } }
+
+    /// From now on `body` is called after several entries were read.
+    func afterReading(_ body: (@Sendable () async throws(BackendError) -> Void)?) { readHook.withLock { $0 = body } }
 
     /// All keys.
     func keys() async throws -> [String] {
@@ -21,6 +25,12 @@ final class HookedBackend: KeyValueBackend {
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         try await wrapped.read(key, unless: knownVersion)
+    }
+
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+        let answer = try await wrapped.read(requests)
+        try await readHook.withLock { $0 }?()
+        return answer
     }
 
     func write(

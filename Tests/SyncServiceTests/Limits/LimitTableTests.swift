@@ -68,6 +68,19 @@ struct LimitTableTests {
         #expect(table.count == 8)
     }
 
+    @Test("whoever found no place has none to give back")
+    func ticket() throws {
+        var limits = CallerLimits()
+        limits.accountReads = nil
+        let limiter = RequestLimiter(limits, capacity: 8)
+        func enter(_ name: String) throws -> RequestLimiter.Ticket? {
+            try limiter.enter(account: name, isRead: true, byteCount: 0, now: Self.start)
+        }
+        for number in 0..<8 { #expect(try enter("\(number)") != nil) }
+        #expect(try enter("8") == nil)
+        #expect(try enter("7") != nil)
+    }
+
     @Test("addresses are spread evenly, also those that differ in one part only")
     func spread() {
         var places = [Int](repeating: 0, count: 256)

@@ -27,6 +27,31 @@ struct RateTests {
             host: clock.host, onError: { _ in }, onRefusal: { refusals.note($0) })
     }
 
+    @Test("a read counts once, whichever way it is answered, and at once where it is short")
+    func readsAtOnce() async throws {
+        let service = try await open { $0.accountReads = Rate(perSecond: 1, burst: 6) }
+        let alice = AccountPerson(service)
+        _ = await alice.signUp()
+        let reply = await alice.logIn()
+        let (token, life) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
+        let path = "/v1/kv/accounts/alice/\(life)/a"
+        #expect(await service.ask(.put, path + "?if=any", token: token, body: [1, 2, 3]).status == 200)
+        func atOnce(_ longest: Int) -> Int? {
+            let head = HTTPRequest(
+                method: .get, scheme: "http", authority: "x", path: path,
+                headerFields: [.authorization: "Bearer \(token)"])
+            return service.respondAtOnce(to: head, longest: longest)?.response.status.code
+        }
+        for _ in 0..<3 {
+            #expect(atOnce(2) == nil)
+            #expect(await service.ask(.get, path, token: token).status == 200)
+        }
+        for _ in 0..<3 { #expect(atOnce(3) == 200) }
+        // It is told so the other way.
+        #expect(atOnce(3) == nil)
+        #expect(await service.ask(.get, path, token: token).status == 429)
+    }
+
     @Test("an account that reads too often waits, others and its own writes do not; what it is told is a problem")
     func account() async throws {
         let service = try await open { $0.accountReads = Rate(perSecond: 2, burst: 5) }

@@ -1,0 +1,142 @@
+import Foundation
+import HTTPTypes
+import SyncServer
+import SyncService
+import Synchronization
+import TestSupport
+import Testing
+
+/// Reads of one entry are answered on the event loop, beside the task of their connection, see `PromptAnswers`.
+@Suite("Answers at once")
+struct AtOnceTests {
+    /// Answers at once with as many bytes as the path says, and counts these answers.
+    private final class Counting: Sendable {
+        private let counter = Atomic(0)
+        var count: Int { counter.load(ordering: .relaxed) }
+
+        @Sendable func answerAtOnce(_ request: HTTPRequest, longest: Int) -> ServiceAnswer? {
+            let answer = AtOnceTests.answer(request)
+            guard case .bytes(let bytes) = answer.body, bytes.count <= longest else { return nil }
+            counter.add(1, ordering: .relaxed)
+            return answer
+        }
+    }
+
+    private static func answer(_ request: HTTPRequest) -> ServiceAnswer {
+        let count = request.path.flatMap { $0.split(separator: "/").last }.flatMap { Int($0) } ?? 0
+        return ServiceAnswer(
+            HTTPResponse(status: .ok), body: .bytes([UInt8](repeating: 7, count: count)), route: "/test")
+    }
+
+    private let counting = Counting()
+
+    private var limits: ListenerConfiguration {
+        var limits = ListenerConfiguration(port: 0)
+        limits.shutdownSeconds = 20
+        return limits
+    }
+
+    private func run<Result: Sendable>(
+        _ limits: ListenerConfiguration, ending: AsyncStream<Void>? = nil,
+        _ body: @escaping @Sendable (_ port: Int) throws -> Result
+    ) async throws -> Result {
+        try await LocalListener.run(
+            limits, respond: { Self.answer($0.head) }, respondAtOnce: counting.answerAtOnce, ending: ending, body)
+    }
+
+    private static let longest = 64 << 10
+
+    /// Connections over which some answers were asked for, of each number of them: one of these is such that what the
+    /// kernel has not taken is all answered at once.
+    private static func askers(_ port: Int) throws -> [RawConnection] {
+        try (1...64).map { count in
+            let connection = try RawConnection(port: port, kernelByteCount: 4_096)
+            connection.send(String(repeating: request("GET", "/v1/kv/\(longest)"), count: count))
+            return connection
+        }
+    }
+
+    /// Expects that all answers come as a whole, and then the end.
+    private static func expectAll(_ connections: [RawConnection]) {
+        for (index, connection) in connections.enumerated() {
+            let counts = (0...index).map { _ in connection.answer()?.body.count }
+            #expect(counts.allSatisfy { $0 == longest }, "\(index + 1): \(counts.count { $0 == nil }) missing")
+            #expect(connection.receiveAll()?.count == 0)
+        }
+    }
+
+    @Test("come as a whole to whoever sends nothing more, however late they are read")
+    func halfClosed() async throws {
+        try await run(limits) { [counting] port in
+            let connections = try Self.askers(port)
+            for connection in connections { connection.endSending() }
+            try #require(comesTrue { counting.count >= connections.count })
+            // Their ends have most likely been seen by then.
+            for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz")?.status == 200) }
+            Self.expectAll(connections)
+        }
+    }
+
+    @Test("come as a whole when the server is to end before they are read")
+    func ending() async throws {
+        let (ending, end) = AsyncStream.makeStream(of: Void.self)
+        try await run(limits, ending: ending) { [counting] port in
+            let connections = try Self.askers(port)
+            try #require(comesTrue { counting.count >= connections.count })
+            for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz")?.status == 200) }
+            end.yield()
+            end.finish()
+            try #require(comesTrue { (try? RawConnection(port: port)) == nil })
+            Self.expectAll(connections)
+        }
+    }
+
+    private func secureLimits(_ folder: TemporaryFolder) throws -> ListenerConfiguration {
+        try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
+        var limits = limits
+        limits.certificate = .init(
+            chainFile: folder.path(of: "certificate.pem"), keyFile: folder.path(of: "key.pem"))
+        return limits
+    }
+
+    @Test("stop over TLS, too, when their reader takes nothing")
+    func secure() async throws {
+        let folder = try TemporaryFolder()
+        let count = try await run(secureLimits(folder)) { [counting] port in
+            let connection = try SecureConnection(port: port, protocol: "http/1.1")
+            // 64 MiB, asked for within a few reads.
+            try connection.send(Array(String(repeating: request("GET", "/v1/kv/\(Self.longest)"), count: 1_000).utf8))
+            try #require(comesTrue { counting.count > 0 })
+            for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz") == nil) }
+            return counting.count
+        }
+        // What the kernel takes is a few of them.
+        #expect(count < 200)
+    }
+
+    @Test("come over HTTP/2 when their reader makes room for them; a long one waits where it is counted")
+    func window() async throws {
+        let folder = try TemporaryFolder()
+        let (early, late) = try await run(secureLimits(folder)) { port in
+            let connection = try SecureConnection(port: port, protocol: "h2")
+            // A stream's window is empty at first (RFC 9113, section 6.5.2).
+            try connection.beginHTTP2(settings: [0, 4, 0, 0, 0, 0])
+            try connection.send([
+                .request("GET", "/v1/kv/4096", stream: 1, isWhole: true),
+                .request("GET", "/v1/kv/4097", stream: 3, isWhole: true), .ping,
+            ])
+            let before = connection.frames { $0.isPong }
+            let early = try #require(before).count { $0.isData || $0.isReset }
+            try connection.send([.windowUpdate(stream: 1, by: 65_535), .windowUpdate(stream: 3, by: 65_535)])
+            var late: [UInt32: Int] = [:]
+            while late[1, default: 0] < 4_096 || late[3, default: 0] < 4_097, let frame = connection.frame() {
+                if frame.isReset { break }
+                if frame.isData { late[frame.stream, default: 0] += frame.payload.count }
+            }
+            return (early, late)
+        }
+        #expect(early == 0)
+        #expect(late == [1: 4_096, 3: 4_097])
+        #expect(counting.count == 1)
+    }
+}

@@ -1,0 +1,54 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import Testing
+
+@testable import SyncService
+
+@Suite("Tokens that are remembered")
+struct RememberedTokenTests {
+    private let clock = SetClock(1_800_000_000_000)
+
+    private func status(_ service: Service, _ field: String) async -> Int {
+        await service.ask(.get, "/v1/accounts/self", [.authorization: field]).status
+    }
+
+    @Test("one takes one place, in whatever way its field is written")
+    func spellings() async throws {
+        let service = try await Service.open(MemoryBackend(), clock: clock)
+        let alice = AccountPerson(service)
+        _ = await alice.signUp()
+        let token = try #require(await alice.logIn()["access_token"])
+        for scheme in ["Bearer", "bearer", "BEARER", "bEaReR"] {
+            for count in [1, 2, 100, 10_000] {
+                let field = scheme + String(repeating: " ", count: count) + token
+                #expect(await status(service, field) == 200)
+            }
+        }
+        let remembered = service.authenticator.remembered
+        #expect(remembered.count == 1)
+        #expect(remembered.byteCount == "Bearer ".utf8.count + token.utf8.count)
+        #expect(await service.ask(.delete, "/v1/sessions", token: token).status == 204)
+        #expect(service.authenticator.remembered == (0, 0))
+        #expect(await status(service, "bearer  " + token) == 401)
+    }
+
+    @Test("an account has so many of them; each of the others is looked at anew, and counts as well")
+    func many() async throws {
+        let service = try await Service.open(MemoryBackend(), clock: clock, issuer: "https://login.example.com")
+        func token(_ name: String, _ number: Int) -> String {
+            "external|\(name)|\(clock.now / 1_000 + 600 + Int64(number))"
+        }
+        let other = token("bob", 0)
+        #expect(await status(service, "Bearer " + other) == 200)
+        let tokens = (0..<(Authenticator.accountCapacity + 10)).map { token("alice", $0) }
+        for token in tokens { #expect(await status(service, "Bearer " + token) == 200) }
+        #expect(service.authenticator.remembered.count == Authenticator.accountCapacity + 1)
+        #expect(service.authenticator.known("Bearer " + other) != nil)
+        for token in tokens { #expect(await status(service, "Bearer " + token) == 200) }
+        let (count, byteCount) = service.authenticator.remembered
+        #expect(count == Authenticator.accountCapacity + 1)
+        let fields = (tokens + [other]).map { "Bearer " + $0 }
+        #expect(byteCount == fields.reduce(0) { $0 + (service.authenticator.known($1) == nil ? 0 : $1.utf8.count) })
+    }
+}
