@@ -52,15 +52,14 @@ struct IncomingBody {
     /// - Parameters:
     ///   - writer: tells a client that waits for it to go on.
     ///   - isHTTP1: whether the header says that there is no body.
-    ///   - isTaken: whether it may have any bytes.
+    ///   - place: is asked before the first bytes are kept: whether there is room for a request that has some.
     ///   - admission: is asked before more than 64 KiB are received: why they are not, or `nil`.
     /// - Throws: the connection's error where it ends before the body does.
     mutating func receive(
-        _ writer: borrowing ResponseWriter, isHTTP1: Bool, isTaken: Bool = true,
+        _ writer: borrowing ResponseWriter, isHTTP1: Bool, place: () -> Bool,
         admission: () async -> ServiceAnswer?
     ) async throws -> Received {
         if let refusal { return .refused(refusal.0, refusal.1) }
-        guard isTaken || announced == 0 else { return Self.noneTaken }
         // A request with neither has no body (RFC 9112, section 6.3). In HTTP/2 the frames tell.
         if isHTTP1, !request.headers.contains(.contentLength), !request.headers.contains(.transferEncoding) {
             return .whole([])
@@ -77,7 +76,9 @@ struct IncomingBody {
         do {
             while let part = try await parts.next() {
                 let count = bytes.count + part.readableBytes
-                guard isTaken || count == 0 else { return Self.noneTaken }
+                guard !bytes.isEmpty || count == 0 || place() else {
+                    return .refused(.serviceUnavailable, Responder.tooMuch)
+                }
                 guard count <= limits.bodyByteCount else { return .refused(.contentTooLarge, Self.tooLong(limits)) }
                 if count > Service.strangerBodyByteCount {
                     if !isAdmitted, let answer = await admission() { return .answered(answer) }
@@ -94,8 +95,6 @@ struct IncomingBody {
         }
         return .whole(bytes)
     }
-
-    private static let noneTaken = Received.refused(.contentTooLarge, "this path takes no body")
 
     /// Room for the first `count` bytes.
     private mutating func takeRoom(_ count: Int) -> Bool {

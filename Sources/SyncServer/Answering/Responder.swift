@@ -149,7 +149,7 @@ public struct Responder: Sendable {
         let isHTTP1 = Peer.isHTTP1(channel)
         let peer = limits.trustedProxies.client(of: Peer.address(of: channel), request.headers)
         let turn = try await turn(of: request.head, peer, over: channel)
-        // Whoever looks after the server takes nobody's place, and sends no body.
+        // Whoever looks after the server takes nobody's place, unless he sends a body.
         let isOwn = isOwnRoute(request.head)
         var isCounted = turn.refusal == nil && !isOwn && gate.enter()
         defer { if isCounted { gate.leave() } }
@@ -157,7 +157,10 @@ public struct Responder: Sendable {
         defer { incoming.giveRoomBack() }
         var received: IncomingBody.Received? = turn.refusal
         if received == nil, isCounted || isOwn || isOperator(request.headers) {
-            received = try await incoming.receive(writer, isHTTP1: isHTTP1, isTaken: !isOwn) {
+            received = try await incoming.receive(writer, isHTTP1: isHTTP1) {
+                if isOwn { isCounted = gate.enter() }
+                return isCounted || isOperator(request.headers)
+            } admission: {
                 await admitLongBody(request.head, peer)
             }
         }

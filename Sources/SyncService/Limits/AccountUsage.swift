@@ -23,8 +23,19 @@ final class AccountUsage: Sendable {
 
     /// The changes of a key under way. Of several nobody knows which one the store carries out last.
     private struct Open {
-        var count = 0
-        var areSeveral = false
+        private var count = 0
+        private(set) var areSeveral = false
+
+        mutating func begin() {
+            count += 1
+            if count > 1 { areSeveral = true }
+        }
+
+        /// Whether it was the last one.
+        mutating func end() -> Bool {
+            count -= 1
+            return count == 0
+        }
     }
 
     private struct State {
@@ -57,16 +68,12 @@ final class AccountUsage: Sendable {
     /// the store has answered. What is smaller than before can always be written.
     func reserve(_ count: Int, under key: EntryKey, of prefix: String) -> BackendError? {
         let reason = state.withLock { state -> String? in
-            let usage = state.usages[prefix]
-            let known = usage?.sizes[key]
-            if let usage {
-                if let most = limits.accountKeys, known == nil, usage.sizes.count >= most { return "\(most) keys" }
-                if let most = limits.accountBytes, count > known ?? 0, usage.byteCount - (known ?? 0) + count > most {
-                    return "\(most) bytes"
-                }
+            let (known, reason) = look(at: state.usages[prefix], count, key)
+            if let reason { return reason }
+            state.open[key, default: Open()].begin()
+            if known ?? -1 < count || !state.counts.isEmpty {
+                Self.set(max(count, known ?? 0), of: key, prefix, in: &state)
             }
-            Self.begin(key, in: &state)
-            if known ?? -1 < count { Self.set(count, of: key, prefix, in: &state) }
             return nil
         }
         guard let reason else { return nil }
@@ -76,13 +83,19 @@ final class AccountUsage: Sendable {
             message: "an account has at most \(reason) here beside its ledger; delete something", cause: QuotaReached())
     }
 
-    /// A key is to be deleted; to be settled as what is reserved.
-    func beginDeleting(_ key: EntryKey) { state.withLock { Self.begin(key, in: &$0) } }
-
-    private static func begin(_ key: EntryKey, in state: inout State) {
-        state.open[key, default: Open()].count += 1
-        if let count = state.open[key]?.count, count > 1 { state.open[key]?.areSeveral = true }
+    /// What `key` is known to hold, and what is in the way of so many bytes there.
+    private func look(at usage: Usage?, _ count: Int, _ key: EntryKey) -> (known: Int?, reason: String?) {
+        guard let usage else { return (nil, nil) }
+        let known = usage.sizes[key]
+        if let most = limits.accountKeys, known == nil, usage.sizes.count >= most { return (known, "\(most) keys") }
+        if let most = limits.accountBytes, count > known ?? 0, usage.byteCount - (known ?? 0) + count > most {
+            return (known, "\(most) bytes")
+        }
+        return (known, nil)
     }
+
+    /// A key is to be deleted; to be settled as what is reserved.
+    func beginDeleting(_ key: EntryKey) { state.withLock { $0.open[key, default: Open()].begin() } }
 
     /// Notes what `key` holds now: so many bytes, or nothing. Of several changes at once the longest counts until the
     /// next one, or the next count.
@@ -90,7 +103,8 @@ final class AccountUsage: Sendable {
         state.withLock { state in
             let areSeveral = Self.end(key, in: &state)
             let known = state.usages[prefix]?.sizes[key]
-            if areSeveral, size ?? -1 <= known ?? -1 { return }
+            // What was reserved is noted already.
+            if size == known || areSeveral && size ?? -1 < known ?? -1 { return }
             Self.set(size, of: key, prefix, in: &state)
         }
     }
@@ -105,10 +119,10 @@ final class AccountUsage: Sendable {
 
     /// A change is over; whether it was one of several.
     private static func end(_ key: EntryKey, in state: inout State) -> Bool {
-        guard var open = state.open.removeValue(forKey: key) else { return false }
-        open.count -= 1
-        if open.count > 0 { state.open[key] = open }
-        return open.areSeveral
+        guard let index = state.open.index(forKey: key) else { return false }
+        let areSeveral = state.open.values[index].areSeveral
+        if state.open.values[index].end() { state.open.remove(at: index) }
+        return areSeveral
     }
 
     private static func set(_ size: Int?, of key: EntryKey, _ prefix: String, in state: inout State) {

@@ -69,16 +69,21 @@ struct OverloadTests {
         #expect(counting.arrivals == 20)
     }
 
-    @Test("the server's own paths take no body")
-    func ownPaths() async throws {
+    @Test("the server's own paths take a place when they have a body", arguments: [false, true])
+    func ownPaths(isChunked: Bool) async throws {
+        let stage = stage
+        var limits = limits
+        limits.requestCount = 1
         try await LocalListener.run(limits, respond: stage.respond) { port in
-            for path in ["/healthz", "/readyz", "/metrics"] {
-                #expect(try ask(port, "GET", path, body: "x")?.status == 413)
-                #expect(try ask(port, "GET", path, body: "")?.status == 200)
-                let chunked = try RawConnection(port: port)
-                chunked.send("GET \(path) HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
-                #expect(chunked.answer()?.status == 413)
-            }
+            let connection = try RawConnection(port: port)
+            let length = isChunked ? "Transfer-Encoding: chunked" : "Content-Length: 3"
+            let (first, second) = isChunked ? ("1\r\na\r\n", "2\r\nbc\r\n0\r\n\r\n") : ("a", "bc")
+            connection.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\(length)\r\n\r\n" + first)
+            try #require(try comesTrue { try ask(port, "POST", "/healthz", body: "x")?.status == 503 })
+            for path in ["/healthz", "/readyz", "/metrics"] { #expect(try ask(port, "GET", path)?.status == 200) }
+            connection.send(second)
+            #expect(connection.answer()?.status == 200)
+            #expect(try ask(port, "POST", "/healthz", body: "x")?.status == 405)
         }
     }
 

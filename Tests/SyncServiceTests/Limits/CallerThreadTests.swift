@@ -1,0 +1,142 @@
+import Dispatch
+import Entitlements
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Synchronization
+import Testing
+
+/// A server asks for what is short on the thread of an event loop, which has others to look after.
+@Suite("What may take long is left to other threads")
+struct CallerThreadTests {
+    /// Runs tasks on a queue of its own.
+    private final class QueueExecutor: TaskExecutor {
+        private static let mark = DispatchSpecificKey<Bool>()
+        private let queue = DispatchQueue(label: "event loop")
+
+        init() { queue.setSpecific(key: Self.mark, value: true) }
+
+        func enqueue(_ job: consuming ExecutorJob) {
+            let job = UnownedJob(job)
+            queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        }
+
+        static var isCurrent: Bool { DispatchQueue.getSpecific(key: mark) == true }
+    }
+
+    /// Notes which calls came from the queue, and which did not.
+    private final class WatchedStore: KeyValueBackend {
+        private let wrapped = MemoryBackend()
+        private let calls = Mutex<Set<Call>>([])
+
+        struct Call: Hashable {
+            var name: String
+            var isOfQueue: Bool
+        }
+
+        var capabilities: Capabilities { wrapped.capabilities }
+        var label: String { wrapped.label }
+
+        private func note(_ name: String) {
+            calls.withLock { _ = $0.insert(Call(name: name, isOfQueue: QueueExecutor.isCurrent)) }
+        }
+
+        /// What was called since this was asked last.
+        func take() -> Set<Call> {
+            calls.withLock { calls in
+                defer { calls = [] }
+                return calls
+            }
+        }
+
+        func read(
+            _ key: EntryKey, unless knownVersion: EntryVersion?
+        ) async throws(BackendError) -> Answer<ReadOutcome> {
+            note("read")
+            return try await wrapped.read(key, unless: knownVersion)
+        }
+
+        func read(
+            _ requests: [ReadRequest]
+        ) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+            note("read")
+            return try await wrapped.read(requests)
+        }
+
+        func write(
+            _ value: [UInt8], to key: EntryKey, if precondition: Precondition
+        ) async throws(BackendError) -> Answer<WriteOutcome> {
+            note("write")
+            return try await wrapped.write(value, to: key, if: precondition)
+        }
+
+        func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+            note("delete")
+            return try await wrapped.delete(key, if: precondition)
+        }
+
+        func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+            note("list")
+            return try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        }
+
+        func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+            note(limit > 1 ? "changes" : "look at changes")
+            return try await wrapped.changes(since: cursor, limit: limit)
+        }
+
+        func signals() -> AsyncStream<Void> { wrapped.signals() }
+    }
+
+    @Test("counting an account, its ledger, and what a stream has missed; small writes are not")
+    func threads() async throws {
+        let store = WatchedStore()
+        let service = try await Service.open(store)
+        let alice = AccountPerson(service)
+        _ = await alice.signUp()
+        let session = await alice.logIn()
+        let token = session["access_token"]
+        let path = "/v1/kv/accounts/alice/\(session["incarnation"] ?? "")/"
+        // From then on the token is known.
+        #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 200)
+        let executor = QueueExecutor()
+        func put(_ name: String, _ body: [UInt8]) async -> Set<WatchedStore.Call> {
+            _ = store.take()
+            let status = await withTaskExecutorPreference(executor) {
+                await service.ask(.put, path + name + "?if=any", token: token, body: body).status
+            }
+            #expect(status == 200)
+            return store.take()
+        }
+        #expect(await put("a", [1]) == [Call(name: "list", isOfQueue: false), Call(name: "write", isOfQueue: true)])
+        #expect(await put("a", [2]) == [Call(name: "write", isOfQueue: true)])
+        let ledger = await put("ledger", LedgerDocument().encoded())
+        #expect(ledger.contains(Call(name: "write", isOfQueue: false)))
+        #expect(ledger.allSatisfy { !$0.isOfQueue })
+        let start = try #require(try await store.changes(since: nil, limit: 1).outcome.cursor)
+        _ = store.take()
+        let head = HTTPRequest(
+            method: .get, scheme: "http", authority: "x",
+            path: "/v1/changes?after=\(CursorText.text(of: start))",
+            headerFields: [.accept: "text/event-stream", .authorization: "Bearer \(token ?? "")"])
+        let text = try await withTaskExecutorPreference(executor) {
+            let answer = await service.respond(to: ServiceRequest(head, peer: "192.0.2.1"))
+            guard case .stream(let pieces, let end) = answer.body else { throw NoStream() }
+            defer { end() }
+            var text = ""
+            for await piece in pieces {
+                text += String(decoding: piece, as: UTF8.self)
+                if text.contains("/ledger") { break }
+            }
+            return text
+        }
+        #expect(text.contains("event: change"))
+        #expect(
+            store.take() == [Call(name: "look at changes", isOfQueue: true), Call(name: "changes", isOfQueue: false)])
+    }
+
+    private typealias Call = WatchedStore.Call
+    private struct NoStream: Error {}
+}
