@@ -48,7 +48,9 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     private var isLast = false
     /// How much was answered at once, in bytes, that has not gone on its way yet; `nil` for nothing.
     private var unflushedByteCount: Int?
-    private var isWriting = false
+    private(set) var isWriting = false
+    /// Whether the connection is about to be closed.
+    private var isOver = false
     /// What came while one is written.
     private var waiting = CircularBuffer<Arrival>()
     private var isReadHeld = false
@@ -97,7 +99,14 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
         context.write(data, promise: promise)
     }
 
+    /// Whatever still comes is thrown away: its answer would be cut.
+    func takeNothingMore() {
+        isOver = true
+        held = nil
+    }
+
     private func take(_ part: HTTPRequestPart, _ context: ChannelHandlerContext) {
+        guard !isOver else { return }
         switch part {
         case .head(let head):
             if mayAnswer(head, context) {

@@ -173,7 +173,10 @@ public struct Responder: Sendable {
         // Who takes his time to read keeps nobody else out.
         if isCounted { gate.leave() }
         isCounted = false
-        defer { if let place = answer.place { answers.give(place) } }
+        let place = answer.place
+        defer { if let place, isHTTP1 { answers.give(place) } }
+        // What is written to a stream of HTTP/2 is only kept there, until its reader makes room for it.
+        if let place, !isHTTP1 { channel.closeFuture.whenComplete { [answers] _ in answers.give(place) } }
         finishHead(of: &answer.whole, mustClose: isHTTP1 && !isWhole)
         let report = Report(
             method: request.method, route: answer.whole.route, status: answer.whole.response.status, isHTTP1: isHTTP1,

@@ -14,12 +14,15 @@ final class UnsentAnswers: ChannelOutboundHandler, RemovableChannelHandler {
     /// How long it waits before it looks again.
     private static let pause = TimeAmount.milliseconds(10)
 
+    private let answers: PromptAnswers
     private let patience: TimeAmount
     private var isWithinAnswer = false
     private var isAtOnce = false
 
-    /// - Parameter patience: how long a reader may take.
-    init(patience: TimeAmount) { self.patience = patience }
+    /// - Parameters:
+    ///   - answers: takes no further requests from when the connection is to be closed.
+    ///   - patience: how long a reader may take.
+    init(_ answers: PromptAnswers, patience: TimeAmount) { (self.answers, self.patience) = (answers, patience) }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         switch unwrapOutboundIn(data) {
@@ -31,20 +34,22 @@ final class UnsentAnswers: ChannelOutboundHandler, RemovableChannelHandler {
     }
 
     func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        // Hummingbird does that where the connection's task is cancelled: the server has waited for long enough.
+        if case .input = mode { isAtOnce = true }
         // Half an answer is worth nothing to anybody. A stream of HTTP/2 keeps what it has by itself.
-        guard !isWithinAnswer, Peer.isHTTP1(context.channel) else {
+        guard !isAtOnce, !isWithinAnswer, Peer.isHTTP1(context.channel) else {
             return context.close(mode: mode, promise: promise)
         }
-        if case .input = mode { return context.close(mode: mode, promise: promise) }
+        answers.takeNothingMore()
         context.flush()
-        close(context, mode, promise, by: .now() + patience)
+        close(context, mode, promise, by: NIODeadline.now() + patience)
     }
 
     private func close(
         _ context: ChannelHandlerContext, _ mode: CloseMode, _ promise: EventLoopPromise<Void>?, by limit: NIODeadline
     ) {
         guard context.channel.isActive, !isAtOnce, NIODeadline.now() < limit,
-            !ConnectionWatch.hasAllGone(context.channel)
+            answers.isWriting || !ConnectionWatch.hasAllGone(context.channel)
         else { return context.close(mode: mode, promise: promise) }
         let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
         context.eventLoop.scheduleTask(in: Self.pause) {

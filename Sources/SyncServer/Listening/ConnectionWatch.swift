@@ -53,6 +53,9 @@ final class ConnectionWatch: ChannelDuplexHandler {
     /// How many requests are not answered yet.
     private var openCount = 0
 
+    /// Streams of HTTP/2 whose answers are written, and when their readers must have taken these.
+    private var answered: [ObjectIdentifier: (channel: any Channel, end: NIODeadline)] = [:]
+
     /// Whether the server is about to end.
     private(set) var isEnding = false
     private var onEnding: [ObjectIdentifier: () -> Void] = [:]
@@ -136,6 +139,11 @@ final class ConnectionWatch: ChannelDuplexHandler {
 
     /// Whether one of its times is over, for the first time since it was said last that it is in line to be closed.
     func becomesOverdue(at now: NIODeadline) -> Bool {
+        for (stream, end) in answered.values where end <= now {
+            limits.gate.noteSlow()
+            noteEnd(of: stream)
+            stream.close(promise: nil)
+        }
         guard !isInLine else { return false }
         isInLine = delay(at: now) != nil
         return isInLine
@@ -189,6 +197,14 @@ extension ConnectionWatch {
 
     /// All of an answer has gone.
     func noteAnswer() { openCount -= 1 }
+
+    /// All of the answer over a stream of HTTP/2 is written. NIO says nothing of a reader who makes no room for it.
+    func noteAnswer(over stream: any Channel) {
+        answered[ObjectIdentifier(stream)] = (stream, NIODeadline.now() + limits.write)
+    }
+
+    /// A stream of HTTP/2 has ended.
+    func noteEnd(of stream: any Channel) { answered[ObjectIdentifier(stream)] = nil }
 
     /// Calls `body` when the server is about to end, unless `owner` takes it back before.
     func whenEnding(_ owner: AnyObject, _ body: (() -> Void)?) { onEnding[ObjectIdentifier(owner)] = body }

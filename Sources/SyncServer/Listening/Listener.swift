@@ -103,15 +103,20 @@ public struct Listener: Service {
     ) -> HTTP1Channel.Configuration {
         // How long a connection is idle its watch knows.
         HTTP1Channel.Configuration(
-            additionalChannelHandlers: [
-                WholeRequests(configuration, gate: responder.gate, turnstile: responder.turnstile),
-                PromptAnswers(responder),
-                UnsentAnswers(
-                    patience: .seconds(min(configuration.writeSeconds, configuration.shutdownSeconds))),
-            ],
+            additionalChannelHandlers: handlers(configuration, responder),
             httpDecoderConfiguration: HTTP1Channel.Configuration.DecoderConfiguration(
                 maxHeaderFieldSize: configuration.headerByteCount, maxHeaderListSize: configuration.headerByteCount,
                 maxHeaderFieldCount: configuration.headerFieldCount))
+    }
+
+    private static func handlers(
+        _ configuration: ListenerConfiguration, _ responder: Responder
+    ) -> [any RemovableChannelHandler] {
+        let answers = PromptAnswers(responder)
+        return [
+            WholeRequests(configuration, gate: responder.gate, turnstile: responder.turnstile), answers,
+            UnsentAnswers(answers, patience: .seconds(min(configuration.writeSeconds, configuration.shutdownSeconds))),
+        ]
     }
 
     private static func secureChannel(

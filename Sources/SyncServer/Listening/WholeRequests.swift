@@ -21,6 +21,8 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
     /// Which one is to tell of the server's end while a body is awaited: of HTTP/2 the connection's, which outlives
     /// this stream of it.
     private var endWatch: ConnectionWatch?
+    /// That of the connection which this is a stream of.
+    private var connectionWatch: ConnectionWatch?
     private var isWithinRequest = false
     private var hasLeft = false
     private var isRefusing = false
@@ -72,6 +74,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         endTimers()
+        endStream(context)
         watch = nil
     }
 
@@ -103,7 +106,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
         }
         if case .end = unwrapOutboundIn(data) {
             openCount -= 1
-            watch?.noteAnswer()
+            if let watch { watch.noteAnswer() } else { streamWatch(context)?.noteAnswer(over: context.channel) }
         }
         context.write(data, promise: promise)
     }
@@ -129,6 +132,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelInactive(context: ChannelHandlerContext) {
         endTimers()
+        endStream(context)
         leave(context)
         context.fireChannelInactive()
     }
@@ -180,7 +184,7 @@ extension WholeRequests {
 
     private func awaitBody(_ context: ChannelHandlerContext) {
         byteCount = 0
-        let watch = watch ?? parentWatch(context)
+        let watch = watch ?? streamWatch(context)
         let isEnding = watch?.isEnding == true
         let time: TimeAmount = .seconds(isEnding ? limits.lateBodySeconds : limits.bodySeconds)
         let bound = NIOLoopBound((handler: self, context: context), eventLoop: context.eventLoop)
@@ -214,6 +218,17 @@ extension WholeRequests {
     private func parentWatch(_ context: ChannelHandlerContext) -> ConnectionWatch? {
         guard let parent = context.channel.parent, parent.eventLoop.inEventLoop else { return nil }
         return try? parent.pipeline.syncOperations.handler(type: ConnectionWatch.self)
+    }
+
+    /// The same, which is looked for once.
+    private func streamWatch(_ context: ChannelHandlerContext) -> ConnectionWatch? {
+        connectionWatch = connectionWatch ?? parentWatch(context)
+        return connectionWatch
+    }
+
+    private func endStream(_ context: ChannelHandlerContext) {
+        connectionWatch?.noteEnd(of: context.channel)
+        connectionWatch = nil
     }
 
     private func endTimers() {

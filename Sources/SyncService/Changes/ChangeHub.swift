@@ -31,19 +31,8 @@ final class ChangeHub: Sendable {
     enum Origin: Hashable, Sendable {
         /// A session, by its id.
         case session(String)
-        /// An account of another issuer, by its name as it stands in a key.
-        case account(String)
-
-        /// What `change` ends.
-        init?(endedBy change: ChangePage.Change) {
-            if change.version == nil, let id = SessionRecord.id(of: change.key) {
-                self = .session(id)
-            } else if let name = AccountRecord.escapedName(of: change.key) {
-                self = .account(name)
-            } else {
-                return nil
-            }
-        }
+        /// An account of another issuer, by its name as it stands in a key, whose record had this version.
+        case account(String, EntryVersion?)
     }
 
     private struct Listener {
@@ -61,6 +50,51 @@ final class ChangeHub: Sendable {
         var listeners: [UInt64: Listener] = [:]
         /// Who listens to the keys that begin so, in the order in which they came.
         var byPrefix: [String: [UInt64]] = [:]
+        /// Who listens by the token of a session, or of an account of another issuer.
+        var bySession: [String: Set<UInt64>] = [:]
+        var byAccount: [String: Set<UInt64>] = [:]
+
+        /// Whose streams `changes` end.
+        func ended(by changes: [ChangePage.Change]) -> [Listener] {
+            guard !listeners.isEmpty else { return [] }
+            return changes.flatMap { change -> [Listener] in
+                if change.version == nil, let id = SessionRecord.id(of: change.key) {
+                    return (bySession[id] ?? []).compactMap { listeners[$0] }
+                }
+                guard let name = AccountRecord.escapedName(of: change.key) else { return [] }
+                // Some follow it again from the beginning, with what they have seen already.
+                return (byAccount[name] ?? []).compactMap { listeners[$0] }
+                    .filter { $0.origin != .account(name, change.version) }
+            }
+        }
+
+        mutating func add(_ listener: Listener) -> UInt64 {
+            nextID += 1
+            listeners[nextID] = listener
+            byPrefix[listener.scope.prefix, default: []].append(nextID)
+            switch listener.origin {
+            case .session(let id): bySession[id, default: []].insert(nextID)
+            case .account(let name, _): byAccount[name, default: []].insert(nextID)
+            case nil: break
+            }
+            return nextID
+        }
+
+        mutating func remove(_ id: UInt64) {
+            guard let listener = listeners.removeValue(forKey: id) else { return }
+            let prefix = listener.scope.prefix
+            byPrefix[prefix]?.removeAll { $0 == id }
+            if byPrefix[prefix]?.isEmpty == true { byPrefix[prefix] = nil }
+            switch listener.origin {
+            case .session(let session):
+                bySession[session]?.remove(id)
+                if bySession[session]?.isEmpty == true { bySession[session] = nil }
+            case .account(let name, _):
+                byAccount[name]?.remove(id)
+                if byAccount[name]?.isEmpty == true { byAccount[name] = nil }
+            case nil: break
+            }
+        }
     }
 
     private let store: any KeyValueBackend
@@ -151,15 +185,13 @@ final class ChangeHub: Sendable {
     /// either hears of all of it or begins behind it.
     private func deliver(_ page: ChangePage) {
         for change in page.changes { onChange(change.key) }
-        let over = Set(page.changes.lazy.compactMap(Origin.init(endedBy:)))
         telling.withLock { _ in
             let (notes, ended) = state.withLock { state in
                 defer {
                     state.position = page.cursor ?? state.position
                     if !page.hasMore { state.isFollowing = true }
                 }
-                let ended = over.isEmpty ? [] : state.listeners.values.filter { $0.origin.map(over.contains) == true }
-                return (Self.notes(of: page, state), ended.map(\.continuation))
+                return (Self.notes(of: page, state), state.ended(by: page.changes).map(\.continuation))
             }
             // Before the notes: a session that is over hears nothing more.
             for listener in ended { listener.finish() }
@@ -249,10 +281,7 @@ final class ChangeHub: Sendable {
             of: Note.self, bufferingPolicy: .bufferingOldest(Self.bufferedCount))
         let listener = Listener(scope: scope, origin: origin, expires: expires, continuation: continuation)
         let (id, position, isClosed) = state.withLock { state in
-            state.nextID += 1
-            state.listeners[state.nextID] = listener
-            state.byPrefix[scope.prefix, default: []].append(state.nextID)
-            return (state.nextID, state.position, state.isClosed)
+            (state.add(listener), state.position, state.isClosed)
         }
         continuation.onTermination = { [weak self] _ in
             self?.remove(id)
@@ -262,12 +291,5 @@ final class ChangeHub: Sendable {
         return Listening(notes: stream, from: position) { continuation.finish() }
     }
 
-    private func remove(_ id: UInt64) {
-        state.withLock { state in
-            guard let listener = state.listeners.removeValue(forKey: id) else { return }
-            let prefix = listener.scope.prefix
-            state.byPrefix[prefix]?.removeAll { $0 == id }
-            if state.byPrefix[prefix]?.isEmpty == true { state.byPrefix[prefix] = nil }
-        }
-    }
+    private func remove(_ id: UInt64) { state.withLock { $0.remove(id) } }
 }

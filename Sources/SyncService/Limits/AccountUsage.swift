@@ -25,10 +25,13 @@ final class AccountUsage: Sendable {
     private struct Open {
         private var count = 0
         private(set) var areSeveral = false
+        /// The longest that is to be written.
+        private(set) var size = 0
 
-        mutating func begin() {
+        mutating func begin(_ size: Int = 0) {
             count += 1
             if count > 1 { areSeveral = true }
+            self.size = max(self.size, size)
         }
 
         /// Whether it was the last one.
@@ -48,9 +51,12 @@ final class AccountUsage: Sendable {
 
     /// A count that is under way.
     private struct Count {
-        /// The longest that a key was said to hold meanwhile: what was read may be older.
-        var noted: [EntryKey: Int] = [:]
-        var waiting: [CheckedContinuation<Void, Never>] = []
+        /// The keys that were changed meanwhile, and the longest that each was said to hold: what was read may be
+        /// older.
+        var changed: [EntryKey: Int] = [:]
+        var waiting: [CheckedContinuation<Result<Void, BackendError>?, Never>] = []
+
+        mutating func note(_ size: Int, of key: EntryKey) { changed[key] = max(size, changed[key] ?? 0) }
     }
 
     private let limits: CallerLimits
@@ -64,16 +70,17 @@ final class AccountUsage: Sendable {
     /// Whether there is a limit.
     var isLimited: Bool { limits.accountKeys != nil || limits.accountBytes != nil }
 
+    /// How many wait for a count.
+    var waitingCount: Int { state.withLock { $0.counts.values.reduce(0) { $0 + $1.waiting.count } } }
+
     /// Why `key` cannot hold `count` bytes; `nil` where it can, and they are counted from now on, to be settled when
     /// the store has answered. What is smaller than before can always be written.
     func reserve(_ count: Int, under key: EntryKey, of prefix: String) -> BackendError? {
         let reason = state.withLock { state -> String? in
             let (known, reason) = look(at: state.usages[prefix], count, key)
             if let reason { return reason }
-            state.open[key, default: Open()].begin()
-            if known ?? -1 < count || !state.counts.isEmpty {
-                Self.set(max(count, known ?? 0), of: key, prefix, in: &state)
-            }
+            state.open[key, default: Open()].begin(count)
+            if known ?? -1 < count { Self.set(count, of: key, prefix, in: &state) }
             return nil
         }
         guard let reason else { return nil }
@@ -102,8 +109,8 @@ final class AccountUsage: Sendable {
     func settle(_ size: Int?, under key: EntryKey, of prefix: String) {
         state.withLock { state in
             let areSeveral = Self.end(key, in: &state)
+            if !state.counts.isEmpty { state.counts[prefix]?.note(size ?? 0, of: key) }
             let known = state.usages[prefix]?.sizes[key]
-            // What was reserved is noted already.
             if size == known || areSeveral && size ?? -1 < known ?? -1 { return }
             Self.set(size, of: key, prefix, in: &state)
         }
@@ -126,9 +133,6 @@ final class AccountUsage: Sendable {
     }
 
     private static func set(_ size: Int?, of key: EntryKey, _ prefix: String, in state: inout State) {
-        if let size, let known = state.counts[prefix] {
-            state.counts[prefix]?.noted[key] = max(size, known.noted[key] ?? 0)
-        }
         guard var usage = state.usages.removeValue(forKey: prefix) else { return }
         state.keyCount -= usage.sizes.count
         usage.set(size, of: key)
@@ -153,32 +157,41 @@ final class AccountUsage: Sendable {
             }
             if isKnown { return }
             if isUnderWay {
-                await countIsOver(prefix)
-                continue
+                switch await countIsOver(prefix) {
+                case .success: return
+                // Somebody else has gone away, or it was over before.
+                case nil: continue
+                case .failure(let error) where error.kind == .cancelled: continue
+                case .failure(let error): throw error
+                }
             }
             do throws(BackendError) {
                 // It may take long, and is nothing for the thread of an event loop.
                 let usage = try await withTaskExecutorPreference(globalConcurrentExecutor) {
                     () async throws(BackendError) in
-                    try await Self.read(prefix, in: store, now: now, isCounted)
+                    var usage = try await Self.read(prefix, in: store, now: now, isCounted)
+                    // What was changed meanwhile may have been read before that.
+                    try await Self.read(changed(prefix), in: store, into: &usage)
+                    return usage
                 }
                 install(usage, of: prefix)
             } catch {
-                install(nil, of: prefix)
+                end(prefix, .failure(error))
                 throw error
             }
             return
         }
     }
 
-    private func countIsOver(_ prefix: String) async {
+    /// Waits for the count that is under way; `nil` where there is none.
+    private func countIsOver(_ prefix: String) async -> Result<Void, BackendError>? {
         await withCheckedContinuation { continuation in
             let isOver = state.withLock { state in
                 guard state.counts[prefix] != nil else { return true }
                 state.counts[prefix]?.waiting.append(continuation)
                 return false
             }
-            if isOver { continuation.resume() }
+            if isOver { continuation.resume(returning: nil) }
         }
     }
 
@@ -190,35 +203,61 @@ final class AccountUsage: Sendable {
         var after: EntryKey?
         repeat {
             let page = try await store.list(prefix: prefix, after: after, limit: 256).outcome
-            let keys = page.items.map(\.key).filter(isCounted)
-            // A few at once: values may be long.
-            for start in stride(from: 0, to: keys.count, by: 8) {
-                let some = keys[start..<min(start + 8, keys.count)]
-                let found = try await store.read(some.map { ReadRequest($0) }).outcome
-                for (key, result) in zip(some, found) {
-                    if case .found(let entry) = try result.get() { usage.set(entry.value.count, of: key) }
-                }
-            }
+            try await read(page.items.map(\.key).filter(isCounted), in: store, into: &usage)
             after = page.next
         } while after != nil
         return usage
     }
 
-    /// Ends a count, which has failed without `usage`.
-    private func install(_ usage: Usage?, of prefix: String) {
-        let waiting = state.withLock { state -> [CheckedContinuation<Void, Never>] in
-            let count = state.counts.removeValue(forKey: prefix)
-            guard var usage else { return count?.waiting ?? [] }
-            for (key, size) in count?.noted ?? [:] where size > usage.sizes[key] ?? 0 { usage.set(size, of: key) }
+    private static func read(
+        _ keys: [EntryKey], in store: any KeyValueBackend, into usage: inout Usage
+    ) async throws(BackendError) {
+        // A few at once: values may be long.
+        for start in stride(from: 0, to: keys.count, by: 8) {
+            let some = keys[start..<min(start + 8, keys.count)]
+            let found = try await store.read(some.map { ReadRequest($0) }).outcome
+            for (key, result) in zip(some, found) {
+                if case .found(let entry) = try result.get() {
+                    usage.set(entry.value.count, of: key)
+                } else {
+                    usage.set(nil, of: key)
+                }
+            }
+        }
+    }
+
+    /// The keys that were changed since the count began, or since this was asked last; what is changed from now on is
+    /// noted anew.
+    private func changed(_ prefix: String) -> [EntryKey] {
+        state.withLock { state in
+            defer { state.counts[prefix]?.changed = [:] }
+            return state.counts[prefix].map { Array($0.changed.keys) } ?? []
+        }
+    }
+
+    /// Ends a count.
+    private func install(_ counted: Usage, of prefix: String) {
+        state.withLock { state in
+            var usage = counted
+            for (key, size) in state.counts[prefix]?.changed ?? [:] where size > usage.sizes[key] ?? 0 {
+                usage.set(size, of: key)
+            }
+            for (key, open) in state.open where key.hasPrefix(prefix) && open.size > usage.sizes[key] ?? 0 {
+                usage.set(open.size, of: key)
+            }
             if let former = state.usages.removeValue(forKey: prefix) { state.keyCount -= former.sizes.count }
             while state.keyCount + usage.sizes.count > Self.capacity, let other = state.usages.popFirst() {
                 state.keyCount -= other.value.sizes.count
             }
             state.keyCount += usage.sizes.count
             state.usages[prefix] = usage
-            return count?.waiting ?? []
         }
-        for continuation in waiting { continuation.resume() }
+        end(prefix, .success(()))
+    }
+
+    private func end(_ prefix: String, _ outcome: Result<Void, BackendError>) {
+        let waiting = state.withLock { $0.counts.removeValue(forKey: prefix)?.waiting ?? [] }
+        for continuation in waiting { continuation.resume(returning: outcome) }
     }
 }
 

@@ -31,13 +31,17 @@ final class AccountCaller: Sendable {
     let issued: Int64?
     /// Until when it is believed, in milliseconds since 1970 UTC.
     let expires: Int64
+    /// The version that the account's record had when it was looked at.
+    let recordVersion: EntryVersion?
     /// Whether this life of the account was erased: only the marker can be read.
     let isErased: Bool
     private let rules = Mutex<LedgerRules?>(nil)
 
     init(
-        _ account: Account, erased: [String], session: String?, issued: Int64? = nil, expires: Int64, isErased: Bool
+        _ account: Account, erased: [String], session: String?, issued: Int64? = nil, expires: Int64, isErased: Bool,
+        recordVersion: EntryVersion? = nil
     ) throws(BackendError) {
+        self.recordVersion = recordVersion
         (self.account, self.session, self.issued, self.expires) = (account, session, issued, expires)
         self.isErased = isErased
         name = "\(account)"
@@ -47,7 +51,8 @@ final class AccountCaller: Sendable {
 
     /// Whose end ends its streams.
     var origin: ChangeHub.Origin? {
-        if let session { .session(session) } else { account.name.map { .account(LedgerKeys.escaped($0)) } }
+        if let session { return .session(session) }
+        return account.name.map { .account(LedgerKeys.escaped($0), recordVersion) }
     }
 
     /// What holds for its keys, which is made once.
@@ -245,7 +250,7 @@ final class Authenticator: Sendable {
 
     private func caller(_ claims: AccessClaims, now: Int64) async throws(AuthenticationFailure) -> AccountCaller {
         do {
-            guard let record = try await record(claims.account),
+            guard let record = try await record(claims.account)?.value,
                 let session = try await records.read(
                     try SessionRecord.key(claims.session, of: claims.account), as: SessionRecord.self)?.value,
                 session.account.utf8.elementsEqual(claims.account.utf8),
@@ -270,12 +275,14 @@ final class Authenticator: Sendable {
     ) async throws(AuthenticationFailure) -> AccountCaller {
         do {
             _ = try Account(subject)
-            var record = try await record(subject)
-            if record == nil {
+            var held = try await record(subject)
+            if held == nil {
                 guard AccountName.isFit(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
-                record = try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
+                _ = try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
+                held = try await record(subject)
             }
-            guard let record, record.issuer == issuer else { throw AuthenticationFailure.nameTaken }
+            guard let held, held.value.issuer == issuer else { throw AuthenticationFailure.nameTaken }
+            let record = held.value
             let isErased = record.living == nil
             if !isErased, let since = record.tokensSince, issued ?? .min <= since {
                 throw AuthenticationFailure.invalid("all tokens up to its own were ended")
@@ -284,14 +291,15 @@ final class Authenticator: Sendable {
             let account = try Account(subject, incarnation: life)
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
             return try AccountCaller(
-                account, erased: record.erased, session: nil, issued: issued, expires: expires, isErased: isErased)
+                account, erased: record.erased, session: nil, issued: issued, expires: expires, isErased: isErased,
+                recordVersion: held.version)
         } catch {
             throw Self.failure(error)
         }
     }
 
-    private func record(_ name: String) async throws(BackendError) -> AccountRecord? {
-        try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+    private func record(_ name: String) async throws(BackendError) -> RecordStore.Held<AccountRecord>? {
+        try await records.read(try AccountRecord.key(of: name))
     }
 
     private static func failure(_ error: any Error) -> AuthenticationFailure {

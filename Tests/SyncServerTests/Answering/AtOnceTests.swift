@@ -32,7 +32,8 @@ struct AtOnceTests {
 
     private var limits: ListenerConfiguration {
         var limits = ListenerConfiguration(port: 0)
-        limits.shutdownSeconds = 20
+        // As long as a busy machine may need to read all.
+        (limits.writeSeconds, limits.shutdownSeconds) = (120, 120)
         return limits
     }
 
@@ -138,5 +139,53 @@ struct AtOnceTests {
         #expect(early == 0)
         #expect(late == [1: 4_096, 3: 4_097])
         #expect(counting.count == 1)
+    }
+
+    @Test("over HTTP/2 that nobody makes room for are counted until their stream ends, which it does soon")
+    func noWindow() async throws {
+        let folder = try TemporaryFolder()
+        var limits = try secureLimits(folder)
+        (limits.writeSeconds, limits.totalAnswerByteCount) = (1, 16_384)
+        let metrics = PrometheusMetrics()
+        let (refusal, resets) = try await LocalListener.run(
+            limits, respond: { Self.answer($0.head) }, metrics: ServerMetrics(metrics)
+        ) { port in
+            let connection = try SecureConnection(port: port, protocol: "h2")
+            try connection.beginHTTP2(settings: [0, 4, 0, 0, 0, 0])
+            // Less than makes a stream of NIO unwritable.
+            try connection.send([.request("GET", "/v1/kv/4097", stream: 1, isWhole: true), .ping])
+            // Not inside of #expect, as in `SlowSecureTests.lateBody`.
+            let pong = connection.frames { $0.isPong }
+            #expect(pong != nil)
+            try connection.send([
+                .request("GET", "/v1/kv/4097", stream: 3, isWhole: true), .windowUpdate(stream: 3, by: 65_535),
+            ])
+            let data = connection.frames { $0.isData && $0.stream == 3 && !$0.payload.isEmpty }
+            let resets = connection.frames { $0.isReset && $0.stream == 1 }
+            return (String(decoding: data?.last?.payload ?? [], as: UTF8.self), resets?.count { $0.isReset })
+        }
+        #expect(refusal.contains("\"status\":503"), "\(refusal)")
+        #expect(resets == 1)
+        #expect(metrics.text().contains("http_server_refusals_total{reason=\"slow\"} 1"))
+    }
+
+    @Test("that nobody reads do not keep a server for longer than it waits for what is under way")
+    func endingUnread() async throws {
+        var limits = limits
+        limits.shutdownSeconds = 3
+        let (ending, end) = AsyncStream.makeStream(of: Void.self)
+        let (begun, descriptors) = try await run(limits, ending: ending) { [counting] port in
+            let connections = try Self.askers(port)
+            try #require(comesTrue { counting.count >= connections.count })
+            for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz")?.status == 200) }
+            end.yield()
+            end.finish()
+            // They stay open, and nobody reads.
+            return (ContinuousClock.now, connections.map { dup($0.descriptor) })
+        }
+        let elapsed = ContinuousClock.now - begun
+        #expect(elapsed > .seconds(2), "the server waited for them")
+        #expect(elapsed < .seconds(5))
+        for descriptor in descriptors { close(descriptor) }
     }
 }

@@ -24,6 +24,8 @@ enum LocalListener {
         let listener = try Listener(configuration, responder: responder, logger: logger) { told.yield($0) }
         var groupConfiguration = ServiceGroupConfiguration(services: [listener], logger: logger)
         groupConfiguration.maximumGracefulShutdownDuration = .seconds(configuration.shutdownSeconds)
+        // As the server itself has it, which stops the process after that.
+        groupConfiguration.maximumCancellationDuration = .seconds(5)
         let group = ServiceGroup(configuration: groupConfiguration)
         async let ended: Void = group.run()
         var iterator = ports.makeAsyncIterator()

@@ -17,7 +17,9 @@ struct AccountUsageTests {
         (first, second) = (try EntryKey("a/1"), try EntryKey("a/2"))
     }
 
-    private func count() async throws { try await usage.count("a/", in: store, now: 0) { _ in true } }
+    private func count(now: Int64 = 0) async throws {
+        try await usage.count("a/", in: store, now: now) { _ in true }
+    }
 
     /// Whether there is room for so many bytes more, which is not taken.
     private func hasRoom(_ count: Int) -> Bool {
@@ -62,6 +64,67 @@ struct AccountUsageTests {
         try await count()
         #expect(!hasRoom(101))
         #expect(hasRoom(100))
+    }
+
+    @Test("what was begun before an account is counted anew, and done meanwhile, counts; what was deleted does not")
+    func countedAnew() async throws {
+        try await count()
+        #expect(usage.reserve(600, under: first, of: "a/") == nil)
+        let isFirst = Flag()
+        store.afterReading { [store, usage, first] () async throws(BackendError) in
+            guard isFirst.raise() else { return }
+            _ = try await store.write([UInt8](repeating: 1, count: 600), to: first, if: .any)
+            usage.settle(600, under: first, of: "a/")
+        }
+        _ = try await store.write([1], to: second, if: .any)
+        try await count(now: AccountUsage.period)
+        #expect(!hasRoom(401))
+        #expect(hasRoom(400))
+        usage.beginDeleting(first)
+        let isSecond = Flag()
+        store.afterReading { [store, usage, first] () async throws(BackendError) in
+            guard isSecond.raise() else { return }
+            _ = try await store.delete(first, if: .any)
+            usage.settle(nil, under: first, of: "a/")
+        }
+        try await count(now: 2 * AccountUsage.period)
+        #expect(hasRoom(1_000))
+        #expect(isFirst.isRaised && isSecond.isRaised)
+    }
+
+    @Test("what is under way when an account was counted counts")
+    func underWay() async throws {
+        #expect(usage.reserve(600, under: first, of: "a/") == nil)
+        try await count()
+        #expect(!hasRoom(401))
+        usage.settle(600, under: first, of: "a/")
+        #expect(!hasRoom(401))
+    }
+
+    @Test("a count that fails fails for all who wait for it")
+    func failing() async throws {
+        _ = try await store.write([1], to: first, if: .any)
+        let (isFirst, gate) = (Flag(), Event())
+        store.afterReading { () async throws(BackendError) in
+            let isFirst = isFirst.raise()
+            await gate.wait()
+            guard isFirst else { return }
+            throw BackendError(.unavailable, message: "away")
+        }
+        let failures = await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<8 {
+                group.addTask { await (try? count()) == nil }
+            }
+            group.addTask {
+                while usage.waitingCount < 7 { await Task.yield() }
+                gate.happen()
+                return false
+            }
+            return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+        }
+        #expect(failures == 8)
+        try await count()
+        #expect(!hasRoom(1_000))
     }
 
     @Test("an account is counted once for all who come at once; one that cannot be is counted by the next")
