@@ -64,7 +64,7 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelReadComplete(context: ChannelHandlerContext) {
         guard isWriting else { return endRead(context) }
-        flush(context)
+        flushSoon(context)
         if case .readEnd = waiting.last {} else { waiting.append(.readEnd) }
         // As the one behind it would.
         read(context: context)
@@ -132,8 +132,20 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
     /// What has not come as a whole by now is the other way's affair, which waits for the rest.
     private func endRead(_ context: ChannelHandlerContext) {
         passOn(context)
-        flush(context)
+        flushSoon(context)
         context.fireChannelReadComplete()
+    }
+
+    /// Sends what was answered once the loop has looked at all connections over which something has come.
+    ///
+    /// Sent one by one, each answer would wake its reader, and reader and server would take turns on the processors and
+    /// in their caches; together they take nearly a third less of the processors for each request.
+    private func flushSoon(_ context: ChannelHandlerContext) {
+        guard unflushedByteCount != nil else { return }
+        // A connection of HTTP/2 sends what its streams answer together.
+        guard Peer.isHTTP1(context.channel) else { return flush(context) }
+        let bound = Bound(Place(handler: self, context: context), eventLoop: context.eventLoop)
+        context.eventLoop.execute { bound.value.handler.flush(bound.value.context) }
     }
 
     private func flush(_ context: ChannelHandlerContext) {
@@ -191,10 +203,6 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
             else { return false }
             held = nil
             send(answer, context)
-            let byteCount = (unflushedByteCount ?? 0) + answer.body.readableBytes
-            unflushedByteCount = byteCount
-            // Until then what encrypts keeps it, and the connection does not say that its reader takes nothing.
-            if byteCount >= Responder.pieceByteCount { flush(context) }
             return true
         }
         (held, isWriting) = (nil, true)
@@ -222,13 +230,17 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
         context.write(wrapOutboundOut(.head(answer.head)), promise: nil)
         if answer.body.readableBytes > 0 { context.write(wrapOutboundOut(.body(answer.body)), promise: nil) }
         context.write(wrapOutboundOut(.end(nil)), promise: nil)
+        let byteCount = (unflushedByteCount ?? 0) + answer.body.readableBytes
+        unflushedByteCount = byteCount
+        // Until then what encrypts keeps it, and the connection does not say that its reader takes nothing.
+        if byteCount >= Responder.pieceByteCount { flush(context) }
     }
 
     /// Sends an answer, of which a long one waits for its reader after each piece.
     private static func send(_ head: HTTPResponse, _ body: ByteBuffer, _ bound: Bound) async {
         guard body.readableBytes > Responder.pieceByteCount else {
-            bound.value.handler.send((head, body), bound.value.context)
-            return bound.value.context.flush()
+            // ``goOn(_:)`` flushes.
+            return bound.value.handler.send((head, body), bound.value.context)
         }
         write(.head(head), bound, promise: nil)
         var rest = body
@@ -267,7 +279,7 @@ final class PromptAnswers: ChannelDuplexHandler, RemovableChannelHandler {
             case .error(let error): errorCaught(context: context, error: error)
             }
         }
-        flush(context)
+        flushSoon(context)
         guard !isWriting, isReadHeld else { return }
         isReadHeld = false
         context.read()

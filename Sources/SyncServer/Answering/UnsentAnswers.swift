@@ -41,13 +41,13 @@ final class UnsentAnswers: ChannelOutboundHandler, RemovableChannelHandler {
             return context.close(mode: mode, promise: promise)
         }
         answers.takeNothingMore()
-        context.flush()
         close(context, mode, promise, by: NIODeadline.now() + patience)
     }
 
     private func close(
         _ context: ChannelHandlerContext, _ mode: CloseMode, _ promise: EventLoopPromise<Void>?, by limit: NIODeadline
     ) {
+        context.flush()
         guard context.channel.isActive, !isAtOnce, NIODeadline.now() < limit,
             answers.isWriting || !ConnectionWatch.hasAllGone(context.channel)
         else { return context.close(mode: mode, promise: promise) }

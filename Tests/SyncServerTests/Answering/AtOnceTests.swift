@@ -1,10 +1,16 @@
 import Foundation
 import HTTPTypes
-import SyncServer
+import Logging
+import NIOCore
+import NIOEmbedded
+import NIOHTTPTypes
+import SyncCore
 import SyncService
 import Synchronization
 import TestSupport
 import Testing
+
+@testable import SyncServer
 
 /// Reads of one entry are answered on the event loop, beside the task of their connection, see `PromptAnswers`.
 @Suite("Answers at once")
@@ -63,6 +69,36 @@ struct AtOnceTests {
             let counts = (0...index).map { _ in connection.answer()?.body.count }
             #expect(counts.allSatisfy { $0 == longest }, "\(index + 1): \(counts.count { $0 == nil }) missing")
             #expect(connection.receiveAll()?.count == 0)
+        }
+    }
+
+    @Test("are sent once the loop has looked at all connections over which something came")
+    func together() throws {
+        let responder = Responder(
+            respond: { Self.answer($0.head) }, respondAtOnce: counting.answerAtOnce,
+            checkReadiness: { () async throws(BackendError) in }, metrics: ServerMetrics(PrometheusMetrics()),
+            limits: limits, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let loop = EmbeddedEventLoop()
+        let channels = try (1...3).map { count in
+            let channel = EmbeddedChannel(loop: loop)
+            try channel.pipeline.syncOperations.addHandler(PromptAnswers(responder))
+            for _ in 0..<count {
+                let head = HTTPRequest(method: .get, scheme: "http", authority: "test", path: "/v1/kv/300")
+                channel.pipeline.fireChannelRead(HTTPRequestPart.head(head))
+                channel.pipeline.fireChannelRead(HTTPRequestPart.end(nil))
+            }
+            channel.pipeline.fireChannelReadComplete()
+            return channel
+        }
+        #expect(counting.count == 6)
+        for channel in channels { #expect(try channel.readOutbound(as: HTTPResponsePart.self) == nil) }
+        loop.run()
+        for (index, channel) in channels.enumerated() {
+            var parts: [HTTPResponsePart] = []
+            while let part = try channel.readOutbound(as: HTTPResponsePart.self) { parts.append(part) }
+            let ends = parts.count { $0 == .end(nil) }
+            #expect(ends == index + 1)
+            #expect(try channel.finish(acceptAlreadyClosed: true).isClean)
         }
     }
 

@@ -231,7 +231,8 @@ struct OverloadTests {
                 isOver = ContinuousClock.now - start > .milliseconds(700)
             }
             for connection in [silent, slow, second] { #expect(connection.receiveAll() != nil) }
-            #expect(ContinuousClock.now - start < .seconds(10))
+            // The usual limit is 20.
+            #expect(ContinuousClock.now - start < .seconds(18))
         }
     }
 
