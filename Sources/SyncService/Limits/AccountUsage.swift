@@ -6,14 +6,17 @@ import Synchronization
 final class AccountUsage: Sendable {
     /// After how long it is counted anew, in milliseconds.
     static let period: Int64 = 600_000
-    /// How many keys are remembered of all accounts together; when there are more, others are forgotten, and counted
-    /// anew with their next change.
+    /// How many keys are remembered of all accounts together, an account itself counting as one; when there are more,
+    /// others are forgotten, and counted anew with their next change.
     static let capacity = 200_000
 
     private struct Usage {
         var sizes: [EntryKey: Int]
         var byteCount: Int
         var counted: Int64
+
+        /// How much of the capacity it takes: also who has nothing is remembered.
+        var weight: Int { sizes.count + 1 }
 
         mutating func set(_ size: Int?, of key: EntryKey) {
             byteCount += (size ?? 0) - (sizes[key] ?? 0)
@@ -44,7 +47,8 @@ final class AccountUsage: Sendable {
     private struct State {
         /// By what the account's keys begin with.
         var usages: [String: Usage] = [:]
-        var keyCount = 0
+        /// What they weigh together.
+        var weight = 0
         var open: [EntryKey: Open] = [:]
         var counts: [String: Count] = [:]
     }
@@ -60,12 +64,19 @@ final class AccountUsage: Sendable {
     }
 
     private let limits: CallerLimits
+    private let capacity: Int
     private let onRefusal: @Sendable (Refusal) -> Void
     private let state = Mutex(State())
 
-    init(_ limits: CallerLimits, onRefusal: @escaping @Sendable (Refusal) -> Void) {
-        (self.limits, self.onRefusal) = (limits, onRefusal)
+    init(
+        _ limits: CallerLimits, capacity: Int = AccountUsage.capacity,
+        onRefusal: @escaping @Sendable (Refusal) -> Void
+    ) {
+        (self.limits, self.capacity, self.onRefusal) = (limits, capacity, onRefusal)
     }
+
+    /// How many accounts are remembered.
+    var rememberedCount: Int { state.withLock { $0.usages.count } }
 
     /// Whether there is a limit.
     var isLimited: Bool { limits.accountKeys != nil || limits.accountBytes != nil }
@@ -120,7 +131,7 @@ final class AccountUsage: Sendable {
     func forget(_ prefix: String, after keys: [EntryKey]) {
         state.withLock { state in
             for key in keys { _ = Self.end(key, in: &state) }
-            if let usage = state.usages.removeValue(forKey: prefix) { state.keyCount -= usage.sizes.count }
+            if let usage = state.usages.removeValue(forKey: prefix) { state.weight -= usage.weight }
         }
     }
 
@@ -134,9 +145,9 @@ final class AccountUsage: Sendable {
 
     private static func set(_ size: Int?, of key: EntryKey, _ prefix: String, in state: inout State) {
         guard var usage = state.usages.removeValue(forKey: prefix) else { return }
-        state.keyCount -= usage.sizes.count
+        state.weight -= usage.weight
         usage.set(size, of: key)
-        state.keyCount += usage.sizes.count
+        state.weight += usage.weight
         state.usages[prefix] = usage
     }
 
@@ -245,11 +256,11 @@ final class AccountUsage: Sendable {
             for (key, open) in state.open where key.hasPrefix(prefix) && open.size > usage.sizes[key] ?? 0 {
                 usage.set(open.size, of: key)
             }
-            if let former = state.usages.removeValue(forKey: prefix) { state.keyCount -= former.sizes.count }
-            while state.keyCount + usage.sizes.count > Self.capacity, let other = state.usages.popFirst() {
-                state.keyCount -= other.value.sizes.count
+            if let former = state.usages.removeValue(forKey: prefix) { state.weight -= former.weight }
+            while state.weight + usage.weight > capacity, let other = state.usages.popFirst() {
+                state.weight -= other.value.weight
             }
-            state.keyCount += usage.sizes.count
+            state.weight += usage.weight
             state.usages[prefix] = usage
         }
         end(prefix, .success(()))

@@ -92,6 +92,18 @@ struct AccountUsageTests {
         #expect(isFirst.isRaised && isSecond.isRaised)
     }
 
+    @Test("as many accounts are remembered as there is room for, those that have nothing too")
+    func capacity() async throws {
+        let usage = AccountUsage(CallerLimits(), capacity: 10) { _ in }
+        for number in 0..<30 {
+            try await usage.count("\(number)/", in: store, now: 0) { _ in true }
+            #expect(usage.rememberedCount == min(number + 1, 10))
+        }
+        for number in 0..<4 { _ = try await store.write([1], to: try EntryKey("many/\(number)"), if: .any) }
+        try await usage.count("many/", in: store, now: 0) { _ in true }
+        #expect(usage.rememberedCount == 6)
+    }
+
     @Test("what is under way when an account was counted counts")
     func underWay() async throws {
         #expect(usage.reserve(600, under: first, of: "a/") == nil)
