@@ -27,11 +27,24 @@ def number(value):
     return "–" if value is None else f"{value:,.0f}"
 
 
-def ratio(left, right):
-    if not left or not right:
+def round_ratios(figures, what, size, left, right):
+    """What `left` reached for each of `right`'s, a round after the other: a machine that is slower for a while is so for
+    both."""
+    def by_round(server):
+        return {row["round"]: row["rate"] for row in figures
+                if (row["what"], row["size"], row["server"]) == (what, size, server)}
+    lefts, rights = by_round(left), by_round(right)
+    return [lefts[number] / rights[number] for number in lefts if rights.get(number)]
+
+
+def ratio(values, show_range=False):
+    if not values:
         return "–"
-    value = left / right
-    return f"{value * 100:.0f} %" if value < 1 else f"{value:.2f}"
+    middle = statistics.median(values)
+    unit, text = (" %", lambda value: f"{value * 100:.0f}") if middle < 1 else ("", lambda value: f"{value:.2f}")
+    if not show_range or len(values) == 1:
+        return text(middle) + unit
+    return f"{text(middle)}{unit} ({text(min(values))} to {text(max(values))})"
 
 
 def names(figures, what):
@@ -47,18 +60,17 @@ def rates(figures, what, sizes):
             + [f"÷ PocketBase, {size_name(size)}" for size in sizes] + ["processors of the server"]]
     for name in names(figures, what):
         values = [median_rate(figures, what, size, name) for size in sizes]
-        peers = [median_rate(figures, what, size, "PocketBase") for size in sizes]
         cores = statistics.median(
             row["serverCores"] for row in figures if (row["what"], row["server"]) == (what, name))
         rows.append([name] + [number(value) for value in values]
-                    + [ratio(value, peer) for value, peer in zip(values, peers)] + [f"{cores:.2f}"])
+                    + [ratio(round_ratios(figures, what, size, name, "PocketBase")) for size in sizes]
+                    + [f"{cores:.2f}"])
     return table(rows)
 
 
 def ratios(figures, sizes):
     def row(text, what, left, right):
-        return [text] + [
-            ratio(median_rate(figures, what, size, left), median_rate(figures, what, size, right)) for size in sizes]
+        return [text] + [ratio(round_ratios(figures, what, size, left, right), True) for size in sizes]
     rows = [["ratio"] + [size_name(size) for size in sizes],
             row("authorised read: syncd ÷ PocketBase", "read", "syncd", "PocketBase"),
             row("authorised read: syncd ÷ bare route", "read", "syncd", "bare route"),
@@ -66,9 +78,9 @@ def ratios(figures, sizes):
             row("durable write: syncd ÷ PocketBase told to sync (FULL)", "write", "syncd", "PocketBase, FULL")]
     if "syncd, no sync" in names(figures, "write"):
         rows.append(row("write without sync: syncd ÷ PocketBase (NORMAL)", "write", "syncd, no sync", "PocketBase"))
-    login = median_rate(figures, "login", 0, "syncd, scrypt 2^17")
-    scrypt = median_rate(figures, "login", 0, SCRYPT)
-    rows.append(["log-in: syncd ÷ scrypt alone"] + [ratio(login, scrypt)] + [""] * (len(sizes) - 1))
+    rows.append(["log-in: syncd ÷ scrypt alone"]
+                + [ratio(round_ratios(figures, "login", 0, "syncd, scrypt 2^17", SCRYPT), True)]
+                + [""] * (len(sizes) - 1))
     return table(rows)
 
 
@@ -92,7 +104,8 @@ def markdown(facts, figures, open_loop):
         for server in facts["servers"])
     return f"""{info['date']}, {info['processor']}, {info['processors']} processors, Linux {info['kernel']}. \
 {facts['accounts']:,} accounts (Kinto: 40), {facts['connections']} connections, wrk with 2 threads on the same \
-processors; {facts['rounds']} rounds of {facts['seconds']} s, medians. Other processes used \
+processors; {facts['rounds']} rounds of {facts['seconds']} s. Medians; ratios are those of each round, with their range. \
+Other processes used \
 {statistics.median(others):.2f} processors (median), {max(others):.2f} at most.
 
 {ratios(figures, sizes)}
