@@ -15,11 +15,16 @@ struct LiveConformanceTests {
     func conformance(store: String, isSecure: Bool) async throws {
         let (used, other) = isSecure ? ("HTTP/2", "HTTP/1.1") : ("HTTP/1.1", "HTTP/2")
         let servers = Mutex<[LiveServer]>([])
-        await expectConformance(of: "\(store) over \(used)", seed: printedSeed("LiveConformanceTests")) {
+        let report = await expectConformance(of: "\(store) over \(used)", seed: printedSeed("LiveConformanceTests")) {
             let server = try LiveServer(store: store, isSecure: isSecure)
             let backend = try server.backend()
             servers.withLock { $0.append(server) }
             return backend
+        }
+        // What the server saw of a request that failed.
+        for failure in report.failures {
+            let server = servers.withLock { $0.first { failure.reason.contains($0.server.url) } }
+            print("log of the server of \(failure.check):\n\(server?.server.log.suffix(4_000) ?? "unknown")")
         }
         let logs = servers.withLock { $0.map(\.server.log) }
         #expect(

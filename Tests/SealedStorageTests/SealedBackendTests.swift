@@ -46,11 +46,12 @@ struct SealedBackendTests {
         let keys = SealingKeys(key)
         guard kind != "memory" else {
             let seed = printedSeed("sealed memory")
-            return await expectConformance(of: "sealed memory", seed: seed) {
+            await expectConformance(of: "sealed memory", seed: seed) {
                 var store = StoreUnderTest.memory(seed: seed)
                 store.sealEverything(with: keys)
                 return store
             }
+            return
         }
         // What survives what is tried with the stores themselves, on a real disk.
         let folder = try TemporaryFolder(inMemory: true)

@@ -3,27 +3,30 @@ public import SyncCoreTesting
 public import Testing
 
 /// Runs the conformance checks and records each failure as an issue of the running test. Prints the report, so that
-/// what was skipped is seen.
+/// what was skipped is seen, and returns it.
+@discardableResult
 public func expectConformance(
     of label: String, seed: UInt64 = .random(in: .min ... .max), sourceLocation: SourceLocation = #_sourceLocation,
     makeBackend: @Sendable () async throws -> any KeyValueBackend
-) async {
+) async -> ConformanceReport {
     await expectConformance(of: label, seed: seed, sourceLocation: sourceLocation) {
         StoreUnderTest(try await makeBackend())
     }
 }
 
 /// Runs the conformance checks, those too that need the help of the store's owner; else as above.
+@discardableResult
 public func expectConformance(
     of label: String, seed: UInt64 = .random(in: .min ... .max), sourceLocation: SourceLocation = #_sourceLocation,
     makeStore: @Sendable () async throws -> StoreUnderTest
-) async {
+) async -> ConformanceReport {
     let report = await Conformance.run(seed: seed, makeStore: makeStore)
     print("conformance of \(label):\n\(report)")
     for failure in report.failures {
         Issue.record("\(failure.check): \(failure.reason) (seed \(report.seed))", sourceLocation: sourceLocation)
     }
     #expect(report.hasPassed, sourceLocation: sourceLocation)
+    return report
 }
 
 /// A seed for this run, printed so that a failure can be repeated by writing it in its place.
