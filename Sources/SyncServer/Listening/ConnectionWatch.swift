@@ -33,6 +33,9 @@ final class ConnectionWatch: ChannelDuplexHandler {
         }
     }
 
+    /// How long a client may take to say that he has heard of the connection's end.
+    private static let answerTime = TimeAmount.seconds(2)
+
     private let limits: Limits
     private var channel: (any Channel)?
     private var handshakeEnd: NIODeadline?
@@ -53,11 +56,14 @@ final class ConnectionWatch: ChannelDuplexHandler {
     /// How many requests are not answered yet.
     private var openCount = 0
 
-    /// Streams of HTTP/2 whose answers are written, and when their readers must have taken these.
+    /// The streams of HTTP/2 that are open.
+    private var streams: Set<ObjectIdentifier> = []
+    /// Those of them whose answers are written, and when their readers must have taken these.
     private var answered: [ObjectIdentifier: (channel: any Channel, end: NIODeadline)] = [:]
 
     /// Whether the server is about to end.
-    private(set) var isEnding = false
+    var isEnding: Bool { endingStart != nil }
+    private var endingStart: NIODeadline?
     private var onEnding: [ObjectIdentifier: () -> Void] = [:]
 
     init(_ limits: Limits) { self.limits = limits }
@@ -130,7 +136,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
                 context.close(promise: nil)
                 return
             }
-            isEnding = true
+            endingStart = NIODeadline.now()
             for body in onEnding.values { body() }
         default: break
         }
@@ -141,7 +147,7 @@ final class ConnectionWatch: ChannelDuplexHandler {
     func becomesOverdue(at now: NIODeadline) -> Bool {
         for (stream, end) in answered.values where end <= now {
             limits.gate.noteSlow()
-            noteEnd(of: stream)
+            answered[ObjectIdentifier(stream)] = nil
             stream.close(promise: nil)
         }
         guard !isInLine else { return false }
@@ -174,9 +180,18 @@ final class ConnectionWatch: ChannelDuplexHandler {
         if stallEnd.map({ $0 <= now }) ?? false { return .slow }
         if latestMove + limits.silence <= now { return .slow }
         if let handshakeEnd { return handshakeEnd <= now ? .usual : nil }
+        if !isHTTP1 { return isForgotten(at: now) ? .usual : nil }
         // Who is still sending a request has an answer to come, but nothing is done for it.
-        let isIdle = isHTTP1 && (openCount <= 0 || isWithinRequest) && latestMove + limits.idle <= now
+        let isIdle = (openCount <= 0 || isWithinRequest) && latestMove + limits.idle <= now
         return isIdle ? .usual : nil
+    }
+
+    /// Whether it is a connection of HTTP/2 that was told to end, carries nothing, and whose client has said nothing to
+    /// that. Hummingbird waits for his word, which a library that works only while it is asked for something, as
+    /// libcurl, gives with its next request.
+    private func isForgotten(at now: NIODeadline) -> Bool {
+        guard let endingStart, streams.isEmpty else { return false }
+        return max(endingStart, latestMove) + Self.answerTime <= now
     }
 
     /// Whether the kernel has all that was sent over a connection, which is no stream of one.
@@ -203,8 +218,14 @@ extension ConnectionWatch {
         answered[ObjectIdentifier(stream)] = (stream, NIODeadline.now() + limits.write)
     }
 
+    /// A stream of HTTP/2 has begun.
+    func noteBegin(of stream: any Channel) { streams.insert(ObjectIdentifier(stream)) }
+
     /// A stream of HTTP/2 has ended.
-    func noteEnd(of stream: any Channel) { answered[ObjectIdentifier(stream)] = nil }
+    func noteEnd(of stream: any Channel) {
+        streams.remove(ObjectIdentifier(stream))
+        answered[ObjectIdentifier(stream)] = nil
+    }
 
     /// Calls `body` when the server is about to end, unless `owner` takes it back before.
     func whenEnding(_ owner: AnyObject, _ body: (() -> Void)?) { onEnding[ObjectIdentifier(owner)] = body }

@@ -84,7 +84,7 @@ final class WholeRequests: ChannelDuplexHandler, RemovableChannelHandler {
         case .head:
             isWithinRequest = true
             openCount += 1
-            watch?.noteHeader()
+            if let watch { watch.noteHeader() } else { streamWatch(context)?.noteBegin(of: context.channel) }
         case .body(let part): byteCount += part.readableBytes
         case .end:
             isWithinRequest = false

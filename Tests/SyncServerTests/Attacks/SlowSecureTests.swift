@@ -155,7 +155,8 @@ struct SlowSecureTests {
     @Test("HTTP/2: a server that is to end waits for a late body only so long")
     func lateBody() async throws {
         var limits = limits
-        limits.lateBodySeconds = 1
+        // Longer than a connection is kept that carries nothing.
+        (limits.lateBodySeconds, limits.shutdownSeconds) = (4, 300)
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
         let refusal = try await run(limits, ending: ending) { port in
             defer { end.finish() }
@@ -174,5 +175,25 @@ struct SlowSecureTests {
         }
         #expect(refusal.contains("\"status\":408"), "\(refusal)")
         #expect(metrics.text().contains(slowCount + "1"))
+    }
+
+    @Test("HTTP/2: a server that is to end does not wait for who says nothing and has nothing under way")
+    func quietClient() async throws {
+        var limits = limits
+        limits.shutdownSeconds = 300
+        let (ending, end) = AsyncStream.makeStream(of: Void.self)
+        let (isTold, isClosed) = try await run(limits, ending: ending) { port in
+            defer { end.finish() }
+            let connection = try SecureConnection(port: port, protocol: "h2")
+            try connection.beginHTTP2()
+            try connection.send([.request("GET", "/short", stream: 1, isWhole: true)])
+            let answer = connection.frames { $0.isData && $0.stream == 1 }
+            try #require(answer != nil)
+            end.yield()
+            let told = connection.frames { $0.isGoAway }
+            return (told != nil, connection.isClosed())
+        }
+        #expect(isTold)
+        #expect(isClosed)
     }
 }
