@@ -206,10 +206,18 @@ final class StoreFolder: Sendable {
     func isOnPlainWay(_ folders: [String]) throws(BackendError) -> Bool {
         guard !isToolShared, !folders.isEmpty else { return true }
         let deepest = ([root] + folders).joined(separator: "/")
-        if known.withLock({ $0.plainFolders.contains(deepest) }) { return true }
-        var path = root
+        var path = deepest
+        var knownCount = folders.count
+        // From the deepest that is known: a listing comes by every folder of a key, and they may be a thousand.
+        known.withLock { known in
+            while knownCount > 0, !known.plainFolders.contains(path) {
+                knownCount -= 1
+                path.removeLast(1 + folders[knownCount].count)
+            }
+        }
+        guard knownCount < folders.count else { return true }
         do {
-            for folder in folders {
+            for folder in folders[knownCount...] {
                 path += "/" + folder
                 fileSystem.close(try fileSystem.open(path, .plainFolder))
             }

@@ -45,6 +45,20 @@ struct LinkedFolderTests {
         #expect(entry.value == [1])
     }
 
+    @Test("is looked for once in each folder, however deep: a key of a thousand slashes holds no listing up")
+    func deepKey() async throws {
+        let deepest = try EntryKey(String(repeating: "/", count: 1_024))
+        _ = try await store().write([1], to: deepest, if: .absent)
+        let fileSystem = FailingFileSystem(.none)
+        let fresh = FileBackend(folder: folder.path(of: "store"), fileSystem: fileSystem)
+        for _ in 0..<2 {
+            let page = try await fresh.list(prefix: "", after: nil, limit: 7)
+            #expect(page.outcome.items.map(\.key) == [deepest])
+        }
+        let openings = fileSystem.calls.count { $0 == "open" }
+        #expect((1_024..<1_100).contains(openings), "\(openings) files and folders were opened")
+    }
+
     @Test("is followed for the store's own folder, which its owner names")
     func linkedRoot() async throws {
         _ = try await store().write([1], to: key, if: .absent)
