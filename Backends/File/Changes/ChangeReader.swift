@@ -77,7 +77,7 @@ final class ChangeReader: Sendable {
             news = State(header: found.header, end: found.byteCount + bytes.count, link: link, sequence: sequence)
         } else {
             let (bytes, link) = folder.newLog(of: records)
-            try folder.replaceLog(with: bytes)
+            folder.fileSystem.close(try folder.replaceLog(with: bytes))
             news = State(
                 header: Array(bytes.prefix(ChangeFile.headerByteCount)), end: bytes.count, link: link,
                 sequence: sequence)
@@ -201,15 +201,6 @@ extension StoreFolder {
         try attempting { () throws(FileSystemError) in
             try fileSystem.withFile(path(of: Self.changesName), .shared) { (log) throws(FileSystemError) in
                 try fileSystem.write(log, bytes, at: offset)
-            }
-        }
-    }
-
-    fileprivate func replaceLog(with bytes: [UInt8]) throws(BackendError) {
-        try attempting { () throws(FileSystemError) in
-            try forgetChanges()
-            try fileSystem.withFile(path(of: Self.changesName), .createShared) { (log) throws(FileSystemError) in
-                try fileSystem.write(log, bytes)
             }
         }
     }

@@ -13,6 +13,10 @@ import SyncCore
 /// (see `ChangeReader`) and appends what is missing. What is still readable of the log is a beginning of what was
 /// written, so whoever has a cursor in it knows exactly what it says up to there; a cursor behind it is not recognised.
 ///
+/// **A log that is made anew** has the changes worth keeping of the one before, and half of these would not do: of a key
+/// whose last change is missing there may be no other, so nobody whose cursor is before it would be told. So they are
+/// on the disk before the log has its header, without which it is none: the one synchronisation of a log.
+///
 /// **The log may be thrown away at any time**: then cursors expire, and it is made anew out of the folder. So a full
 /// disk or a bad block in it hinders no write.
 extension StoreFolder {
@@ -132,10 +136,10 @@ extension StoreFolder {
         let log = try openLogFile()
         do throws(BackendError) {
             let byteCount = try attempting { () throws(FileSystemError) in try fileSystem.byteCount(of: log) }
-            if byteCount == 0 { return (log, begun(with: [])) }
+            if byteCount == 0 { return (log, emptyEnd()) }
             let last = try attempting { () throws(FileSystemError) in try lastRecord(of: log, byteCount: byteCount) }
             if let last, !last.isSettled || !last.crosses(multiplesOf: changePolicy.compactionByteCount) {
-                if let end = try settledEnd(of: log, after: last) { return (log, end) }
+                if try hasHeader(log), let end = try settledEnd(of: log, after: last) { return (log, end) }
             } else {
                 let bytes = try attempting { () throws(FileSystemError) in
                     try fileSystem.bytes(of: log, limit: byteCount)
@@ -145,15 +149,27 @@ extension StoreFolder {
                     return (log, LogEnd(offset: byteCount, sequence: 0, link: link))
                 }
                 let kept = changePolicy.kept(of: ChangeFile.records(inFile: bytes))
+                let anew = newLog(of: kept.map(\.record))
+                let file = try replaceLog(with: anew.bytes)
                 fileSystem.close(log)
-                return (try openNewLogFile(), begun(with: kept.map(\.record)))
+                let sequence = kept.last?.record.cursor.sequence ?? 0
+                return (file, LogEnd(offset: anew.bytes.count, sequence: sequence, link: anew.link))
             }
         } catch {
             fileSystem.close(log)
             throw error
         }
         fileSystem.close(log)
-        return (try openNewLogFile(), begun(with: []))
+        try attempting { () throws(FileSystemError) in try forgetChanges() }
+        return (try openLogFile(), emptyEnd())
+    }
+
+    /// Whether the log has a header: the last thing that a new one gets.
+    private func hasHeader(_ log: OpenFile) throws(BackendError) -> Bool {
+        let bytes = try attempting { () throws(FileSystemError) in
+            try fileSystem.bytes(of: log, limit: ChangeFile.headerByteCount)
+        }
+        return ChangeFile.link(ofHeader: bytes) != nil
     }
 
     private func openLogFile() throws(BackendError) -> OpenFile {
@@ -162,15 +178,30 @@ extension StoreFolder {
         }
     }
 
-    private func openNewLogFile() throws(BackendError) -> OpenFile {
-        try attempting { () throws(FileSystemError) in try forgetChanges() }
-        return try openLogFile()
+    /// The end of a file that is empty.
+    private func emptyEnd() -> LogEnd {
+        let (header, link) = newLog(of: [])
+        return LogEnd(offset: 0, sequence: 0, link: link, missing: header)
     }
 
-    /// The end of a new file that begins with `records`, sequences and tags as they are.
-    private func begun(with records: [ChangeFile.Record]) -> LogEnd {
-        let (bytes, link) = newLog(of: records)
-        return LogEnd(offset: 0, sequence: records.last?.cursor.sequence ?? 0, link: link, missing: bytes)
+    /// Puts a file of these bytes in the place of the log; the header comes last, when the rest is on the disk.
+    func replaceLog(with bytes: [UInt8]) throws(BackendError) -> OpenFile {
+        try attempting { () throws(FileSystemError) in
+            try forgetChanges()
+            let log = try fileSystem.open(path(of: Self.changesName), .createShared)
+            do throws(FileSystemError) {
+                let count = ChangeFile.headerByteCount
+                if bytes.count > count {
+                    try fileSystem.write(log, Array(bytes[count...]), at: count)
+                    try fileSystem.synchronize(log)
+                }
+                try fileSystem.write(log, Array(bytes[..<count]))
+                return log
+            } catch {
+                fileSystem.close(log)
+                throw error
+            }
+        }
     }
 
     /// The bytes of a new log of `records`, all of which are on the disk.

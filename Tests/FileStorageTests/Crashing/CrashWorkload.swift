@@ -35,12 +35,16 @@ struct CrashWorkload: Sendable {
     let steps: [Step]
     private let seed: UInt64
 
+    init(steps: [Step], seed: UInt64) throws {
+        keys = try ["a/k", "a/l", "b/c/m", "r"].map { try EntryKey($0) }
+        self.steps = steps
+        self.seed = seed
+    }
+
     init(seed: UInt64, stepCount: Int) throws {
         var generator = SeededGenerator(seed: seed)
         let keys = try ["a/k", "a/l", "b/c/m", "r"].map { try EntryKey($0) }
-        self.keys = keys
-        self.seed = seed
-        steps = (0..<stepCount).map { number in
+        let steps = (0..<stepCount).map { number -> Step in
             let key = keys[Int.random(in: 0..<keys.count, using: &generator)]
             let size = [0, 20, 150, 5_000][Int.random(in: 0..<4, using: &generator)]
             switch Int.random(in: 0..<10, using: &generator) {
@@ -53,6 +57,7 @@ struct CrashWorkload: Sendable {
             default: return .follow
             }
         }
+        try self.init(steps: steps, seed: seed)
     }
 
     /// A store on `fileSystem`; versions and tags are the same in each run of the same workload, and of no other.

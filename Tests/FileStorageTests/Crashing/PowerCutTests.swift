@@ -93,6 +93,32 @@ struct PowerCutTests {
         #expect(conflicts > 0)
     }
 
+    @Test("believes no half of a log that was made anew, in which what superseded a dropped change may be missing")
+    func halfOfNewLog() async throws {
+        let seed = printedSeed("halves of new logs")
+        let (first, second, third) = (try EntryKey("a/k"), try EntryKey("r"), try EntryKey("a/l"))
+        var steps: [CrashWorkload.Step] = [.write(first, [1], conditional: false)]
+        steps += [.write(second, [2], conditional: false), .follow, .delete(first, conditional: false)]
+        steps += (4...11).map { .write(third, [$0], conditional: false) }
+        let before = ModelFileSystem()
+        _ = try await CrashWorkload(steps: steps, seed: seed).run(on: before)
+        // Which makes the log anew, without the first change, and with the second: a cursor there is recognised.
+        let workload = try CrashWorkload(steps: steps + [.write(third, [12], conditional: false)], seed: seed)
+        let whole = ModelFileSystem()
+        _ = try await workload.run(on: whole)
+        var generator = SeededGenerator(seed: seed)
+        for end in whole.calls.indices.dropFirst(before.calls.count) where whole.calls[end] == "write" {
+            for _ in 0..<150 {
+                let killed = ModelFileSystem(end: end, seed: generator.next())
+                let inspection = CrashInspection(workload: workload, debt: try await workload.run(on: killed))
+                for disk in [killed.disk, killed.disk.afterPowerCut(using: &generator)] {
+                    let findings = await inspection.findings(on: disk, seed: generator.next())
+                    #expect(findings.isEmpty, "seed \(seed), call \(end)")
+                }
+            }
+        }
+    }
+
     @Test("goes on for a follower in another process when the writer is killed, wherever that happens")
     func livingFollower() async throws {
         let seed = printedSeed("followers of killed writers")
