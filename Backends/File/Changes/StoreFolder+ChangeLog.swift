@@ -15,7 +15,8 @@ import SyncCore
 ///
 /// **A log that is made anew** has the changes worth keeping of the one before, and half of these would not do: of a key
 /// whose last change is missing there may be no other, so nobody whose cursor is before it would be told. So they are
-/// on the disk before the log has its header, without which it is none: the one synchronisation of a log.
+/// on the disk before the log has its header: the one synchronisation of a log. One without a header is believed by
+/// nobody; writers go on with it, and who asks for changes next makes it anew out of the folder.
 ///
 /// **The log may be thrown away at any time**: then cursors expire, and it is made anew out of the folder. So a full
 /// disk or a bad block in it hinders no write.
@@ -139,7 +140,7 @@ extension StoreFolder {
             if byteCount == 0 { return (log, emptyEnd()) }
             let last = try attempting { () throws(FileSystemError) in try lastRecord(of: log, byteCount: byteCount) }
             if let last, !last.isSettled || !last.crosses(multiplesOf: changePolicy.compactionByteCount) {
-                if try hasHeader(log), let end = try settledEnd(of: log, after: last) { return (log, end) }
+                if let end = try settledEnd(of: log, after: last) { return (log, end) }
             } else {
                 let bytes = try attempting { () throws(FileSystemError) in
                     try fileSystem.bytes(of: log, limit: byteCount)
@@ -162,14 +163,6 @@ extension StoreFolder {
         fileSystem.close(log)
         try attempting { () throws(FileSystemError) in try forgetChanges() }
         return (try openLogFile(), emptyEnd())
-    }
-
-    /// Whether the log has a header: the last thing that a new one gets.
-    private func hasHeader(_ log: OpenFile) throws(BackendError) -> Bool {
-        let bytes = try attempting { () throws(FileSystemError) in
-            try fileSystem.bytes(of: log, limit: ChangeFile.headerByteCount)
-        }
-        return ChangeFile.link(ofHeader: bytes) != nil
     }
 
     private func openLogFile() throws(BackendError) -> OpenFile {
