@@ -23,8 +23,8 @@ package import SyncCore
 /// | 1 | 1 once the change is on the disk, 0 before |
 /// | 4 | bytes of the record, to read the file from its end |
 ///
-/// What is appended is never synchronised, so a power cut may take the file's end or tear holes into it. A record counts
-/// only with all those before it, by the checksums that each hands on to the next: what can be read is always a
+/// What is appended is never synchronised, so a power cut may take the end of the file or tear holes into it. A record
+/// counts only with all those before it, by the checksums that each hands on to the next: what can be read is always a
 /// beginning of what was written.
 package enum ChangeFile {
     /// The format that is written.

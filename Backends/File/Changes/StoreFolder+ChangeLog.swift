@@ -13,7 +13,7 @@ import SyncCore
 /// (see `ChangeReader`) and appends what is missing. What is still readable of the log is a beginning of what was
 /// written, so whoever has a cursor in it knows exactly what it says up to there; a cursor behind it is not recognised.
 ///
-/// **A log that is made anew** has the changes worth keeping of the one before, and half of these would not do: of a key
+/// **A log that is made anew** has the changes worth keeping of the one before. Half of these would not do: of a key
 /// whose last change is missing there may be no other, so nobody whose cursor is before it would be told. So they are
 /// on the disk before the log has its header: the one synchronisation of a log. One without a header is believed by
 /// nobody; writers go on with it, and who asks for changes next makes it anew out of the folder.
