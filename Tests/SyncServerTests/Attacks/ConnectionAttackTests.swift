@@ -71,11 +71,14 @@ extension Attacks {
 
         @Test("watchers that never read: their streams end, and what was kept for them with these")
         func watchers() async throws {
-            let stage = try AttackStage(["write-seconds=3", "account-writes=50/50"])
+            let stage = try AttackStage(["write-seconds=2", "account-writes=20/40"])
             let alice = try AttackStage.signUp("alice", stage.server)
-            _ = try await stage.endure("watchers that never read", growth: 200 << 20, least: 100) { isWanted in
+            let folder = alice.prefix + String(repeating: "x", count: 900)
+            _ = try await stage.endure(
+                "watchers that never read", seconds: 8, growth: 200 << 20, least: 100
+            ) { isWanted in
                 let watchers = try (0..<32).map { _ in
-                    let connection = try RawConnection(port: stage.server.port)
+                    let connection = try RawConnection(port: stage.server.port, kernelByteCount: 4_096)
                     connection.send(
                         request("GET", "/v1/changes", fields: alice.fields + ["Accept: text/event-stream"]))
                     return connection
@@ -84,11 +87,12 @@ extension Attacks {
                 var number = 0
                 while isWanted(number) {
                     writer.send(
-                        request("PUT", "/v1/kv/\(alice.prefix)\(number % 50)?if=any", fields: alice.fields, body: "x"))
+                        request("PUT", "/v1/kv/\(folder)\(number % 50)?if=any", fields: alice.fields, body: "x"))
                     // As often as an account may write.
                     #expect([200, 429].contains(writer.answer()?.status))
                     number += 1
                 }
+                #expect(try stage.reaches(#"http_server_refusals_total{reason="slow"}"#, 32))
                 withExtendedLifetime(watchers) {}
                 return number
             }
