@@ -27,6 +27,8 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
     /// Bytes of a random number, as many as one of `counts`.
     public mutating func bytes(count counts: ClosedRange<Int>) -> [UInt8] {
         let count = Int.random(in: counts, using: &self)
+        // The standard library writes to the empty array that all threads share when it makes one of no capacity.
+        guard count > 0 else { return [] }
         return [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
             while filled < count {
                 var word = next()
