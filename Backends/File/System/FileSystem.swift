@@ -117,7 +117,7 @@ extension FileSystem {
         try withFile(path, .folder) { (folder) throws(FileSystemError) in try synchronize(folder) }
     }
 
-    /// The bytes at the beginning of the file, at most `limit`.
+    /// The bytes of the file from `offset` on, at most `limit`.
     func bytes(of file: OpenFile, from offset: Int = 0, limit: Int) throws(FileSystemError) -> [UInt8] {
         // The standard library writes to the empty array that all threads share when it makes one of no capacity.
         guard limit > 0 else { return [] }
