@@ -107,7 +107,7 @@ public final class Service: Sendable {
     /// The answer to `request`. Cancelling its task gives up what has not been written yet.
     public func respond(to request: ServiceRequest) async -> ServiceAnswer {
         var answer: ServiceAnswer
-        if !request.isCounted, let refusal = countAddress(of: request.head, peer: request.peer) { return refusal }
+        if let refusal = countAddress(of: request.head, peer: request.peer) { return refusal }
         do throws(WireTarget.Failure) {
             let target = try WireTarget(request.head)
             answer = await respond(to: target, request)

@@ -146,6 +146,9 @@ extension ServerLimits {
             Setting("account-keys", .count(\.accountKeys, 0...1_000_000), "keys of an account beside its ledger: 507"),
             Setting("account-bytes", .size(\.accountBytes), "values under those keys together: 507"),
             Setting("requests", .number(\.requestCount, many), "under way at once: 503"),
+            Setting("address-open-requests", .number(\.addressRequestCount, many), "of an address at once: 429"),
+            Setting("streams", .number(\.streamCount, many), "open event streams: 503"),
+            Setting("address-streams", .number(\.addressStreamCount, many), "open event streams of an address: 429"),
             Setting("body-bytes", .bytes(\.bodyByteCount, 1_024...(1 << 30)), "a body: 413"),
             Setting(
                 "total-body-bytes", .bytes(\.totalBodyByteCount, 1_024...(1 << 40)),

@@ -13,12 +13,13 @@ extension Responder {
     /// A file of the page.
     func answer(to request: ServiceRequest, _ web: WebFolder, _ path: String) async -> ServiceAnswer {
         guard request.head.method == .get else {
-            var answer = refusal(.methodNotAllowed, "this path takes GET, HEAD", route: Self.route)
+            var answer = refusal(
+                RefusedRequest(.methodNotAllowed, "this path takes GET, HEAD"), to: nil, route: Self.route)
             answer.response.headerFields[.allow] = "GET, HEAD"
             return answer
         }
         guard let file = await web.file(at: path) else {
-            return refusal(.notFound, "there is nothing at this path", route: Self.route)
+            return refusal(RefusedRequest(.notFound, "there is nothing at this path"), to: nil, route: Self.route)
         }
         var response = HTTPResponse(status: .ok)
         WireFields.note(serverTime: host.now(), in: &response.headerFields)

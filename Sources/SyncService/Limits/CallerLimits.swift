@@ -69,6 +69,8 @@ public struct Rate: Hashable, Sendable, CustomStringConvertible {
 public enum Refusal: String, Hashable, Sendable, CaseIterable {
     /// An address asked too often.
     case addressRate = "address_rate"
+    /// An address has too much under way.
+    case addressConcurrency = "address_concurrency"
     /// An account asked too often.
     case accountRate = "account_rate"
     /// An account has too many requests under way, or streams open.

@@ -3,16 +3,6 @@ public import HTTPTypes
 import SyncCore
 import SyncProtocol
 
-/// How a request for a stream of events gets on.
-package enum StreamAdmission: Sendable {
-    /// Its address asks too often.
-    case refused(ServiceAnswer)
-    /// It is answered without delay, since it cannot become a stream.
-    case atOnce
-    /// It waits for its turn. Whoever is known has a token that was believed before.
-    case inTurn(isKnown: Bool)
-}
-
 extension Service {
     /// The longest body that is received before it is known who sends it, in bytes.
     public static let strangerBodyByteCount = 1 << 16
@@ -50,14 +40,6 @@ extension Service {
         onRefusal(.body)
         note(head, in: &answer.response.headerFields)
         return answer
-    }
-
-    /// Counts a request for a stream of events as one of its address, before it waits for its turn with others.
-    /// Whoever answers it then says so in the request.
-    package func admitStream(_ head: HTTPRequest, peer: String) -> StreamAdmission {
-        if let refusal = countAddress(of: head, peer: peer) { return .refused(refusal) }
-        guard let field = head.headerFields.value(of: .authorization) else { return .atOnce }
-        return .inTurn(isKnown: authenticator.known(field) != nil)
     }
 
     /// Counts a request of an address; the answer where it has to wait.

@@ -34,7 +34,7 @@ struct DescriptionTests {
     func routes() {
         var expected: [String: Set<String>] = [:]
         for route in SyncService.Service.routes { expected[route.path] = Set(route.methods.map(\.rawValue)) }
-        for route in OwnRoute.allCases { expected[route.rawValue] = ["GET"] }
+        for route in OperationalEndpoint.allCases { expected[route.rawValue] = ["GET"] }
         let described = Self.described().mapValues { Set($0.keys) }
         #expect(described.keys.sorted() == expected.keys.sorted())
         for path in expected.keys.sorted() { #expect(described[path] == expected[path], "\(path)") }
@@ -46,9 +46,9 @@ struct DescriptionTests {
             for (method, statuses) in methods.sorted(by: { $0.key < $1.key }) {
                 #expect(statuses.isSuperset(of: [408, 413, 415, 431, 500]), "\(method) \(path)")
                 // Whoever looks after the server is never sent away.
-                let isOwn = OwnRoute(rawValue: path) != nil
+                let isOwn = OperationalEndpoint(rawValue: path) != nil
                 #expect(statuses.contains(429) != isOwn, "\(method) \(path)")
-                #expect(statuses.contains(503) != isOwn || path == OwnRoute.readiness.rawValue, "\(method) \(path)")
+                #expect(statuses.contains(503) != isOwn || path == OperationalEndpoint.readiness.rawValue, "\(method) \(path)")
                 #expect(statuses.contains { (200..<300).contains($0) }, "\(method) \(path)")
             }
         }

@@ -6,10 +6,10 @@ import SyncCore
 import SyncServer
 import SyncService
 
-/// A listener in this process, with limits of a test's own, around anything that answers.
+/// A listener in this process, with limits of a test's own, around any handler.
 enum LocalListener {
-    /// Runs `body` with the port while it listens, on a thread of its own so that it may wait; then lets the listener
-    /// end gracefully. It ends before where `ending` says so.
+    /// Runs `body` with the port while the listener runs, on a thread of its own so that it may wait; then ends the
+    /// listener gracefully. With `ending`, the listener ends when that yields.
     static func run<Result: Sendable>(
         _ configuration: ListenerConfiguration, respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
         respondAtOnce: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil },
@@ -17,9 +17,9 @@ enum LocalListener {
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        let responder = Responder(
-            respond: respond, respondAtOnce: respondAtOnce, checkReadiness: { () async throws(BackendError) in },
-            metrics: metrics, limits: configuration, logger: logger)
+        var handlers = Responder.Handlers(respond: respond)
+        handlers.fastRead = respondAtOnce
+        let responder = Responder(handlers, metrics: metrics, limits: configuration, logger: logger)
         let (ports, told) = AsyncStream.makeStream(of: Int.self)
         let listener = try Listener(configuration, responder: responder, logger: logger) { told.yield($0) }
         var groupConfiguration = ServiceGroupConfiguration(services: [listener], logger: logger)

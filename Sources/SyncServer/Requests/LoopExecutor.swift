@@ -2,8 +2,8 @@ import NIOCore
 
 /// Runs tasks on the thread of an event loop.
 ///
-/// What is asked over a connection is then received, answered and sent by one thread, which saves two changes of
-/// threads for each request. Work that takes long belongs elsewhere, see ``Responder``.
+/// A request is then received, answered and sent by one thread, which saves two changes of threads. Work that takes
+/// long runs elsewhere, see ``Responder``.
 final class LoopExecutor: TaskExecutor {
     private let loop: any EventLoop
 

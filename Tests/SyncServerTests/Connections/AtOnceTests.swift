@@ -12,7 +12,7 @@ import Testing
 
 @testable import SyncServer
 
-/// Reads of one entry are answered on the event loop, beside the task of their connection, see `PromptAnswers`.
+/// Reads of one entry are answered on the event loop, see `ConnectionHandler`.
 @Suite("Answers at once")
 struct AtOnceTests {
     /// Answers at once with as many bytes as the path says, and counts these answers.
@@ -74,14 +74,17 @@ struct AtOnceTests {
 
     @Test("are sent once the loop has looked at all connections over which something came")
     func together() throws {
-        let responder = Responder(
-            respond: { Self.answer($0.head) }, respondAtOnce: counting.answerAtOnce,
-            checkReadiness: { () async throws(BackendError) in }, metrics: ServerMetrics(PrometheusMetrics()),
-            limits: limits, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        var handlers = Responder.Handlers { Self.answer($0.head) }
+        handlers.fastRead = counting.answerAtOnce
+        let door = FrontDoor(
+            Responder(
+                handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits,
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }))
         let loop = EmbeddedEventLoop()
         let channels = try (1...3).map { count in
             let channel = EmbeddedChannel(loop: loop)
-            try channel.pipeline.syncOperations.addHandler(PromptAnswers(responder))
+            try channel.pipeline.syncOperations.addHandler(
+                ConnectionHandler(door, peer: "127.0.0.1", isStream: false))
             for _ in 0..<count {
                 let head = HTTPRequest(method: .get, scheme: "http", authority: "test", path: "/v1/kv/300")
                 channel.pipeline.fireChannelRead(HTTPRequestPart.head(head))

@@ -6,7 +6,6 @@ import SyncService
 import TestSupport
 import Testing
 
-/// They are answered beside the task of their connection, see `PromptAnswers`.
 @Suite("Small writes")
 struct SmallWriteTests {
     private let stage = Stage { "\($0.head.method.rawValue) \($0.head.path ?? "") \($0.body.count)" }

@@ -1,24 +1,22 @@
 import Synchronization
 
-/// Begins tasks that nobody waits for one by one, and waits for all of them at the end.
+/// Runs the tasks of requests, and waits for all of them at the end.
 ///
-/// A task group would do the same, by way of a task that takes what is to be begun: two changes of threads for each,
+/// A task group needs a task of its own that takes what is to be started: two changes of threads for each request,
 /// which take longer than a small write.
-///
-/// Those of one listener, which cancels them for good.
-final class WriteTasks: Sendable {
+final class RequestTasks: Sendable {
     private struct State {
         var latest: UInt64 = 0
         var isCancelled = false
-        /// Those that have not ended; `nil` for one that is about to be noted.
+        /// The tasks that have not ended; `nil` for one that is about to be registered.
         var tasks: [UInt64: Task<Void, Never>?] = [:]
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
     private let state = Mutex(State())
 
-    /// Begins `body` on the loop of `executor`.
-    func begin(on executor: LoopExecutor, _ body: @escaping @Sendable () async -> Void) {
+    /// Starts `body` on the loop of `executor`.
+    func start(on executor: LoopExecutor, _ body: @escaping @Sendable () async -> Void) {
         let number = state.withLock { state in
             state.latest += 1
             state.tasks[state.latest] = .some(nil)
@@ -46,7 +44,7 @@ final class WriteTasks: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 
-    /// Lets those give up that have not got as far as the store, and whatever begins from now on.
+    /// Cancels all tasks, and every task that is started from now on.
     func cancelAll() {
         let tasks = state.withLock { state in
             state.isCancelled = true
@@ -55,8 +53,8 @@ final class WriteTasks: Sendable {
         for task in tasks { task.cancel() }
     }
 
-    /// Returns when all that have begun have ended.
-    func allEnded() async {
+    /// Waits until all tasks have ended.
+    func waitForAll() async {
         await withCheckedContinuation { continuation in
             let isOver = state.withLock { state in
                 if !state.tasks.isEmpty { state.waiting.append(continuation) }

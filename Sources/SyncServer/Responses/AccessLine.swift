@@ -1,23 +1,24 @@
 import HTTPTypes
+import SyncService
 
-/// What the log says of a request: pairs in the order of their names.
+/// The text that the log has of a request: pairs in the order of their names.
 enum AccessLine {
-    static func text(_ report: Responder.Report, elapsed: Duration, byteCount: Int) -> String {
+    static func text(_ answer: ServiceAnswer, _ exchange: Exchange, elapsed: Duration, byteCount: Int) -> String {
         let (seconds, attoseconds) = elapsed.components
         let microseconds = seconds * 1_000_000 + attoseconds / 1_000_000_000_000
         let fraction = microseconds % 1_000
         var line = ""
-        line.reserveCapacity(192)
-        line += "bytes=\(byteCount)"
-        if let caller = report.caller { line += " caller=" + quoted(caller) }
-        line += " method=" + ServerMetrics.name(of: report.method)
+        line.reserveCapacity(224)
+        line += "address=" + exchange.peer + " bytes=\(byteCount)"
+        if let caller = answer.caller { line += " caller=" + quoted(caller) }
+        line += " method=" + (exchange.method.map(ServerMetrics.name) ?? "none")
         line += " ms=\(microseconds / 1_000)." + (fraction < 10 ? "00" : fraction < 100 ? "0" : "") + "\(fraction)"
-        line += report.isHTTP1 ? " protocol=HTTP/1.1" : " protocol=HTTP/2"
-        line += " route=" + report.route + " status=\(report.status.code) [SyncServer] request\n"
+        line += exchange.isStream ? " protocol=HTTP/2" : " protocol=HTTP/1.1"
+        line += " route=" + answer.route + " status=\(answer.response.status.code) [SyncServer] request\n"
         return line
     }
 
-    /// A name that cannot be taken for more than one word or line.
+    /// A name as one word, quoted where it could be taken for more than one word or line.
     private static func quoted(_ name: String) -> String {
         let isPlain = name.utf8.allSatisfy { byte in
             switch byte {

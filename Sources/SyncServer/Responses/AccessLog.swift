@@ -1,4 +1,5 @@
 public import SyncCore
+import SyncService
 import Synchronization
 
 #if canImport(Glibc)
@@ -9,23 +10,23 @@ import Musl
 import Darwin
 #endif
 
-/// A line for each request: when, method, route, status, bytes, milliseconds and the caller; never a path, a query, a
-/// header or anything else that may be a secret.
+/// The log of requests: a line for each with its time, client address, account, method, route, status, bytes and
+/// milliseconds. It never contains a path, a query, a header or anything else that may be a secret.
 ///
-/// Lines are written together, at most ``delay`` after they were noted, so that a request does not wait for the disk or
-/// the terminal. What was noted by a process that is killed within that time is not in the log.
+/// Lines are written together, at most ``delay`` after their requests, so that a request does not wait for the disk or
+/// the terminal. A process that is killed loses the lines of that time.
 public final class AccessLog: Sendable {
-    /// How long a line may wait.
+    /// The longest time that a line waits.
     public static let delay = Duration.milliseconds(100)
-    /// More than so many bytes do not wait.
+    /// Lines of more bytes together are written at once.
     private static let batchByteCount = 32 << 10
 
     private struct State {
         var lines: [UInt8] = []
         var second: Int = .min
-        /// The beginning of a line of that second.
+        /// The start of a line of that second.
         var start: [UInt8] = []
-        /// Who waits for the first line.
+        /// Wakes the task that writes.
         var waiting: AsyncStream<Void>.Continuation?
     }
 
@@ -33,18 +34,18 @@ public final class AccessLog: Sendable {
     private let host: HostServices
     private let write: @Sendable ([UInt8]) -> Void
     private let state = Mutex(State())
-    /// One writes at a time, in the order of the lines.
+    /// Held while lines are written, so that they stay in order.
     private let writing = Mutex(())
 
     /// - Parameters:
-    ///   - label: stands before each line, as in the rest of the log.
+    ///   - label: precedes each line, as in the rest of the log.
     ///   - host: the timer.
-    ///   - write: writes whole lines.
+    ///   - write: writes complete lines.
     public init(label: String, host: HostServices = .system, write: @escaping @Sendable ([UInt8]) -> Void) {
         (self.label, self.host, self.write) = (label, host, write)
     }
 
-    /// Writes what was noted, `delay` after the first of it, until the task is cancelled; then the rest.
+    /// Writes lines, ``delay`` after the first of them, until the task is cancelled; then the rest.
     func run() async {
         let (noted, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         state.withLock { $0.waiting = continuation }
@@ -56,7 +57,7 @@ public final class AccessLog: Sendable {
         flush()
     }
 
-    /// Writes what was noted.
+    /// Writes all lines that wait.
     public func flush() {
         writing.withLock { _ in
             let lines = state.withLock { state in
@@ -68,9 +69,9 @@ public final class AccessLog: Sendable {
         }
     }
 
-    /// Notes an answer.
-    func note(_ report: Responder.Report, elapsed: Duration, byteCount: Int) {
-        let line = AccessLine.text(report, elapsed: elapsed, byteCount: byteCount)
+    /// Logs an answer.
+    func note(_ answer: ServiceAnswer, _ exchange: Exchange, elapsed: Duration, byteCount: Int) {
+        let line = AccessLine.text(answer, exchange, elapsed: elapsed, byteCount: byteCount)
         let (isFirst, isFull) = state.withLock { state in
             let isFirst = state.lines.isEmpty
             let start = start(in: &state)
@@ -79,7 +80,7 @@ public final class AccessLog: Sendable {
             if isFirst { state.waiting?.yield() }
             return (isFirst && state.waiting == nil, state.lines.count > Self.batchByteCount)
         }
-        // Nobody runs it, or it has to be sooner.
+        // No task writes, or there are too many lines.
         if isFirst || isFull { flush() }
     }
 

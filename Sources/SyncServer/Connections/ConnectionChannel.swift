@@ -1,0 +1,98 @@
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOHTTP2
+import NIOHTTPTypesHTTP1
+import NIOHTTPTypesHTTP2
+import NIOSSL
+import SyncService
+
+/// Sets up the connections that the server accepts: HTTP/1.1, or over TLS HTTP/2 or HTTP/1.1 as ALPN negotiates.
+///
+/// Hummingbird accepts connections and ends gracefully; its own channels are not used. They have one task for each
+/// connection, no write or handshake timeout, and no option for NIO's limit of HTTP/2 resets
+/// (`NIOHTTP2Handler.StreamConfiguration.streamResetFrameRateLimit`), which libcurl exceeds in normal use: it resets a
+/// stream as soon as it has all of an answer by its length.
+struct ConnectionChannel: ServerChildChannel {
+    struct Value: ServerChildChannelValue {
+        let channel: any Channel
+    }
+
+    let door: FrontDoor
+    /// `nil` for connections that are not encrypted.
+    let tls: NIOSSLContext?
+
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
+        let peer = Peer.address(of: channel)
+        let isProxy = door.limits.trustedProxies.contains(peer)
+        guard let disconnect = door.admission.connect(isProxy ? nil : ClientAddress(peer)) else {
+            // It is not registered yet; a failure here would end the whole server channel.
+            channel.eventLoop.execute { channel.close(promise: nil) }
+            return channel.eventLoop.makeSucceededFuture(Value(channel: channel))
+        }
+        channel.closeFuture.whenComplete { _ in disconnect() }
+        door.connections.add(channel)
+        return channel.eventLoop.makeCompletedFuture {
+            if let tls { try setUpTLS(channel, tls, peer) } else { try setUpHTTP1(channel, peer) }
+            return Value(channel: channel)
+        }
+    }
+
+    /// Connections need no task.
+    func handle(value: Value, logger: Logger) async {}
+
+    private func setUpTLS(_ channel: any Channel, _ tls: NIOSSLContext, _ peer: String) throws {
+        let operations = channel.pipeline.syncOperations
+        try operations.addHandler(NIOSSLServerHandler(context: tls))
+        let handler = SecureConnectionHandler(door)
+        try operations.addHandler(handler)
+        let bound = NIOLoopBound(handler, eventLoop: channel.eventLoop)
+        let upgrade = channel.configureHTTP2SecureUpgrade { channel in
+            channel.eventLoop.makeCompletedFuture { try setUpHTTP2(channel, bound.value, peer) }
+        } http1ChannelConfigurator: { channel in
+            bound.value.becomeHTTP1()
+            return channel.eventLoop.makeCompletedFuture { try setUpHTTP1(channel, peer) }
+        }
+        upgrade.whenFailure { _ in channel.close(promise: nil) }
+    }
+
+    private func setUpHTTP1(_ channel: any Channel, _ peer: String) throws {
+        let operations = channel.pipeline.syncOperations
+        var limits = NIOHTTPDecoderLimitConfiguration()
+        limits.maxHeaderFieldSize = door.limits.headerByteCount
+        limits.maxHeaderListSize = door.limits.headerByteCount
+        limits.maxHeaderFieldCount = door.limits.headerFieldCount
+        try operations.configureHTTPServerPipeline(
+            withPipeliningAssistance: false, withErrorHandling: false, withOutboundHeaderValidation: false,
+            withEncoderConfiguration: .init(), withDecoderLimitConfiguration: limits)
+        try operations.addHandler(RequestRules())
+        try operations.addHandler(HTTP1ToHTTPServerCodec(secure: tls != nil))
+        try operations.addHandler(ConnectionHandler(door, peer: peer, isStream: false))
+    }
+
+    private func setUpHTTP2(_ channel: any Channel, _ connection: SecureConnectionHandler, _ peer: String) throws {
+        let operations = channel.pipeline.syncOperations
+        let manager = NIOHTTP2ServerConnectionManagementHandler(
+            eventLoop: channel.eventLoop,
+            configuration: .init(maxIdleTime: nil, maxAge: nil, maxGraceTime: nil, keepalive: nil))
+        var streams = NIOHTTP2Handler.StreamConfiguration()
+        // A client may reset as often as it may ask: what its requests cost is limited elsewhere.
+        streams.streamResetFrameRateLimit.maximumCount = 100_000
+        let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
+        let door = door
+        _ = try operations.configureHTTP2Pipeline(
+            mode: .server, connectionConfiguration: .init(), streamConfiguration: streams,
+            streamDelegate: manager.http2StreamDelegate
+        ) { stream in
+            stream.eventLoop.makeCompletedFuture {
+                let handler = ConnectionHandler(door, peer: peer, isStream: true)
+                try stream.pipeline.syncOperations.addHandler(HTTP2FramePayloadToHTTPServerCodec())
+                try stream.pipeline.syncOperations.addHandler(handler)
+                bound.value.add(handler, on: stream)
+            }
+        }
+        try operations.addHandler(manager)
+        connection.becomeHTTP2()
+    }
+}

@@ -1,0 +1,354 @@
+import HTTPTypes
+import NIOCore
+import NIOHTTP1
+import NIOHTTPTypes
+import SyncService
+
+/// Receives the requests of one HTTP/1 connection, or the request of one HTTP/2 stream, and sends their answers.
+///
+/// All decisions about time and order are those of ``ConnectionState``. One request is answered at a time; at most one
+/// read of what comes after it waits here, so that a client cannot fill the memory by sending ahead.
+final class ConnectionHandler: ChannelDuplexHandler, Ticking {
+    typealias InboundIn = HTTPRequestPart
+    typealias OutboundIn = HTTPResponsePart
+    typealias OutboundOut = HTTPResponsePart
+
+    private enum Arrival {
+        case part(HTTPRequestPart)
+        case readEnd
+        case error(any Error)
+    }
+
+    let door: FrontDoor
+    let isStream: Bool
+    var state: ConnectionState
+    private(set) var context: ChannelHandlerContext?
+    private var loop: FrontDoor.Loop?
+    /// The other end's address.
+    private let peer: String
+    /// The request that is being received.
+    private var incoming: IncomingRequest?
+    /// Whether nothing more is taken from the client for now: an answer is being made, or its client does not read.
+    private var isPaused = false
+    private var waiting = CircularBuffer<Arrival>(initialCapacity: 0)
+    private var isReadHeld = false
+    /// Whether a part of a request came since the last read ended.
+    private var hasPart = false
+    /// The rest of a long answer.
+    var outgoing: OutgoingBody?
+    var isFlushScheduled = false
+    var unflushedByteCount = 0
+    /// Ends the stream of events that is the current answer.
+    var endPieces: (@Sendable () -> Void)?
+
+    /// - Parameter isStream: whether it is on a stream of HTTP/2.
+    init(_ door: FrontDoor, peer: String, isStream: Bool) {
+        (self.door, self.peer, self.isStream) = (door, peer, isStream)
+        state = ConnectionState(door.timeouts, isStream: isStream, now: .now())
+    }
+
+    var executor: LoopExecutor? { loop?.executor }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        let loop = door.parts(of: context.eventLoop)
+        (self.context, self.loop) = (context, loop)
+        loop.ticker.add(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    private func end() {
+        guard context != nil else { return }
+        state.close()
+        context = nil
+        loop?.ticker.remove(self)
+        drop(&incoming)
+        waiting.removeAll()
+        endPieces?()
+        outgoing?.room?.release()
+        outgoing = nil
+    }
+
+    private func drop(_ request: inout IncomingRequest?) {
+        request?.release(door.admission)
+        request = nil
+    }
+
+    // MARK: Arrivals
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let part = unwrapInboundIn(data)
+        hasPart = true
+        if isPaused { waiting.append(.part(part)) } else { take(part) }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if isPaused, !waiting.isEmpty { waiting.append(.readEnd) } else { completeRead() }
+        context.fireChannelReadComplete()
+    }
+
+    func read(context: ChannelHandlerContext) {
+        if isPaused, !waiting.isEmpty { isReadHeld = true } else { context.read() }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        switch event {
+        case ChannelEvent.inputClosed:
+            perform(state.leave())
+            settle()
+        case is ChannelShouldQuiesceEvent: quiesce()
+        default: break
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if isPaused { waiting.append(.error(error)) } else { take(error) }
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        let isWritable = context.channel.isWritable
+        // The pieces of a long answer have a deadline each.
+        if !isStream, isWritable || outgoing == nil { state.changeWritability(isWritable, .now()) }
+        if isWritable, state.phase == .idle || state.phase == .receiving { resume() }
+        context.fireChannelWritabilityChanged()
+    }
+
+    /// The server is about to end.
+    func quiesce() { perform(state.quiesce(.now())) }
+
+    func tick(_ now: NIODeadline) {
+        perform(state.tick(now, isUnsent: isUnsent))
+    }
+
+    private var isUnsent: Bool {
+        guard !isStream, let channel = context?.channel else { return false }
+        if unflushedByteCount > 0 { return true }
+        return (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 > 0
+    }
+
+    /// Goes on with what has waited.
+    func resume() {
+        isPaused = false
+        while !isPaused, let arrival = waiting.popFirst() {
+            switch arrival {
+            case .part(let part): take(part)
+            case .readEnd: completeRead()
+            case .error(let error): take(error)
+            }
+        }
+        settle()
+        guard !isPaused || waiting.isEmpty, isReadHeld else { return }
+        isReadHeld = false
+        context?.read()
+    }
+
+    /// Goes on after an answer was written.
+    func resumeIfPaused() { if isPaused { resume() } }
+
+    private func settle() {
+        if !isPaused, waiting.isEmpty { perform(state.settle(.now())) }
+    }
+
+    private func completeRead() {
+        let isPartial = !hasPart
+        hasPart = false
+        state.completeRead(.now(), isPartial: isPartial)
+        if state.phase == .receiving, incoming != nil { takePlace() }
+    }
+
+    private func take(_ part: HTTPRequestPart) {
+        switch part {
+        case .head(let head):
+            guard state.phase == .idle, !state.isLast else { return }
+            takeHead(head)
+        case .body(let bytes):
+            let action = state.receiveBody(bytes.readableBytes)
+            if incoming != nil { takeBody(bytes) } else { perform(action) }
+        case .end:
+            state.receiveEnd()
+            guard var request = incoming else { return }
+            incoming = nil
+            answer(&request)
+        }
+    }
+
+    private func take(_ error: any Error) {
+        guard let context else { return }
+        let isReceiving = state.phase == .receiving
+        guard state.phase == .idle || isReceiving else { return perform(state.leave()) }
+        guard let refusal = MalformedRequest.refusal(error, door.limits, isBody: isReceiving) else {
+            context.close(promise: nil)
+            return
+        }
+        door.admission.note(.malformed)
+        refuse(refusal)
+    }
+
+    /// Performs an action of the state machine.
+    func perform(_ action: ConnectionState.Action) {
+        guard let context else { return }
+        switch action {
+        case .none: break
+        case .close: context.close(promise: nil)
+        case .closeSlow:
+            door.admission.note(.slow)
+            context.close(promise: nil)
+        case .flush:
+            flush()
+            perform(state.flushed(.now(), isUnsent: isUnsent))
+        case .closeOutput: context.close(mode: .output, promise: nil)
+        case .refuseLateBody:
+            door.admission.note(.slow)
+            refuse(RefusedRequest(.requestTimeout, "the body did not come in time"))
+        case .endStream:
+            state.endStream(.now())
+            endPieces?()
+        }
+    }
+}
+
+// Requests.
+extension ConnectionHandler {
+    private func takeHead(_ head: HTTPRequest) {
+        guard let context else { return }
+        let request = IncomingRequest(
+            head, peer: door.limits.trustedProxies.client(of: peer, head.headerFields))
+        state.receiveHead(closes: request.closes && !isStream)
+        incoming = request
+        // A client that does not take its answers gets no further one.
+        if !context.channel.isWritable { isPaused = true }
+        guard request.hasBody else { return }
+        if let refusal = request.refusal(door.limits) { return refuse(refusal) }
+        if request.isLong(with: 0) { return admitLongBody(nil) }
+        inviteBody()
+    }
+
+    /// Tells a client that waits for it to send the body.
+    private func inviteBody() {
+        guard let context, incoming?.isContinueExpected == true else { return }
+        context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
+    }
+
+    private func takeBody(_ part: ByteBuffer) {
+        guard takePlace(), let request = incoming else { return }
+        guard !request.isLong(with: part.readableBytes) || request.isLongBodyAdmitted else {
+            return admitLongBody(part)
+        }
+        do throws(RefusedRequest) {
+            if request.isLongBodyAdmitted { try incoming?.takeRoom(with: part.readableBytes, door.admission) }
+            try incoming?.append(part, door.limits)
+        } catch {
+            refuse(error)
+        }
+    }
+
+    /// Asks whether the sender of a long body may send it, before more of it is kept.
+    private func admitLongBody(_ part: ByteBuffer?) {
+        guard let context, let executor, let request = incoming, takePlace() else { return }
+        isPaused = true
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let (responder, head, peer) = (door.responder, request.head, request.peer)
+        door.tasks.start(on: executor) {
+            let refusal = await responder.admitLongBody(head, peer)
+            bound.value.admitLongBody(refusal, part)
+        }
+    }
+
+    private func admitLongBody(_ refusal: ServiceAnswer?, _ part: ByteBuffer?) {
+        defer { resume() }
+        guard state.phase == .receiving, incoming != nil else { return }
+        if let refusal { return refuse(refusal) }
+        incoming?.isLongBodyAdmitted = true
+        do throws(RefusedRequest) { try incoming?.takeRoom(with: 0, door.admission) } catch { return refuse(error) }
+        if let part { takeBody(part) } else { inviteBody() }
+    }
+
+    /// Takes a place for the request that is being received, unless it has one; `false` when it was refused.
+    @discardableResult
+    private func takePlace() -> Bool {
+        guard let request = incoming else { return false }
+        guard request.place == nil else { return true }
+        do throws(RefusedRequest) {
+            incoming?.place = try place(for: request)
+            return true
+        } catch {
+            refuse(error)
+            return false
+        }
+    }
+
+    private func place(for request: IncomingRequest) throws(RefusedRequest) -> Budget.Ticket {
+        let admission = door.admission
+        do throws(RefusedRequest) {
+            return try admission.take(of: admission.requests, address: request.address)
+        } catch {
+            guard door.responder.isOperator(request.head.headerFields) else { throw error }
+            return admission.requests.force(1, address: request.address)
+        }
+    }
+
+    /// Answers a request that has come completely.
+    private func answer(_ request: inout IncomingRequest) {
+        let exchange = Exchange(request, isStream: isStream)
+        if !request.hasBody, request.head.method == .get, request.place == nil,
+            let answer = door.responder.fastAnswer(to: request.head, longest: exchange.uncountedByteCount)
+        {
+            return send(answer, exchange)
+        }
+        if request.place == nil, !(request.body.isEmpty && OperationalEndpoint.isFree(request.head)) {
+            do throws(RefusedRequest) { request.place = try place(for: request) } catch {
+                request.release(door.admission)
+                return send(door.responder.refusal(error, to: request.head), exchange)
+            }
+        }
+        start(&request, exchange)
+    }
+
+    private func start(_ request: inout IncomingRequest, _ exchange: Exchange) {
+        guard let context, let executor else { return }
+        isPaused = true
+        let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
+        let responder = door.responder
+        let room = AnswerRoom(door.admission, address: request.address)
+        var asked = ServiceRequest(request.head, body: request.takeBody(), peer: request.peer)
+        asked.reserveAnswer = { room.reserve($0, account: $1) }
+        responder.metrics.begin()
+        door.tasks.start(on: executor) { [asked, request] in
+            var request = request
+            let answer = await responder.answer(to: asked, in: room, exchange)
+            request.release(responder.admission)
+            switch answer.body {
+            case .bytes: bound.value.finish(answer, exchange, room)
+            case .stream(let pieces, let end): await Self.send(pieces, end, answer, exchange, bound)
+            }
+            responder.metrics.end()
+        }
+    }
+
+    private func finish(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerRoom) {
+        guard state.phase == .answering else {
+            // The client has gone.
+            room.release()
+            return door.responder.note(answer, exchange, byteCount: 0)
+        }
+        send(answer, exchange, room)
+    }
+
+    private func refuse(_ refusal: RefusedRequest) {
+        refuse(door.responder.refusal(refusal, to: incoming?.head))
+    }
+
+    /// Answers before the request has come completely. What still comes of it is discarded.
+    private func refuse(_ answer: ServiceAnswer) {
+        let exchange = Exchange(incoming, isStream: isStream)
+        drop(&incoming)
+        state.refuse()
+        send(answer, exchange)
+    }
+}

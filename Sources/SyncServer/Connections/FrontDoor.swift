@@ -1,0 +1,37 @@
+import NIOCore
+import Synchronization
+
+/// The parts that all connections of a listener share.
+final class FrontDoor: Sendable {
+    let responder: Responder
+    let limits: ListenerConfiguration
+    let timeouts: ConnectionState.Timeouts
+    let tasks = RequestTasks()
+    let connections = OpenConnections()
+    private let loops = Mutex<[ObjectIdentifier: NIOLoopBound<Loop>]>([:])
+
+    var admission: Admission { responder.admission }
+
+    /// The parts of one event loop.
+    final class Loop {
+        let ticker: Ticker
+        let executor: LoopExecutor
+
+        init(_ loop: any EventLoop) { (ticker, executor) = (Ticker(loop), LoopExecutor(loop)) }
+    }
+
+    init(_ responder: Responder) {
+        (self.responder, limits) = (responder, responder.limits)
+        timeouts = ConnectionState.Timeouts(responder.limits)
+    }
+
+    /// The parts of `loop`. To be called on it.
+    func parts(of loop: any EventLoop) -> Loop {
+        loops.withLock { loops in
+            if let known = loops[ObjectIdentifier(loop)] { return known }
+            let made = NIOLoopBound(Loop(loop), eventLoop: loop)
+            loops[ObjectIdentifier(loop)] = made
+            return made
+        }.value
+    }
+}

@@ -1,0 +1,90 @@
+import HummingbirdCore
+public import Logging
+import NIOCore
+import NIOPosix
+import NIOSSL
+public import ServiceLifecycle
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Listens, and answers every request by a ``Responder``.
+///
+/// It ends gracefully with its group of services: it accepts no more connections, ends streams of events, and finishes
+/// the requests that are under way.
+public struct Listener: Service {
+    private let server: any Service
+    private let door: FrontDoor
+
+    /// - Parameters:
+    ///   - configuration: the address and the limits.
+    ///   - responder: answers the requests.
+    ///   - logger: gets the framework's messages.
+    ///   - onListening: is called once with the port.
+    /// - Throws: ``ListenerError`` for a certificate or key that cannot be used.
+    public init(
+        _ configuration: ListenerConfiguration, responder: Responder, logger: Logger,
+        onListening: @escaping @Sendable (Int) async -> Void
+    ) throws(ListenerError) {
+        door = FrontDoor(responder)
+        let channel = ConnectionChannel(door: door, tls: try configuration.certificate.map(Self.tls))
+        server = channel.server(
+            configuration: ServerConfiguration(
+                address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
+                // A connection beyond the limit is accepted for a moment, to be closed at once.
+                availableConnectionsDelegate: .maximum(
+                    configuration.connectionCount + Admission.reserve + 128, logger: logger)),
+            onServerRunning: { await onListening($0.localAddress?.port ?? configuration.port) },
+            eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
+    }
+
+    /// Listens until the group of services ends.
+    ///
+    /// - Throws: ``ListenerError`` when the address cannot be listened at.
+    public func run() async throws {
+        try await withTaskCancellationHandler {
+            do { try await server.run() } catch let error as IOError {
+                throw ListenerError("cannot listen: \(String(cString: strerror(error.errnoCode)))")
+            } catch let error as SocketAddressError {
+                throw ListenerError("cannot listen: \(error)")
+            } catch let error as SocketAddressError.UnknownHost {
+                throw ListenerError("cannot listen: the host \(error.host) is unknown")
+            }
+            // The server only accepts connections. Those that are open end by themselves.
+            await door.connections.waitForAll()
+            await door.tasks.waitForAll()
+        } onCancel: {
+            door.tasks.cancelAll()
+            door.connections.closeAll()
+        }
+    }
+
+    private static func tls(_ certificate: ListenerConfiguration.Certificate) throws(ListenerError) -> NIOSSLContext {
+        do {
+            let chain = try NIOSSLCertificate.fromPEMFile(certificate.chainFile)
+            let key = try NIOSSLPrivateKey(file: certificate.keyFile, format: .pem)
+            var configuration = TLSConfiguration.makeServerConfiguration(
+                certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
+            configuration.minimumTLSVersion = .tlsv12
+            configuration.applicationProtocols = ["h2", "http/1.1"]
+            return try NIOSSLContext(configuration: configuration)
+        } catch {
+            throw ListenerError("the certificate or its key cannot be used: \(error)")
+        }
+    }
+}
+
+/// A listener that cannot do what it was configured for.
+public struct ListenerError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The reason, in one line.
+    public let description: String
+
+    init(_ reason: String) {
+        description = reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+    }
+}

@@ -1,0 +1,142 @@
+import NIOCore
+import SyncService
+
+/// Watches a TLS connection until it is HTTP/1, and for as long as it is HTTP/2: its handshake, the time without open
+/// streams, and its end. ``ConnectionHandler`` does the rest on each stream.
+final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHandler, Ticking {
+    typealias InboundIn = NIOAny
+    typealias InboundOut = NIOAny
+
+    /// The state of a connection whose streams have states of their own.
+    struct State {
+        enum Action: Equatable {
+            case none
+            case close
+            case closeSlow
+            /// Tell the client that no more streams are accepted (GOAWAY).
+            case goAway
+        }
+
+        private enum Phase {
+            case handshaking(end: NIODeadline)
+            case open(idleSince: NIODeadline?)
+            /// The client was told that the connection ends.
+            case ending(idleSince: NIODeadline?, end: NIODeadline)
+        }
+
+        /// The time for a client without open streams to answer GOAWAY. libcurl answers only with its next request.
+        static let answerTime = TimeAmount.seconds(2)
+
+        private let idle, shutdown: TimeAmount
+        private var phase: Phase
+
+        init(handshake: TimeAmount, idle: TimeAmount, shutdown: TimeAmount, now: NIODeadline) {
+            (self.idle, self.shutdown) = (idle, shutdown)
+            phase = .handshaking(end: now + handshake)
+        }
+
+        mutating func open(_ now: NIODeadline) { phase = .open(idleSince: now) }
+
+        /// Streams are open, or none is.
+        mutating func note(hasStreams: Bool, _ now: NIODeadline) {
+            let idleSince = hasStreams ? nil : now
+            switch phase {
+            case .handshaking: break
+            case .open: phase = .open(idleSince: idleSince)
+            case .ending(_, let end): phase = .ending(idleSince: idleSince, end: end)
+            }
+        }
+
+        mutating func quiesce(_ now: NIODeadline) -> Action {
+            switch phase {
+            case .handshaking: return .close
+            case .open(let idleSince):
+                phase = .ending(idleSince: idleSince == nil ? nil : now, end: now + shutdown)
+                return .goAway
+            case .ending: return .none
+            }
+        }
+
+        mutating func tick(_ now: NIODeadline) -> Action {
+            switch phase {
+            case .handshaking(let end): return end <= now ? .closeSlow : .none
+            case .open(let idleSince):
+                guard let idleSince, idleSince + idle <= now else { return .none }
+                return quiesce(now)
+            case .ending(let idleSince, let end):
+                let isSilent = idleSince.map { $0 + Self.answerTime <= now } ?? false
+                return isSilent || end <= now ? .close : .none
+            }
+        }
+    }
+
+    private let door: FrontDoor
+    private var state: State
+    private var context: ChannelHandlerContext?
+    private var streams: [ObjectIdentifier: ConnectionHandler] = [:]
+
+    init(_ door: FrontDoor) {
+        self.door = door
+        state = State(
+            handshake: .seconds(door.limits.handshakeSeconds), idle: door.timeouts.idle,
+            shutdown: door.timeouts.shutdown, now: .now())
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        door.parts(of: context.eventLoop).ticker.add(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end(context) }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end(context)
+        context.fireChannelInactive()
+    }
+
+    private func end(_ context: ChannelHandlerContext) {
+        door.parts(of: context.eventLoop).ticker.remove(self)
+        self.context = nil
+        streams = [:]
+    }
+
+    /// The connection is one of HTTP/1, which has a ``ConnectionHandler`` of its own.
+    func becomeHTTP1() { context?.pipeline.syncOperations.removeHandler(self, promise: nil) }
+
+    func becomeHTTP2() { state.open(.now()) }
+
+    /// A stream was opened.
+    func add(_ handler: ConnectionHandler, on stream: any Channel) {
+        let id = ObjectIdentifier(handler)
+        streams[id] = handler
+        state.note(hasStreams: true, .now())
+        let bound = NIOLoopBound(self, eventLoop: stream.eventLoop)
+        stream.closeFuture.whenComplete { _ in bound.value.remove(id) }
+    }
+
+    private func remove(_ id: ObjectIdentifier) {
+        guard streams.removeValue(forKey: id) != nil, streams.isEmpty else { return }
+        state.note(hasStreams: false, .now())
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard event is ChannelShouldQuiesceEvent else { return context.fireUserInboundEventTriggered(event) }
+        perform(state.quiesce(.now()))
+        for stream in streams.values { stream.quiesce() }
+    }
+
+    func tick(_ now: NIODeadline) { perform(state.tick(now)) }
+
+    private func perform(_ action: State.Action) {
+        guard let context else { return }
+        switch action {
+        case .none: break
+        case .close: context.close(promise: nil)
+        case .closeSlow:
+            door.admission.note(.slow)
+            context.close(promise: nil)
+        // NIO's handler behind this one sends GOAWAY.
+        case .goAway: context.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
+        }
+    }
+}

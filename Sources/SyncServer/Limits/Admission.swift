@@ -1,0 +1,137 @@
+import HTTPTypes
+import SyncService
+import Synchronization
+
+/// Decides whether the server takes on a connection, a request, the bytes of a body or an answer, or a stream.
+///
+/// All are kinds of one ``Budget``: a total, a share per address and, where the account is known, a share per account.
+/// The machine's own programs have no address share. What is refused is refused at once and counted, so that those who
+/// were let in are served in time.
+final class Admission: Sendable {
+    /// The number of connections of the machine's own programs beyond the limit, so that an operator gets in.
+    static let reserve = 64
+
+    /// Open connections.
+    let connections: Budget
+    /// Connections of the machine's own programs beyond that.
+    let reservedConnections: Budget
+    /// Requests, from the first byte of a body or the end of the header until the answer is known.
+    let requests: Budget
+    /// Bytes of bodies longer than 64 KiB, until the answer is known.
+    let bodies: Budget
+    /// Bytes of long answers, until the client has taken the last of them.
+    let answers: Budget
+    /// Open streams of events.
+    let streams: Budget
+    private let onRefusal: @Sendable (Refusal) -> Void
+
+    init(_ limits: ListenerConfiguration, onRefusal: @escaping @Sendable (Refusal) -> Void) {
+        connections = Budget(.init(total: limits.connectionCount, address: limits.addressConnectionCount))
+        reservedConnections = Budget(.init(total: Self.reserve))
+        requests = Budget(.init(total: limits.requestCount, address: limits.addressRequestCount))
+        bodies = Budget(.init(total: limits.totalBodyByteCount, address: limits.totalBodyByteCount / 4))
+        answers = Budget(
+            .init(
+                total: limits.totalAnswerByteCount, address: limits.totalAnswerByteCount / 4,
+                account: limits.totalAnswerByteCount / 4))
+        streams = Budget(.init(total: limits.streamCount, address: limits.addressStreamCount))
+        self.onRefusal = onRefusal
+    }
+
+    /// Counts a refusal.
+    func note(_ refusal: Refusal) { onRefusal(refusal) }
+
+    /// Takes a connection of `address`; `nil` for a trusted proxy, which has no share.
+    ///
+    /// - Returns: gives the connection back; `nil` when the connection is refused.
+    func connect(_ address: ClientAddress?) -> (@Sendable () -> Void)? {
+        if let ticket = try? connections.take(address: address) { return { self.connections.give(ticket) } }
+        if address?.isLoopback == true, let ticket = try? reservedConnections.take() {
+            return { self.reservedConnections.give(ticket) }
+        }
+        note(.connections)
+        return nil
+    }
+
+    /// Takes `amount` of `budget` for a client at `address`.
+    ///
+    /// - Throws: the refusal to answer with.
+    func take(_ amount: Int = 1, of budget: Budget, address: ClientAddress?) throws(RefusedRequest) -> Budget.Ticket {
+        do throws(Budget.Shortage) { return try budget.take(amount, address: address) } catch {
+            switch error {
+            case .total, .account:
+                note(.overload)
+                throw .overload
+            case .address:
+                note(.addressConcurrency)
+                throw RefusedRequest(.tooManyRequests, "too much of this address is under way; wait 1 s")
+            }
+        }
+    }
+}
+
+/// A request that is refused without being looked at, and the answer to its client.
+struct RefusedRequest: Error {
+    var status: HTTPResponse.Status
+    var detail: String
+
+    init(_ status: HTTPResponse.Status, _ detail: String) { (self.status, self.detail) = (status, detail) }
+
+    static let overload = RefusedRequest(.serviceUnavailable, "the server has too much to do; try again")
+}
+
+/// The room that one answer has taken while it is made and until its client has all of it.
+///
+/// The service reserves the bytes of each value before the answer keeps it, so that memory is counted when it is used
+/// and not when it is sent.
+final class AnswerRoom: Sendable {
+    private struct State {
+        var tickets: [Budget.Ticket] = []
+        var byteCount = 0
+        var isOver = false
+    }
+
+    private let admission: Admission
+    private let address: ClientAddress?
+    private let state = Mutex(State())
+
+    init(_ admission: Admission, address: ClientAddress?) { (self.admission, self.address) = (admission, address) }
+
+    /// The bytes that are reserved.
+    var byteCount: Int { state.withLock { $0.byteCount } }
+
+    /// Reserves `count` more bytes for `account`; `false` when there is no room.
+    func reserve(_ count: Int, account: String?) -> Bool {
+        guard let ticket = try? admission.answers.take(count, address: address, account: account) else {
+            admission.note(.overload)
+            return false
+        }
+        add(ticket)
+        return true
+    }
+
+    /// Reserves `count` more bytes, whether there is room or not.
+    func force(_ count: Int, account: String?) {
+        add(admission.answers.force(count, address: address, account: account))
+    }
+
+    private func add(_ ticket: Budget.Ticket) {
+        let isOver = state.withLock { state in
+            guard !state.isOver else { return true }
+            state.tickets.append(ticket)
+            state.byteCount += ticket.amount
+            return false
+        }
+        if isOver { admission.answers.give(ticket) }
+    }
+
+    /// Gives everything back, for good.
+    func release() {
+        let tickets = state.withLock { state in
+            state.isOver = true
+            defer { state.tickets = [] }
+            return state.tickets
+        }
+        for ticket in tickets { admission.answers.give(ticket) }
+    }
+}

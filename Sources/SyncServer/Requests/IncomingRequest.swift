@@ -1,0 +1,92 @@
+import HTTPTypes
+import NIOCore
+import SyncService
+
+/// A request that is being received: its header, as much of its body as was admitted, and the tickets for both.
+struct IncomingRequest {
+    let head: HTTPRequest
+    /// The client, after trusted proxies: an address without port.
+    let peer: String
+    let address: ClientAddress?
+    private(set) var body: [UInt8] = []
+    /// The place among the requests under way, once it is taken.
+    var place: Budget.Ticket?
+    /// The room for a long body.
+    private var room: [Budget.Ticket] = []
+    private var roomByteCount = 0
+    /// Whether the sender of a long body was found to be allowed to send it.
+    var isLongBodyAdmitted = false
+
+    /// The length of the body that the header announces.
+    private(set) var announcedByteCount = 0
+    /// Whether the header announces a body.
+    private(set) var hasBody = false
+    /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110, section 10.1.1).
+    private(set) var isContinueExpected = false
+    /// Whether the client expects the connection to close after the answer.
+    private(set) var closes = false
+    private var isEncoded = false
+
+    /// Chunked bodies take room in steps of this many bytes.
+    private static let step = 256 << 10
+
+    init(_ head: HTTPRequest, peer: String) {
+        (self.head, self.peer, address) = (head, peer, ClientAddress(peer))
+        for field in head.headerFields {
+            switch field.name {
+            case .contentLength:
+                announcedByteCount = Int(field.value) ?? .max
+                hasBody = true
+            case .transferEncoding: hasBody = true
+            case .expect: isContinueExpected = field.value.lowercased() == "100-continue"
+            case .connection: closes = closes || field.value.lowercased().contains("close")
+            case .contentEncoding: isEncoded = field.value.lowercased() != "identity"
+            default: break
+            }
+        }
+    }
+
+    /// The reason to refuse the request by its header alone; `nil` when there is none.
+    func refusal(_ limits: ListenerConfiguration) -> RefusedRequest? {
+        if announcedByteCount > limits.bodyByteCount { return Self.tooLong(limits) }
+        guard isEncoded else { return nil }
+        return RefusedRequest(.unsupportedMediaType, "send the body without a Content-Encoding")
+    }
+
+    /// Whether `count` more bytes make the body so long that its sender must be known first.
+    func isLong(with count: Int) -> Bool {
+        max(announcedByteCount, body.count + count) > SyncService.Service.strangerBodyByteCount
+    }
+
+    /// Takes room for the part of a long body that is known: all of an announced one.
+    mutating func takeRoom(with count: Int, _ admission: Admission) throws(RefusedRequest) {
+        let needed = max(announcedByteCount, body.count + count)
+        guard needed > roomByteCount else { return }
+        let more = announcedByteCount > 0 ? needed - roomByteCount : max(needed - roomByteCount, Self.step)
+        room.append(try admission.take(more, of: admission.bodies, address: address))
+        roomByteCount += more
+    }
+
+    /// Appends a part of the body.
+    mutating func append(_ part: ByteBuffer, _ limits: ListenerConfiguration) throws(RefusedRequest) {
+        guard body.count + part.readableBytes <= limits.bodyByteCount else { throw Self.tooLong(limits) }
+        body.append(contentsOf: part.readableBytesView)
+    }
+
+    private static func tooLong(_ limits: ListenerConfiguration) -> RefusedRequest {
+        RefusedRequest(.contentTooLarge, "a body has at most \(limits.bodyByteCount) bytes here")
+    }
+
+    /// Takes the body out, which this does not keep.
+    mutating func takeBody() -> [UInt8] {
+        defer { body = [] }
+        return body
+    }
+
+    /// Gives the place and the room back.
+    mutating func release(_ admission: Admission) {
+        if let place { admission.requests.give(place) }
+        for ticket in room { admission.bodies.give(ticket) }
+        (place, room, roomByteCount) = (nil, [], 0)
+    }
+}

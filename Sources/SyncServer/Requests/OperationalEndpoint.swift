@@ -1,0 +1,104 @@
+import HTTPTypes
+import Logging
+import SyncCore
+import SyncProtocol
+import SyncService
+import Synchronization
+
+/// The paths of the server itself, beside those of the service.
+package enum OperationalEndpoint: String, CaseIterable {
+    /// Whether the process is up.
+    case health = "/healthz"
+    /// Whether the store answers.
+    case readiness = "/readyz"
+    /// Counters and times.
+    case metrics = "/metrics"
+    /// The OpenAPI document.
+    case description = "/openapi.yaml"
+
+    /// The path of a request, without its query.
+    static func path(of request: HTTPRequest) -> String {
+        String(decoding: (request.path ?? "").utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self)
+    }
+
+    /// Whether a request without a body takes no place among the requests under way: an operator must be able to look
+    /// at a server that is full.
+    static func isFree(_ request: HTTPRequest) -> Bool {
+        let endpoint = OperationalEndpoint(rawValue: path(of: request))
+        return endpoint != nil && endpoint != .description
+    }
+}
+
+extension Responder {
+    func answer(to request: ServiceRequest, _ endpoint: OperationalEndpoint) async -> ServiceAnswer {
+        guard request.head.method == .get else {
+            var answer = refusal(
+                RefusedRequest(.methodNotAllowed, "this path takes GET, HEAD"), to: nil, route: endpoint.rawValue)
+            answer.response.headerFields[.allow] = "GET, HEAD"
+            return answer
+        }
+        switch endpoint {
+        case .health: return text(Array("up\n".utf8), "text/plain; charset=utf-8", endpoint)
+        case .readiness: return await storeReadiness()
+        case .metrics: return figures(request)
+        case .description: return text(OpenAPIDocument.yaml, "application/yaml", endpoint)
+        }
+    }
+
+    private func storeReadiness() async -> ServiceAnswer {
+        do throws(BackendError) {
+            try await handlers.checkReadiness()
+            readiness.succeed()
+            return text(Array("ready\n".utf8), "text/plain; charset=utf-8", .readiness)
+        } catch {
+            if readiness.fail("\(error)", now: host.now()) { logger.error("the store does not answer: \(error)") }
+            return refusal(
+                RefusedRequest(.serviceUnavailable, "the store does not answer; see the server's log"), to: nil,
+                route: OperationalEndpoint.readiness.rawValue)
+        }
+    }
+
+    private func figures(_ request: ServiceRequest) -> ServiceAnswer {
+        let fields = request.head.headerFields
+        guard Peer.isLocal(request.peer, fields) || isOperator(fields) else {
+            return refusal(
+                RefusedRequest(.forbidden, "only a program of the server's machine, or the operator, may read this"),
+                to: nil, route: OperationalEndpoint.metrics.rawValue)
+        }
+        return text(Array(metrics.text().utf8), "text/plain; version=0.0.4; charset=utf-8", .metrics)
+    }
+
+    private func text(_ bytes: [UInt8], _ mediaType: String, _ endpoint: OperationalEndpoint) -> ServiceAnswer {
+        var response = HTTPResponse(status: .ok)
+        WireFields.note(serverTime: host.now(), in: &response.headerFields)
+        response.headerFields[.cacheControl] = "no-store"
+        response.headerFields[.contentType] = mediaType
+        return ServiceAnswer(response, body: .bytes(bytes), route: endpoint.rawValue)
+    }
+}
+
+/// The description of everything that the server answers, as OpenAPI 3.1.
+package enum OpenAPIDocument {
+    /// The document's text.
+    package static var yaml: [UInt8] { PackageResources.openapi_yaml }
+}
+
+/// Limits how often a store that does not answer is logged: any client may ask for readiness as often as it likes.
+final class ReadinessLog: Sendable {
+    /// The pause before the same failure is logged again, in milliseconds.
+    private static let pause: Int64 = 10_000
+
+    private let latest = Mutex<(text: String, time: Int64)?>(nil)
+
+    /// Whether a failure is to be logged.
+    func fail(_ text: String, now: Int64) -> Bool {
+        latest.withLock { latest in
+            if let latest, latest.text == text, (latest.time..<latest.time + Self.pause).contains(now) { return false }
+            latest = (text, now)
+            return true
+        }
+    }
+
+    /// The next failure is a new one.
+    func succeed() { latest.withLock { $0 = nil } }
+}

@@ -1,0 +1,176 @@
+package import HTTPTypes
+public import Logging
+public import SyncCore
+import SyncProtocol
+public import SyncService
+
+/// Routes requests to the operational endpoints, the web page or the service, and records their answers.
+public struct Responder: Sendable {
+    /// The service, as functions, so that a test can stand in for it.
+    package struct Handlers: Sendable {
+        package var respond: @Sendable (ServiceRequest) async -> ServiceAnswer
+        /// Answers a read of one entry without waiting; `nil` for any other request.
+        package var fastRead: @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil }
+        package var checkReadiness: @Sendable () async throws(BackendError) -> Void = { () async throws(BackendError) in }
+        /// The reason not to receive a long body; `nil` when it may come.
+        package var admitLongBody: @Sendable (HTTPRequest, _ peer: String) async -> ServiceAnswer? = { _, _ in nil }
+        /// Adds the fields that every answer under `/v1` has.
+        package var note: @Sendable (HTTPRequest, inout HTTPFields) -> Void = { _, _ in }
+
+        package init(respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer) { self.respond = respond }
+    }
+
+    let handlers: Handlers
+    let operatorToken: String?
+    let web: WebFolder?
+    let metrics: ServerMetrics
+    let limits: ListenerConfiguration
+    let admission: Admission
+    let readiness = ReadinessLog()
+    let host: HostServices
+    let accessLog: AccessLog?
+    let logger: Logger
+
+    /// - Parameters:
+    ///   - service: answers everything under `/v1`.
+    ///   - operatorToken: lets its bearer read the metrics from anywhere.
+    ///   - web: a page to serve at `/`.
+    ///   - metrics: counts requests, answers and refusals.
+    ///   - limits: the limits of requests and answers.
+    ///   - host: the clock.
+    ///   - accessLog: gets a line for each request.
+    ///   - logger: gets the server's own messages.
+    public init(
+        _ service: SyncService.Service, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
+        limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
+    ) {
+        var handlers = Handlers { await service.respond(to: $0) }
+        handlers.fastRead = { service.respondAtOnce(to: $0, longest: $1) }
+        handlers.checkReadiness = { () async throws(BackendError) in try await service.checkReadiness() }
+        handlers.admitLongBody = { await service.refusal(ofLongBodyAfter: $0, peer: $1) }
+        handlers.note = { service.note($0, in: &$1) }
+        self.init(
+            handlers, operatorToken: operatorToken, web: web, metrics: metrics, limits: limits, host: host,
+            accessLog: accessLog, logger: logger)
+    }
+
+    /// As above, around any handlers.
+    package init(
+        _ handlers: Handlers, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
+        limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog? = nil, logger: Logger
+    ) {
+        (self.handlers, self.operatorToken, self.web, self.metrics) = (handlers, operatorToken, web, metrics)
+        (self.limits, self.host, self.accessLog, self.logger) = (limits, host, accessLog, logger)
+        admission = Admission(limits) { metrics.note($0) }
+    }
+
+    /// The answer to a request that has come completely, before it is admitted.
+    package func route(_ request: ServiceRequest) async -> ServiceAnswer {
+        let target = request.head.path ?? ""
+        // The service treats HEAD as GET itself.
+        if target.utf8.starts(with: "/v1/".utf8) { return await handlers.respond(request) }
+        var request = request
+        if request.head.method == .head { request.head.method = .get }
+        let path = OperationalEndpoint.path(of: request.head)
+        if let endpoint = OperationalEndpoint(rawValue: path) { return await answer(to: request, endpoint) }
+        if let web, path != "/v1" { return await answer(to: request, web, path) }
+        return await handlers.respond(request)
+    }
+
+    /// The answer to a read of one entry that needs no waiting; `nil` for any other request.
+    func fastAnswer(to request: HTTPRequest, longest: Int) -> ServiceAnswer? { handlers.fastRead(request, longest) }
+
+    /// The reason not to receive a long body after `head`; `nil` when it may come.
+    func admitLongBody(_ head: HTTPRequest, _ peer: String) async -> ServiceAnswer? {
+        await handlers.admitLongBody(head, peer)
+    }
+
+    /// The answer to a request, once its bytes are admitted to `room`.
+    ///
+    /// An answer that only reads and finds no room is 503. One that may have changed something is sent all the same: the
+    /// service leaves long values out of it that `room` has refused.
+    func answer(to request: ServiceRequest, in room: AnswerRoom, _ exchange: Exchange) async -> ServiceAnswer {
+        let answer =
+            if Self.isShort(request) {
+                await route(request)
+            } else {
+                await withTaskExecutorPreference(globalConcurrentExecutor) { await route(request) }
+            }
+        guard case .bytes(let bytes) = answer.body, bytes.count > exchange.uncountedByteCount,
+            request.head.method != .head
+        else { return answer }
+        let missing = bytes.count - room.byteCount
+        guard missing > 0, !room.reserve(missing, account: answer.caller) else { return answer }
+        guard request.head.method == .get, !isOperator(request.head.headerFields) else {
+            room.force(missing, account: answer.caller)
+            return answer
+        }
+        room.release()
+        var refused = refusal(
+            RefusedRequest(.serviceUnavailable, "too many answers wait for their clients; try again"),
+            to: request.head, route: answer.route)
+        refused.caller = answer.caller
+        return refused
+    }
+
+    /// Whether the answer takes so little time that the thread of an event loop may work it out: a read or a small
+    /// change of one entry, or the start of a stream. Anything else would keep other connections waiting.
+    private static func isShort(_ request: ServiceRequest) -> Bool {
+        guard request.body.count <= 16_384 else { return false }
+        return (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
+            || SyncService.Service.isStreamAskedFor(by: request.head)
+    }
+
+    /// Whether a request has the operator's token.
+    func isOperator(_ fields: HTTPFields) -> Bool {
+        guard let operatorToken, let field = fields[.authorization], field.lowercased().hasPrefix("bearer ") else {
+            return false
+        }
+        return SecureBytes.areEqual(Array(field.dropFirst("bearer ".count).utf8), Array(operatorToken.utf8))
+    }
+}
+
+extension Responder {
+    /// The answer to a refused request; `head` is `nil` when its header has not come.
+    func refusal(_ refusal: RefusedRequest, to head: HTTPRequest?, route: String = "unread") -> ServiceAnswer {
+        var response = HTTPResponse(status: refusal.status)
+        WireFields.note(serverTime: host.now(), in: &response.headerFields)
+        response.headerFields[.cacheControl] = "no-store"
+        response.headerFields[.contentType] = Problem.mediaType
+        if [.serviceUnavailable, .tooManyRequests].contains(refusal.status) {
+            response.headerFields[.retryAfter] = "1"
+        }
+        if let head, route != OperationalEndpoint.readiness.rawValue { handlers.note(head, &response.headerFields) }
+        return ServiceAnswer(response, body: .bytes(Problem(refusal.status, refusal.detail).json), route: route)
+    }
+
+    /// The header of `answer` as it is sent.
+    func head(of answer: ServiceAnswer, isLast: Bool) -> HTTPResponse {
+        var response = answer.response
+        response.headerFields[.date] = DateField.text(milliseconds: host.now())
+        if case .bytes(let bytes) = answer.body, ![.noContent, .notModified].contains(response.status) {
+            response.headerFields[.contentLength] = String(bytes.count)
+        }
+        if isLast { response.headerFields[.connection] = "close" }
+        return response
+    }
+
+    /// Counts and logs an answer that is sent as a whole.
+    func note(_ answer: ServiceAnswer, _ exchange: Exchange, byteCount: Int) {
+        count(answer, exchange, byteCount: byteCount)
+        log(answer, exchange, byteCount: byteCount)
+    }
+
+    func count(_ answer: ServiceAnswer, _ exchange: Exchange, byteCount: Int) {
+        guard let method = exchange.method else { return }
+        metrics.note(
+            method: method, route: answer.route, status: answer.response.status,
+            elapsed: ContinuousClock.now - exchange.start, byteCount: byteCount)
+    }
+
+    func log(_ answer: ServiceAnswer, _ exchange: Exchange, byteCount: Int) {
+        guard exchange.method != nil else { return }
+        accessLog?.note(
+            answer, exchange, elapsed: ContinuousClock.now - exchange.start, byteCount: byteCount)
+    }
+}

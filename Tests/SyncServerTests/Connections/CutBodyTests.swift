@@ -1,0 +1,55 @@
+import HTTPTypes
+import Logging
+import NIOCore
+import NIOEmbedded
+import NIOHTTP1
+import NIOHTTPTypes
+import SyncService
+import Testing
+
+@testable import SyncServer
+
+@Suite("Requests that do not come to their end")
+struct CutBodyTests {
+    enum Cut: CaseIterable {
+        case error, timeout, leaving, end
+    }
+
+    /// An HTTP/2 connection outlives its requests for as long as its client likes.
+    @Test("give their place back and leave no handler behind", arguments: Cut.allCases)
+    func leftovers(cut: Cut) throws {
+        let responder = Responder(
+            Responder.Handlers { _ in ServiceAnswer(HTTPResponse(status: .ok), route: "/test") },
+            metrics: ServerMetrics(PrometheusMetrics()), limits: ListenerConfiguration(port: 0),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let channel = EmbeddedChannel()
+        weak var latest: ConnectionHandler?
+        do {
+            let handler = ConnectionHandler(FrontDoor(responder), peer: "127.0.0.1", isStream: true)
+            latest = handler
+            try channel.pipeline.syncOperations.addHandler(handler)
+            let head = HTTPRequest(method: .put, scheme: "http", authority: "x", path: "/v1/kv/a")
+            channel.pipeline.fireChannelRead(HTTPRequestPart.head(head))
+            channel.pipeline.fireChannelReadComplete()
+            #expect(responder.admission.requests.taken == 1)
+            switch cut {
+            case .error: channel.pipeline.fireErrorCaught(HTTPParserError.invalidEOFState)
+            case .timeout: handler.tick(.now() + .seconds(responder.limits.bodySeconds + 1))
+            case .leaving: channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+            case .end: break
+            }
+            if cut != .end { #expect(responder.admission.requests.taken == 0) }
+            if cut == .timeout {
+                guard case .head(let head) = try channel.readOutbound(as: HTTPResponsePart.self) else {
+                    Issue.record("no answer")
+                    return
+                }
+                #expect(head.status == .requestTimeout)
+            }
+        }
+        _ = try channel.finish(acceptAlreadyClosed: true)
+        channel.embeddedEventLoop.run()
+        #expect(responder.admission.requests.taken == 0)
+        #expect(latest == nil)
+    }
+}
