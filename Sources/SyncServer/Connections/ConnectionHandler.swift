@@ -115,12 +115,15 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         let isWritable = context.channel.isWritable
         // The pieces of a long answer have a deadline each.
         if !isStream, isWritable || outgoing == nil { state.changeWritability(isWritable, .now()) }
-        if isWritable, state.phase == .idle || state.phase == .receiving { resume() }
+        if isWritable, state.phase == .idle { resume() }
         context.fireChannelWritabilityChanged()
     }
 
     /// The server is about to end.
-    func quiesce() { perform(state.quiesce(.now())) }
+    func quiesce() {
+        perform(state.quiesce(.now()))
+        settle()
+    }
 
     func tick(_ now: NIODeadline) {
         perform(state.tick(now, isUnsent: isUnsent))
@@ -160,12 +163,18 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         hasPart = false
         state.completeRead(.now(), isPartial: isPartial)
         if state.phase == .receiving, incoming != nil { takePlace() }
+        settle()
     }
 
     private func take(_ part: HTTPRequestPart) {
         switch part {
         case .head(let head):
-            guard state.phase == .idle, !state.isLast else { return }
+            guard state.phase == .idle, !state.isLast, let context else { return }
+            guard context.channel.isWritable else {
+                // A client that does not take its answers gets no further one.
+                isPaused = true
+                return waiting.prepend(.part(part))
+            }
             takeHead(head)
         case .body(let bytes):
             let action = state.receiveBody(bytes.readableBytes)
@@ -195,9 +204,9 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         guard let context else { return }
         switch action {
         case .none: break
-        case .close: context.close(promise: nil)
-        case .closeSlow:
-            door.admission.note(.slow)
+        case .close, .closeSlow:
+            if action == .closeSlow { door.admission.note(.slow) }
+            state.close()
             context.close(promise: nil)
         case .flush:
             flush()
@@ -216,13 +225,10 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
 // Requests.
 extension ConnectionHandler {
     private func takeHead(_ head: HTTPRequest) {
-        guard let context else { return }
         let request = IncomingRequest(
             head, peer: door.limits.trustedProxies.client(of: peer, head.headerFields))
         state.receiveHead(closes: request.closes && !isStream)
         incoming = request
-        // A client that does not take its answers gets no further one.
-        if !context.channel.isWritable { isPaused = true }
         guard request.hasBody else { return }
         if let refusal = request.refusal(door.limits) { return refuse(refusal) }
         if request.isLong(with: 0) { return admitLongBody(nil) }

@@ -41,7 +41,7 @@ struct ConnectionState {
 
     /// The timeouts of a connection.
     struct Timeouts: Sendable {
-        var header, idle, silence, body, lateBody, write, shutdown: TimeAmount
+        var handshake, header, idle, silence, body, lateBody, write, shutdown: TimeAmount
         /// The least number of bytes of a body in each period of `body` after the first.
         var leastBodyByteCount: Int
         /// For the client to close its side after the last answer.
@@ -50,6 +50,7 @@ struct ConnectionState {
         var streamEnd = TimeAmount.seconds(2)
 
         init(_ configuration: ListenerConfiguration) {
+            handshake = .seconds(configuration.handshakeSeconds)
             header = .seconds(configuration.headerSeconds)
             idle = .seconds(configuration.idleSeconds)
             silence = .seconds(configuration.silenceSeconds)
@@ -206,32 +207,26 @@ extension ConnectionState {
         }
     }
 
-    /// Nothing that came before the client closed its side is left to be answered.
+    /// Everything that has come so far is answered, or is part of a request.
     mutating func settle(_ now: NIODeadline) -> Action {
-        guard hasLeft else { return .none }
         switch phase {
-        case .idle: return finish(now)
+        case .idle where !isStream && (hasLeft || isQuiescing): finish(now)
         // What has come must not be taken for the whole request.
-        case .receiving: return .close
-        default: return .none
+        case .receiving where hasLeft: .close
+        default: .none
         }
     }
 
-    /// The server is about to end.
+    /// The server is about to end: what has come is still answered.
     mutating func quiesce(_ now: NIODeadline) -> Action {
         guard !isQuiescing else { return .none }
         isQuiescing = true
         switch phase {
-        case .idle: return isStream ? .none : finish(now)
-        case .receiving:
-            (isLast, bodyEnd, byteCount) = (true, now + timeouts.lateBody, 0)
-            return .none
-        case .answering:
-            isLast = true
-            return .none
+        case .receiving: (bodyEnd, byteCount) = (now + timeouts.lateBody, 0)
         case .streaming: return .endStream
-        case .draining, .halfClosed, .closed: return .none
+        default: break
         }
+        return .none
     }
 
     /// The connection is closed.
@@ -239,6 +234,7 @@ extension ConnectionState {
 
     /// Some time has passed. `isUnsent` says that the kernel has not taken all of the output.
     mutating func tick(_ now: NIODeadline, isUnsent: Bool) -> Action {
+        guard phase != .closed else { return .none }
         if isFlushed, !isUnsent { (isFlushed, latestMove) = (false, now) }
         if Self.isDue(writeEnd, now) || Self.isDue(stallEnd, now) || Self.isDue(headerEnd, now) { return .closeSlow }
         if !isStream, latestMove + timeouts.silence <= now { return .closeSlow }
@@ -254,8 +250,9 @@ extension ConnectionState {
     }
 
     private mutating func tickBody(_ now: NIODeadline) -> Action {
-        if !isStream, latestMove + timeouts.idle <= now { return .close }
-        guard Self.isDue(bodyEnd, now) else { return .none }
+        guard Self.isDue(bodyEnd, now) else {
+            return isStream || latestMove + timeouts.idle > now ? .none : .close
+        }
         guard !isQuiescing, byteCount >= timeouts.leastBodyByteCount else { return .refuseLateBody }
         (bodyEnd, byteCount) = (now + timeouts.body, 0)
         return .none

@@ -27,12 +27,12 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         /// The time for a client without open streams to answer GOAWAY. libcurl answers only with its next request.
         static let answerTime = TimeAmount.seconds(2)
 
-        private let idle, shutdown: TimeAmount
+        private let timeouts: ConnectionState.Timeouts
         private var phase: Phase
 
-        init(handshake: TimeAmount, idle: TimeAmount, shutdown: TimeAmount, now: NIODeadline) {
-            (self.idle, self.shutdown) = (idle, shutdown)
-            phase = .handshaking(end: now + handshake)
+        init(_ timeouts: ConnectionState.Timeouts, now: NIODeadline) {
+            self.timeouts = timeouts
+            phase = .handshaking(end: now + timeouts.handshake)
         }
 
         mutating func open(_ now: NIODeadline) { phase = .open(idleSince: now) }
@@ -51,7 +51,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
             switch phase {
             case .handshaking: return .close
             case .open(let idleSince):
-                phase = .ending(idleSince: idleSince == nil ? nil : now, end: now + shutdown)
+                phase = .ending(idleSince: idleSince == nil ? nil : now, end: now + timeouts.shutdown)
                 return .goAway
             case .ending: return .none
             }
@@ -61,8 +61,9 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
             switch phase {
             case .handshaking(let end): return end <= now ? .closeSlow : .none
             case .open(let idleSince):
-                guard let idleSince, idleSince + idle <= now else { return .none }
-                return quiesce(now)
+                guard let idleSince else { return .none }
+                if idleSince + timeouts.silence <= now { return .closeSlow }
+                return idleSince + timeouts.idle <= now ? quiesce(now) : .none
             case .ending(let idleSince, let end):
                 let isSilent = idleSince.map { $0 + Self.answerTime <= now } ?? false
                 return isSilent || end <= now ? .close : .none
@@ -77,9 +78,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
 
     init(_ door: FrontDoor) {
         self.door = door
-        state = State(
-            handshake: .seconds(door.limits.handshakeSeconds), idle: door.timeouts.idle,
-            shutdown: door.timeouts.shutdown, now: .now())
+        state = State(door.timeouts, now: .now())
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -120,9 +119,14 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        guard event is ChannelShouldQuiesceEvent else { return context.fireUserInboundEventTriggered(event) }
-        perform(state.quiesce(.now()))
-        for stream in streams.values { stream.quiesce() }
+        switch event {
+        case is ChannelShouldQuiesceEvent:
+            perform(state.quiesce(.now()))
+            for stream in streams.values { stream.quiesce() }
+        // HTTP/2 has no half-closed connections.
+        case ChannelEvent.inputClosed: context.close(promise: nil)
+        default: context.fireUserInboundEventTriggered(event)
+        }
     }
 
     func tick(_ now: NIODeadline) { perform(state.tick(now)) }
@@ -131,9 +135,9 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         guard let context else { return }
         switch action {
         case .none: break
-        case .close: context.close(promise: nil)
-        case .closeSlow:
-            door.admission.note(.slow)
+        case .close, .closeSlow:
+            if action == .closeSlow { door.admission.note(.slow) }
+            end(context)
             context.close(promise: nil)
         // NIO's handler behind this one sends GOAWAY.
         case .goAway: context.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())

@@ -25,7 +25,9 @@ final class Ticker {
 
     /// Visits `member` from now on.
     func add(_ member: any Ticking) {
-        guard slices[Self.slice(of: member)].updateValue(member, forKey: ObjectIdentifier(member)) == nil else { return }
+        guard slices[Self.slice(of: member)].updateValue(member, forKey: ObjectIdentifier(member)) == nil else {
+            return
+        }
         count += 1
         guard !isRunning else { return }
         isRunning = true

@@ -11,7 +11,8 @@ public struct Responder: Sendable {
         package var respond: @Sendable (ServiceRequest) async -> ServiceAnswer
         /// Answers a read of one entry without waiting; `nil` for any other request.
         package var fastRead: @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil }
-        package var checkReadiness: @Sendable () async throws(BackendError) -> Void = { () async throws(BackendError) in }
+        package var checkReadiness: @Sendable () async throws(BackendError) -> Void = { () async throws(BackendError) in
+        }
         /// The reason not to receive a long body; `nil` when it may come.
         package var admitLongBody: @Sendable (HTTPRequest, _ peer: String) async -> ServiceAnswer? = { _, _ in nil }
         /// Adds the fields that every answer under `/v1` has.

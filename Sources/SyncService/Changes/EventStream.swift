@@ -12,7 +12,15 @@ import Foundation
 actor EventStream {
     static let mediaType = "text/event-stream"
 
-    /// Whether a request asks for a stream by name.
+    /// The range of reconnection times, in milliseconds. Each stream gets a random one: thousands that lose their
+    /// connection at once, as by a restart, come back over as long a time.
+    static let retries: ClosedRange<UInt64> = 1_000...6_000
+
+    private static func retry(_ host: HostServices) -> UInt64 {
+        retries.lowerBound + host.randomBits() % UInt64(retries.count)
+    }
+
+    /// Whether a request asks for a stream of events.
     static func isAskedFor(by request: HTTPRequest) -> Bool {
         (request.headerFields[.accept] ?? "").lowercased().split(separator: ",").contains { part in
             part.split(separator: ";").first?.filter { $0 != " " } == mediaType
@@ -50,8 +58,8 @@ actor EventStream {
         switch phase {
         case .greeting:
             phase = isResumed ? .catchingUp : .listening
-            // A client that was never here learns where it is, so that it can resume without missing anything.
-            return Array("retry: 1000\n\n".utf8) + (isResumed ? [] : position(cursor))
+            // A new client learns its position, so that it can resume without missing anything.
+            return Array("retry: \(Self.retry(host))\n\n".utf8) + (isResumed ? [] : position(cursor))
         case .catchingUp: return await catchUp()
         case .listening: return await listen()
         case .over: return nil

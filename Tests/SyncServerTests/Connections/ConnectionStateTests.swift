@@ -140,11 +140,13 @@ struct ConnectionStateTests {
     @Test("a server that ends finishes answers, ends streams and closes idle connections")
     func quiescing() {
         var idle = connection()
-        #expect(idle.quiesce(time(1)) == .flush)
+        #expect(idle.quiesce(time(1)) == .none)
+        #expect(idle.settle(time(1)) == .flush)
         var answering = connection()
         receive(&answering, at: 1)
         #expect(answering.quiesce(time(2)) == .none)
-        #expect(answering.endAnswer(time(3)) == .flush)
+        #expect(answering.endAnswer(time(3)) == .none)
+        #expect(answering.settle(time(3)) == .flush)
         var streaming = connection()
         receive(&streaming, at: 1)
         #expect(streaming.beginStream() == .none)
@@ -157,15 +159,15 @@ struct ConnectionStateTests {
     @Test("output that the kernel does not take keeps a server no longer than its shutdown time")
     func unsent() {
         var state = connection()
-        #expect(state.quiesce(time(1)) == .flush)
+        #expect(state.quiesce(time(1)) == .none)
+        #expect(state.settle(time(1)) == .flush)
         #expect(state.flushed(time(1), isUnsent: true) == .none)
         #expect(second(of: .close, state, isUnsent: true) == 11)
     }
 
     @Test("a TLS connection closes after the handshake timeout, and says goodbye after the idle timeout")
     func secure() {
-        var state = SecureConnectionHandler.State(
-            handshake: .seconds(10), idle: .seconds(60), shutdown: .seconds(30), now: Self.start)
+        var state = SecureConnectionHandler.State(timeouts, now: Self.start)
         #expect(state.tick(time(9)) == .none)
         var slow = state
         #expect(slow.tick(time(10)) == .closeSlow)

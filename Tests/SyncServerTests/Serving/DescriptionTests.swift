@@ -48,7 +48,9 @@ struct DescriptionTests {
                 // Whoever looks after the server is never sent away.
                 let isOwn = OperationalEndpoint(rawValue: path) != nil
                 #expect(statuses.contains(429) != isOwn, "\(method) \(path)")
-                #expect(statuses.contains(503) != isOwn || path == OperationalEndpoint.readiness.rawValue, "\(method) \(path)")
+                #expect(
+                    statuses.contains(503) != isOwn || path == OperationalEndpoint.readiness.rawValue,
+                    "\(method) \(path)")
                 #expect(statuses.contains { (200..<300).contains($0) }, "\(method) \(path)")
             }
         }

@@ -177,7 +177,7 @@ struct ServeTests {
             BuiltProgram.path(of: "syncd"), ["serve", "--store", "memory:", "--listen", "127.0.0.1:\(server.port)"])
         #expect(second.exitCode == 1)
         #expect(
-            second.errors == "syncd: http://127.0.0.1:\(server.port): it cannot listen there: Address already in use\n")
+            second.errors == "syncd: http://127.0.0.1:\(server.port): cannot listen: Address already in use\n")
         let unreadable = try Tool.run(
             BuiltProgram.path(of: "syncd"), ["serve", "--store", "sqlite:/dev/null/x", "--listen", "127.0.0.1:0"])
         #expect(unreadable.exitCode != 0)

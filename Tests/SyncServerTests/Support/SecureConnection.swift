@@ -21,10 +21,13 @@ final class SecureConnection {
         static let ping = Frame(type: 6, payload: [UInt8](repeating: 7, count: 8))
         static let acknowledgement: UInt8 = 1
 
-        /// A request without a field of its own, by literals without index (RFC 7541, section 6.2.2).
-        static func request(_ method: String, _ path: String, stream: UInt32, isWhole: Bool) -> Frame {
+        /// A request, by literals without index (RFC 7541, section 6.2.2).
+        static func request(
+            _ method: String, _ path: String, stream: UInt32, isWhole: Bool, fields: [String: String] = [:]
+        ) -> Frame {
             func literal(_ name: UInt8, _ value: String) -> [UInt8] { [name, UInt8(value.utf8.count)] + value.utf8 }
-            let header = literal(2, method) + literal(4, path) + [0x87] + literal(1, "localhost")
+            var header = literal(2, method) + literal(4, path) + [0x87] + literal(1, "localhost")
+            for (name, value) in fields { header += literal(0, name) + [UInt8(value.utf8.count)] + value.utf8 }
             return Frame(type: 1, flags: isWhole ? 5 : 4, stream: stream, payload: header)
         }
 
@@ -108,6 +111,12 @@ final class SecureConnection {
         let beginning = "ALPN protocol: "
         let lines = String(decoding: received, as: UTF8.self).split(separator: "\n")
         return lines.first { $0.hasPrefix(beginning) }.map { String($0.dropFirst(beginning.count)) }
+    }
+
+    /// Everything that comes until the connection ends.
+    func text() -> String {
+        while let more = receive(), !more.isEmpty { received += more }
+        return String(decoding: received, as: UTF8.self)
     }
 
     /// The next frame; `nil` when the connection ends, or nothing comes in time.
