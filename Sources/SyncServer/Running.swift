@@ -5,17 +5,17 @@ import UnixSignals
 
 /// Runs a service and its listener until the process is told to end.
 public enum Server {
-    /// Runs `listener`, what the service does beside it, and the log of requests. Returns after SIGTERM or SIGINT, when
-    /// everything that was under way is finished, or gave up after `shutdownSeconds`.
+    /// Runs `listener`, the background work of `service`, and the log of requests. Returns after SIGTERM or SIGINT, when
+    /// everything that was under way has finished, or has been cancelled after `shutdownSeconds`.
     ///
-    /// - Throws: the listener's error.
+    /// - Throws: ``ListenerError`` when the address cannot be listened at.
     public static func run(
         _ service: SyncService.Service, _ listener: Listener, accessLog: AccessLog?, shutdownSeconds: Int64,
         logger: Logger
     ) async throws {
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .error)
-        // They end in the opposite order: first nobody is let in any more, then what serves them ends.
+        // Services end in the opposite order: the listener before what it uses.
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
             .init(service: Following(service: service)), .init(service: listener),
         ]
@@ -28,20 +28,20 @@ public enum Server {
     }
 }
 
-/// What the service does beside its answers.
+/// The background work of the service.
 private struct Following: ServiceLifecycle.Service {
     let service: SyncService.Service
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
             await service.run()
-            // One that has nothing to follow is no reason to end.
+            // A service with nothing to follow is no reason to end.
             try? await gracefulShutdown()
         }
     }
 }
 
-/// The log of requests, until the last of them.
+/// The log of requests, until the last of them is written.
 private struct AccessLogging: ServiceLifecycle.Service {
     let log: AccessLog
 

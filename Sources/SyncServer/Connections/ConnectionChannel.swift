@@ -24,9 +24,8 @@ struct ConnectionChannel: ServerChildChannel {
     let tls: NIOSSLContext?
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
-        let peer = Peer.address(of: channel)
-        let isProxy = door.limits.trustedProxies.contains(peer)
-        guard let disconnect = door.admission.connect(isProxy ? nil : ClientAddress(peer)) else {
+        let peer = Peer(channel, door.limits.trustedProxies)
+        guard let disconnect = door.admission.connect(peer.connectionAddress) else {
             // It is not registered yet; a failure here would end the whole server channel.
             channel.eventLoop.execute { channel.close(promise: nil) }
             return channel.eventLoop.makeSucceededFuture(Value(channel: channel))
@@ -42,7 +41,7 @@ struct ConnectionChannel: ServerChildChannel {
     /// Connections need no task.
     func handle(value: Value, logger: Logger) async {}
 
-    private func setUpTLS(_ channel: any Channel, _ tls: NIOSSLContext, _ peer: String) throws {
+    private func setUpTLS(_ channel: any Channel, _ tls: NIOSSLContext, _ peer: Peer) throws {
         let operations = channel.pipeline.syncOperations
         try operations.addHandler(NIOSSLServerHandler(context: tls))
         let handler = SecureConnectionHandler(door)
@@ -57,7 +56,7 @@ struct ConnectionChannel: ServerChildChannel {
         upgrade.whenFailure { _ in channel.close(promise: nil) }
     }
 
-    private func setUpHTTP1(_ channel: any Channel, _ peer: String) throws {
+    private func setUpHTTP1(_ channel: any Channel, _ peer: Peer) throws {
         let operations = channel.pipeline.syncOperations
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = door.limits.headerByteCount
@@ -71,7 +70,7 @@ struct ConnectionChannel: ServerChildChannel {
         try operations.addHandler(ConnectionHandler(door, peer: peer, isStream: false))
     }
 
-    private func setUpHTTP2(_ channel: any Channel, _ connection: SecureConnectionHandler, _ peer: String) throws {
+    private func setUpHTTP2(_ channel: any Channel, _ connection: SecureConnectionHandler, _ peer: Peer) throws {
         let operations = channel.pipeline.syncOperations
         let manager = NIOHTTP2ServerConnectionManagementHandler(
             eventLoop: channel.eventLoop,

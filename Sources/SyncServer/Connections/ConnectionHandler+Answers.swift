@@ -110,7 +110,7 @@ extension ConnectionHandler {
             guard await bound.value.send(piece) else { break }
             sent += piece.count
         }
-        bound.value.endPieces(ticket, answer, exchange, sent)
+        bound.value.finishPieces(ticket, answer, exchange, sent)
     }
 
     /// Sends the header of a stream; `nil` when there is to be none.
@@ -124,7 +124,7 @@ extension ConnectionHandler {
             return nil
         }
         do throws(RefusedRequest) {
-            let ticket = try admission.take(of: admission.streams, address: ClientAddress(exchange.peer))
+            let ticket = try admission.take(of: admission.streams, address: exchange.client?.address)
             endPieces = end
             perform(state.beginStream())
             responder.count(answer, exchange, byteCount: 0)
@@ -154,7 +154,7 @@ extension ConnectionHandler {
         return !state.isEndingStream
     }
 
-    private func endPieces(_ ticket: Budget.Ticket, _ answer: ServiceAnswer, _ exchange: Exchange, _ sent: Int) {
+    private func finishPieces(_ ticket: Budget.Ticket, _ answer: ServiceAnswer, _ exchange: Exchange, _ sent: Int) {
         door.admission.streams.give(ticket)
         door.responder.metrics.endStream()
         door.responder.log(answer, exchange, byteCount: sent)

@@ -24,8 +24,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     var state: ConnectionState
     private(set) var context: ChannelHandlerContext?
     private var loop: FrontDoor.Loop?
-    /// The other end's address.
-    private let peer: String
+    private let peer: Peer
     /// The request that is being received.
     private var incoming: IncomingRequest?
     /// Whether nothing more is taken from the client for now: an answer is being made, or its client does not read.
@@ -42,7 +41,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     var endPieces: (@Sendable () -> Void)?
 
     /// - Parameter isStream: whether it is on a stream of HTTP/2.
-    init(_ door: FrontDoor, peer: String, isStream: Bool) {
+    init(_ door: FrontDoor, peer: Peer, isStream: Bool) {
         (self.door, self.peer, self.isStream) = (door, peer, isStream)
         state = ConnectionState(door.timeouts, isStream: isStream, now: .now())
     }
@@ -126,7 +125,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     }
 
     func tick(_ now: NIODeadline) {
-        perform(state.tick(now, isUnsent: isUnsent))
+        perform(state.tick(now, isUnsent: self.isUnsent))
     }
 
     private var isUnsent: Bool {
@@ -225,8 +224,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
 // Requests.
 extension ConnectionHandler {
     private func takeHead(_ head: HTTPRequest) {
-        let request = IncomingRequest(
-            head, peer: door.limits.trustedProxies.client(of: peer, head.headerFields))
+        let request = IncomingRequest(head, client: peer.client(of: head.headerFields, door.limits.trustedProxies))
         state.receiveHead(closes: request.closes && !isStream)
         incoming = request
         guard request.hasBody else { return }
@@ -259,7 +257,7 @@ extension ConnectionHandler {
         guard let context, let executor, let request = incoming, takePlace() else { return }
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
-        let (responder, head, peer) = (door.responder, request.head, request.peer)
+        let (responder, head, peer) = (door.responder, request.head, request.client.text)
         door.tasks.start(on: executor) {
             let refusal = await responder.admitLongBody(head, peer)
             bound.value.admitLongBody(refusal, part)
@@ -292,10 +290,10 @@ extension ConnectionHandler {
     private func place(for request: IncomingRequest) throws(RefusedRequest) -> Budget.Ticket {
         let admission = door.admission
         do throws(RefusedRequest) {
-            return try admission.take(of: admission.requests, address: request.address)
+            return try admission.take(of: admission.requests, address: request.client.address)
         } catch {
             guard door.responder.isOperator(request.head.headerFields) else { throw error }
-            return admission.requests.force(1, address: request.address)
+            return admission.requests.force(1, address: request.client.address)
         }
     }
 
@@ -321,8 +319,8 @@ extension ConnectionHandler {
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let responder = door.responder
-        let room = AnswerRoom(door.admission, address: request.address)
-        var asked = ServiceRequest(request.head, body: request.takeBody(), peer: request.peer)
+        let room = AnswerRoom(door.admission, address: request.client.address)
+        var asked = ServiceRequest(request.head, body: request.takeBody(), peer: request.client.text)
         asked.reserveAnswer = { room.reserve($0, account: $1) }
         responder.metrics.begin()
         door.tasks.start(on: executor) { [asked, request] in

@@ -233,9 +233,9 @@ extension ConnectionState {
     mutating func close() { phase = .closed }
 
     /// Some time has passed. `isUnsent` says that the kernel has not taken all of the output.
-    mutating func tick(_ now: NIODeadline, isUnsent: Bool) -> Action {
+    mutating func tick(_ now: NIODeadline, isUnsent: @autoclosure () -> Bool) -> Action {
         guard phase != .closed else { return .none }
-        if isFlushed, !isUnsent { (isFlushed, latestMove) = (false, now) }
+        if isFlushed, !isUnsent() { (isFlushed, latestMove) = (false, now) }
         if Self.isDue(writeEnd, now) || Self.isDue(stallEnd, now) || Self.isDue(headerEnd, now) { return .closeSlow }
         if !isStream, latestMove + timeouts.silence <= now { return .closeSlow }
         switch phase {
@@ -245,7 +245,7 @@ extension ConnectionState {
         case .streaming, .halfClosed: return Self.isDue(closeEnd, now) ? .close : .none
         case .draining:
             if Self.isDue(closeEnd, now) { return isStream && !isIncomplete ? .closeSlow : .close }
-            return flushed(now, isUnsent: isUnsent)
+            return flushed(now, isUnsent: isUnsent())
         }
     }
 

@@ -1,7 +1,7 @@
 import HTTPTypes
 import SyncService
 
-/// Proxies that are believed when they say for whom they ask (`X-Forwarded-For`, `Forwarded`, RFC 7239).
+/// The proxies whose `X-Forwarded-For` or `Forwarded` field (RFC 7239) is trusted.
 public struct TrustedProxies: Hashable, Sendable {
     /// A range of addresses.
     private struct Network: Hashable, Sendable {
@@ -13,12 +13,12 @@ public struct TrustedProxies: Hashable, Sendable {
 
     private var networks: [Network] = []
 
-    /// Nobody is believed.
+    /// No proxy is trusted.
     public init() {}
 
-    /// Believes `text` too: an address, or a range as CIDR writes it (`10.0.0.0/8`, `fd00::/8`).
+    /// Trusts `text` as well: an address, or a range in CIDR notation (`10.0.0.0/8`, `fd00::/8`).
     ///
-    /// - Returns: `false` where it is neither; then nothing is changed. A range's address has no bits beside its
+    /// - Returns: `false` when it is neither; nothing changes then. The address of a range must have no bits beside its
     ///   prefix.
     public mutating func insert(_ text: String) -> Bool {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
@@ -35,17 +35,17 @@ public struct TrustedProxies: Hashable, Sendable {
         return true
     }
 
-    /// Whether nobody is believed.
+    /// Whether no proxy is trusted.
     public var isEmpty: Bool { networks.isEmpty }
 
-    /// Whether `peer` is believed.
+    /// Whether `peer` is trusted.
     func contains(_ peer: String) -> Bool {
         !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
     }
 
-    /// For whom `peer` asks: itself, unless it is believed; then the last address that is none of a proxy's, since
-    /// whatever stands before that anybody can have written. Of a proxy that says something that cannot be read, or two
-    /// different things, all clients together are one, which is not the proxy itself.
+    /// The client that `peer` asks for: itself, unless it is trusted; then the last address that is not a proxy's, since
+    /// any client can have written those before it. The clients of a proxy whose fields cannot be read, or contradict
+    /// each other, count as one client, which is not the proxy itself.
     func client(of peer: String, _ fields: HTTPFields) -> String {
         guard !networks.isEmpty, let address = ClientAddress(peer), isTrusted(address) else { return peer }
         let told = fields[Self.forwardedFor].map { $0.split(separator: ",", omittingEmptySubsequences: false) }
@@ -65,8 +65,8 @@ public struct TrustedProxies: Hashable, Sendable {
     private static let forwardedFor = HTTPField.Name("X-Forwarded-For") ?? .via
     private static let forwarded = HTTPField.Name("Forwarded") ?? .via
 
-    /// No address, so that it is not taken for the machine's own.
-    private static func unknown(_ peer: String) -> String { "somebody behind \(peer)" }
+    /// Not an address, so that it is not taken for the machine's own.
+    private static func unknown(_ peer: String) -> String { "behind \(peer)" }
 
     private func isTrusted(_ address: ClientAddress) -> Bool { networks.contains { $0.contains(address) } }
 
@@ -78,7 +78,7 @@ public struct TrustedProxies: Hashable, Sendable {
         return nil
     }
 
-    /// An address, perhaps with a port; one of IPv6 in brackets then.
+    /// An address with an optional port; an IPv6 address is in brackets then.
     private static func address(_ text: Substring) -> (ClientAddress, String)? {
         var host = text
         if host.hasPrefix("[") {
@@ -86,7 +86,7 @@ public struct TrustedProxies: Hashable, Sendable {
             host = host[host.index(after: host.startIndex)..<end]
             guard host.contains(":") else { return nil }
         } else if let colon = host.firstIndex(of: ":"), host.contains(".") && !host.hasPrefix(":") {
-            // With a colon before it, the dots are the end of an IPv6 address.
+            // Dots after a second colon are the end of an IPv6 address.
             let isVersion6 = host[host.index(after: colon)...].contains(":")
             if !isVersion6 {
                 guard isPort(host[colon...]) else { return nil }
@@ -108,8 +108,8 @@ public struct TrustedProxies: Hashable, Sendable {
         return text
     }
 
-    /// The values of `for` in a `Forwarded` field; `nil` where an element has none, or something is quoted that an
-    /// address has no need of.
+    /// The values of `for` in a `Forwarded` field; `nil` when an element has none, or has a quoted value that no address
+    /// needs.
     private static func nodes(_ field: String) -> [Substring]? {
         var nodes: [Substring] = []
         for element in field.split(separator: ",", omittingEmptySubsequences: false) {

@@ -5,9 +5,7 @@ import SyncService
 /// A request that is being received: its header, as much of its body as was admitted, and the tickets for both.
 struct IncomingRequest {
     let head: HTTPRequest
-    /// The client, after trusted proxies: an address without port.
-    let peer: String
-    let address: ClientAddress?
+    let client: Peer.Client
     private(set) var body: [UInt8] = []
     /// The place among the requests under way, once it is taken.
     var place: Budget.Ticket?
@@ -30,8 +28,8 @@ struct IncomingRequest {
     /// Chunked bodies take room in steps of this many bytes.
     private static let step = 256 << 10
 
-    init(_ head: HTTPRequest, peer: String) {
-        (self.head, self.peer, address) = (head, peer, ClientAddress(peer))
+    init(_ head: HTTPRequest, client: Peer.Client) {
+        (self.head, self.client) = (head, client)
         for field in head.headerFields {
             switch field.name {
             case .contentLength:
@@ -63,7 +61,7 @@ struct IncomingRequest {
         let needed = max(announcedByteCount, body.count + count)
         guard needed > roomByteCount else { return }
         let more = announcedByteCount > 0 ? needed - roomByteCount : max(needed - roomByteCount, Self.step)
-        room.append(try admission.take(more, of: admission.bodies, address: address))
+        room.append(try admission.take(more, of: admission.bodies, address: client.address))
         roomByteCount += more
     }
 

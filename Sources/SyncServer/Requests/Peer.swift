@@ -1,13 +1,37 @@
 import HTTPTypes
 import NIOCore
+import SyncService
 
 /// The other end of a connection.
-enum Peer {
-    /// The address without port; an IPv4 address as such where the system writes it into an IPv6 one.
-    static func address(of channel: any Channel) -> String {
+struct Peer: Sendable {
+    /// A client: its address as text, without port, and as a number where the text is one.
+    struct Client: Sendable {
+        var text: String
+        var address: ClientAddress?
+
+        init(_ text: String) { (self.text, address) = (text, ClientAddress(text)) }
+    }
+
+    private let own: Client
+    /// Whether it is a trusted proxy, which asks for others.
+    let isProxy: Bool
+
+    /// The address whose connections it counts as; `nil` for a trusted proxy.
+    var connectionAddress: ClientAddress? { isProxy ? nil : own.address }
+
+    init(_ text: String, _ proxies: TrustedProxies) { (own, isProxy) = (Client(text), proxies.contains(text)) }
+
+    /// The peer of `channel`. An IPv4 address is written as such where the system writes it into an IPv6 one.
+    init(_ channel: any Channel, _ proxies: TrustedProxies) {
         let text = channel.remoteAddress?.ipAddress ?? "unknown"
         let prefix = "::ffff:"
-        return text.hasPrefix(prefix) && text.contains(".") ? String(text.dropFirst(prefix.count)) : text
+        self.init(
+            text.hasPrefix(prefix) && text.contains(".") ? String(text.dropFirst(prefix.count)) : text, proxies)
+    }
+
+    /// The client of a request with these fields.
+    func client(of fields: HTTPFields, _ proxies: TrustedProxies) -> Client {
+        isProxy ? Client(proxies.client(of: own.text, fields)) : own
     }
 
     /// Whether a request is one of a program of this machine, made for itself. A proxy on this machine asks for others,

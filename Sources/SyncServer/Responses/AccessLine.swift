@@ -9,7 +9,7 @@ enum AccessLine {
         let fraction = microseconds % 1_000
         var line = ""
         line.reserveCapacity(224)
-        line += "address=" + exchange.peer + " bytes=\(byteCount)"
+        line += "address=" + (exchange.client?.text ?? "-") + " bytes=\(byteCount)"
         if let caller = answer.caller { line += " caller=" + quoted(caller) }
         line += " method=" + (exchange.method.map(ServerMetrics.name) ?? "none")
         line += " ms=\(microseconds / 1_000)." + (fraction < 10 ? "00" : fraction < 100 ? "0" : "") + "\(fraction)"

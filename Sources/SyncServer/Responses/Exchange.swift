@@ -5,13 +5,13 @@ import SyncService
 struct Exchange: Sendable {
     /// `nil` for input that was no request.
     let method: HTTPRequest.Method?
-    /// The client, after trusted proxies.
-    let peer: String
+    /// `nil` for input that was no request.
+    let client: Peer.Client?
     let isStream: Bool
     let start = ContinuousClock.now
 
     init(_ request: IncomingRequest?, isStream: Bool) {
-        (method, peer, self.isStream) = (request?.head.method, request?.peer ?? "-", isStream)
+        (method, client, self.isStream) = (request?.head.method, request?.client, isStream)
     }
 
     /// The longest answer whose bytes are not counted until the client has taken them. A connection of HTTP/1 has one

@@ -84,7 +84,7 @@ struct AtOnceTests {
         let channels = try (1...3).map { count in
             let channel = EmbeddedChannel(loop: loop)
             try channel.pipeline.syncOperations.addHandler(
-                ConnectionHandler(door, peer: "127.0.0.1", isStream: false))
+                ConnectionHandler(door, peer: Peer("127.0.0.1", TrustedProxies()), isStream: false))
             for _ in 0..<count {
                 let head = HTTPRequest(method: .get, scheme: "http", authority: "test", path: "/v1/kv/300")
                 channel.pipeline.fireChannelRead(HTTPRequestPart.head(head))
