@@ -145,7 +145,11 @@ extension LoadSettings {
                     credential: document.credential)
                 return WatchedStreams(request, count: count)
             }
-            if reconnects { plan.reopening = Double(seconds) / 2 }
+            if reconnects {
+                plan.reopening = Double(seconds) / 2
+                // The server spreads streams by their reconnection times.
+                plan.patience = 60
+            }
             return plan
         }
     }
