@@ -10,7 +10,8 @@ FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
 DATE_TESTS ?= CivilCalendar
 # With Swift's libraries in it, as it is copied to a server that has none.
 RELEASE := --configuration release --product syncd --static-swift-stdlib
-BARE_ROUTE := --package-path Benchmarks --configuration release --product bare-route --static-swift-stdlib
+BENCHMARKS := --package-path Benchmarks --configuration release
+BARE_ROUTE := $(BENCHMARKS) --product bare-route --static-swift-stdlib
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
@@ -26,7 +27,7 @@ release: setup ## Build syncd for a machine that has no Swift, and tell where it
 	swift build $(RELEASE)
 	@ls -l "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
-test: setup ## Run all tests; try a real server by its OpenAPI document, and its web page in a browser
+test: setup ## Run all tests, a real server by its OpenAPI document and in a browser, and all benchmarks in short
 	@.ci/setup apache2-bin chromium curl nodejs openssl python3 python3-venv
 	.ci/mutants check
 	.ci/test --enable-all-traits
@@ -34,6 +35,7 @@ test: setup ## Run all tests; try a real server by its OpenAPI document, and its
 	Examples/insomniowl-web/check.py --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/test --package-path Examples/JournalStore --scratch-path .build-example
+	.ci/short-benchmarks
 	.ci/zones '$(DATE_TESTS)'
 
 soak: setup ## Try the stores and a server for longer, then simulate until a seed fails; FROM=seed, LIMIT=seconds
@@ -59,18 +61,20 @@ docs: ## Build the documentation of every library; a warning is an error
 	.ci/docs
 
 bench: setup ## Time the hot paths in release mode
-	swift run --package-path Benchmarks --configuration release benchmarks
-	swift run --package-path Benchmarks --configuration release store-benchmarks
+	swift run $(BENCHMARKS) benchmarks
+	swift run $(BENCHMARKS) store-benchmarks
 	swift build $(RELEASE)
-	swift run --package-path Benchmarks --configuration release wire-benchmarks \
+	swift run $(BENCHMARKS) wire-benchmarks \
 		--syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
 peers: ## Hold syncd serve against PocketBase, Kinto and a bare route, with wrk; writes Docs/Peers.md
 	@.ci/setup libeatmydata1 python3 python3-venv wrk
 	swift build $(RELEASE)
 	swift build $(BARE_ROUTE)
+	swift build $(BENCHMARKS) --product server-load
 	Benchmarks/peers/peers.py --syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd" \
 		--bare-route "$$(swift build $(BARE_ROUTE) --show-bin-path)/bare-route" \
+		--server-load "$$(swift build $(BENCHMARKS) --show-bin-path)/server-load" \
 		--page Docs/Peers.md --chart Docs/images/peers.svg
 
 proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with

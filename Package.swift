@@ -125,12 +125,6 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
             ], resources: [.embedInCode("Resources/openapi.yaml")]),
-        // Load on a server, for syncd bench.
-        .target(
-            name: "LoadTesting",
-            dependencies: [
-                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
-            ]),
         .target(name: "SyncCoreTesting", dependencies: ["SyncCore"]),
         .target(
             name: "SyncSimulation", dependencies: ["Entitlements", "SyncCore", "EntitlementSync", "SyncCoreTesting"]),
@@ -145,12 +139,9 @@ let package = Package(
             name: "syncd",
             dependencies: [
                 "Entitlements", "SyncCore", "EntitlementSync", "FileStorage", "SQLiteStorage", "HTTPStorage",
-                "CurlTransport", "WebDAVStorage", "Checksums", "LoadTesting", "SyncProtocol", "SyncServer",
-                "SyncService",
+                "CurlTransport", "WebDAVStorage", "Checksums", "SyncProtocol", "SyncServer", "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ]),
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests"),
@@ -219,6 +210,12 @@ let package = Package(
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Crypto", package: "swift-crypto"),
             ]),
+        // Only for tests here: Benchmarks/Package.swift builds the same sources for its programs.
+        .target(
+            name: "LoadTesting",
+            dependencies: [
+                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
+            ], path: "Benchmarks/Sources/LoadTesting"),
         .testTarget(
             name: "LoadTestingTests",
             dependencies: [

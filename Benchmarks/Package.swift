@@ -6,10 +6,10 @@ let package = Package(
     platforms: [.macOS(.v15)],
     dependencies: [
         .package(name: "EntitlementSync", path: ".."),
-        // Only for sqlite3's C API, which the SQLite store is held against: the same library that the store uses.
+        // Only for sqlite3's C API, the floor of the SQLite store: the same library that the store uses.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
-        // Only for bare-route: what the server listens with, and nothing of the server.
+        // Only for bare-route: the libraries that the server listens with.
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -23,7 +23,7 @@ let package = Package(
                 .product(name: "Entitlements", package: "EntitlementSync"),
                 .product(name: "SyncCoreTesting", package: "EntitlementSync"),
                 .product(name: "SyncSimulation", package: "EntitlementSync"),
-                // Spawned, not called: listed so that running the benchmarks builds it.
+                // Spawned, not called: a dependency, so that it is built.
                 "start-to-access",
             ]),
         .executableTarget(
@@ -49,10 +49,23 @@ let package = Package(
                 .product(name: "SyncProtocol", package: "EntitlementSync"),
             ]),
         .target(name: "BenchmarkSupport"),
-        // The limit of the stack, for peers/peers.py.
+        .target(
+            name: "LoadTesting",
+            dependencies: [
+                .product(name: "NIOCore", package: "swift-nio"), .product(name: "NIOPosix", package: "swift-nio"),
+            ]),
+        // Load on a server, for peers/ and .ci/soak-server.
+        .executableTarget(
+            name: "server-load",
+            dependencies: [
+                "BenchmarkSupport", "LoadTesting",
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ]),
+        // The upper bound of the stack, for peers/peers.py.
         .executableTarget(
             name: "bare-route",
             dependencies: [
+                "BenchmarkSupport",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -65,10 +78,11 @@ let package = Package(
         .executableTarget(
             name: "crowd",
             dependencies: [
+                "BenchmarkSupport",
                 .product(name: "SQLiteStorage", package: "EntitlementSync"),
                 .product(name: "SyncCore", package: "EntitlementSync"),
             ]),
-        // What the wire is held against: libcurl called from C.
+        // The floor of the wire: libcurl called from C.
         .target(name: "RawCurl", linkerSettings: [.linkedLibrary("curl")]),
         .executableTarget(
             name: "start-to-access", dependencies: [.product(name: "Entitlements", package: "EntitlementSync")]),

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Holds `syncd serve` against what else one could host oneself, side by side on this machine.
 
-    Benchmarks/peers/peers.py --syncd PROGRAM --bare-route PROGRAM [--rounds 3] [--chart FILE] [--page FILE]
+    Benchmarks/peers/peers.py --syncd PROGRAM --bare-route PROGRAM --server-load PROGRAM [--rounds 3]
+        [--chart FILE] [--page FILE]
 
 PocketBase and Kinto are installed from PyPI into a folder that is thrown away. Every server has the same accounts, each
 with a document of 300 bytes and one of 3,000 that only its owner may read and write. They are driven by wrk one after
@@ -92,6 +93,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--syncd", type=pathlib.Path, required=True, help="a release build")
     parser.add_argument("--bare-route", type=pathlib.Path, required=True, help="a release build")
+    parser.add_argument("--server-load", type=pathlib.Path, required=True, help="a release build")
     parser.add_argument("--folder", type=pathlib.Path, help="for everything; a new one that is removed at the end")
     parser.add_argument("--programs", type=pathlib.Path, help="a folder that has pocketbase and kinto already")
     parser.add_argument("--accounts", type=int, default=1_000)
@@ -105,7 +107,7 @@ def main():
             ("accounts", 32, 10_000), ("connections", 1, 512), ("rounds", 1, 99), ("seconds", 1, 300)):
         if not low <= getattr(options, name) <= high:
             parser.error(f"--{name} is from {low} to {high}")
-    for name in ("syncd", "bare_route", "programs"):
+    for name in ("syncd", "bare_route", "server_load", "programs"):
         path = getattr(options, name)
         if path:
             if not path.exists():

@@ -40,9 +40,13 @@ public struct Simulation: Sendable {
         self.subject = subject
     }
 
-    /// A run that takes more jobs than so many is taken for one that does not come to an end. No drawn scenario takes a
-    /// hundredth of it; decades of hourly syncs would.
-    public static let jobLimit = 20_000_000
+    /// The number of jobs after which a run counts as endless: 20 million, and 5,000 for each time that a device polls.
+    ///
+    /// No drawn scenario takes a hundredth of the former; a poll that finds nothing new takes about 800.
+    public var jobLimit: Int {
+        let polls = scenario.devices.compactMap(\.pollingHours).reduce(0) { $0 + scenario.days * 24 / $1 }
+        return 20_000_000 + 5_000 * polls
+    }
 
     /// When every run begins: 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC.
     public static let epoch = Scheduler.epoch
@@ -58,7 +62,7 @@ public struct Simulation: Sendable {
             world.isOver = true
         }
         do throws(Scheduler.Failure) {
-            try world.scheduler.run(atMost: Self.jobLimit) { world.isOver }
+            try world.scheduler.run(atMost: jobLimit) { world.isOver }
         } catch {
             let reason =
                 switch error {

@@ -17,7 +17,6 @@ struct SyncD: AsyncParsableCommand {
             Demo.self, Record.self, Use.self, Check.self, Explain.self, Sync.self, Restore.self, Status.self,
             TimelineCommand.self, FactsCommand.self, Import.self, Export.self, Evaluate.self, CatalogCommand.self,
             AccountCommand.self, Conflicts.self, StoreCommand.self, Serve.self,
-            Bench.self,
         ])
 }
 

@@ -11,7 +11,7 @@ struct AnswerReaderTests {
         var isClosed = false
     }
 
-    /// What is read of `text` when it comes in pieces of `size` bytes.
+    /// Reads `text` in pieces of `size` bytes.
     private func read(_ text: String, inPiecesOf size: Int) throws -> Seen {
         var (reader, seen, body) = (AnswerReader(), Seen(), "")
         let bytes = Array(text.utf8)
@@ -41,7 +41,7 @@ struct AnswerReaderTests {
         + "4;x=y\r\nwiki\r\nA\r\n0123456789\r\n0\r\nTrailer: 1\r\n\r\n"
         + "HTTP/1.1 412 Precondition Failed\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
-    @Test("answers are the same, however they are cut", arguments: 1...9)
+    @Test("answers are the same, however they are split", arguments: 1...9)
     func cutsDoNotMatter(size: Int) throws {
         let seen = try read(Self.answers, inPiecesOf: size)
         #expect(seen.statuses == [200, 304, 200, 412])
@@ -51,7 +51,7 @@ struct AnswerReaderTests {
     }
 
     @Test(
-        "what is no answer is refused",
+        "invalid answers are rejected",
         arguments: [
             "SSH-2.0-OpenSSH_9.2 and so on\r\n\r\n", "HTTP/1.1 2x0 OK\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
@@ -62,18 +62,5 @@ struct AnswerReaderTests {
         ])
     func nonsenseIsRefused(text: String) {
         #expect(throws: AnswerReader.Malformed.self) { try read(text, inPiecesOf: 7) }
-    }
-
-    @Test("events are counted, however they are cut", arguments: 1...7)
-    func eventsAreCounted(size: Int) {
-        let stream =
-            "retry: 1000\n\nevent: cursor\ndata: {}\n\nevent: change\ndata: {\"key\":\"event: change\"}\n\n"
-            + ": event: change\n\nevent: change\ndata: x\n\nevent: changes\ndata: x\n\n"
-        var counter = EventCounter()
-        let bytes = Array(stream.utf8)
-        let count = stride(from: 0, to: bytes.count, by: size).map { start in
-            counter.count(in: ByteBuffer(bytes: bytes[start..<min(bytes.count, start + size)]))
-        }.reduce(0, +)
-        #expect(count == 2)
     }
 }

@@ -34,7 +34,7 @@ struct LatencyHistogramTests {
             let told = Double(try #require(histogram.percentile(fraction)))
             #expect(abs(told - exact) <= exact * 0.004, "seed \(seed), \(fraction): \(told) for \(exact)")
         }
-        #expect(histogram.most == values.last.map(UInt64.init))
+        #expect(histogram.maximum == values.last.map(UInt64.init))
         #expect(histogram.count == 50_000)
     }
 
@@ -47,7 +47,7 @@ struct LatencyHistogramTests {
         #expect(histogram.percentile(0) == 0)
         #expect(histogram.percentile(1) == 255)
         histogram.record(.max)
-        #expect(histogram.most == UInt64(Int64.max))
+        #expect(histogram.maximum == UInt64(Int64.max))
         #expect(histogram.percentile(1).map { $0 > UInt64(Int64.max) / 250 * 249 } == true)
         // A clock that was set back is no reason to crash.
         histogram.record(-5)
@@ -63,6 +63,6 @@ struct LatencyHistogramTests {
         }
         left.add(right)
         for fraction in [0.01, 0.5, 0.99, 1] { #expect(left.percentile(fraction) == both.percentile(fraction)) }
-        #expect((left.count, left.most) == (both.count, both.most))
+        #expect((left.count, left.maximum) == (both.count, both.maximum))
     }
 }

@@ -3,20 +3,20 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// A server on this machine that answers as a test says.
+/// An HTTP server on this machine whose answers a test chooses.
 final class ScriptedServer: Sendable {
-    /// What a request is answered by.
+    /// The answer to a request.
     enum Reply: Sendable {
         case answer(Int, tag: String? = nil)
-        /// So much later.
+        /// An answer after a time.
         case delayed(Duration, Int)
-        /// The connection is closed without an answer.
+        /// Closes the connection.
         case hangUp
-        /// Nothing, ever.
+        /// No answer.
         case silence
-        /// An event stream, which is told of later.
-        case stream
-        /// All event streams are ended, and it is answered.
+        /// An event stream, which names a reconnection time in milliseconds.
+        case stream(retry: Int? = 100)
+        /// An answer, after which all event streams end.
         case ending(Int)
     }
 
@@ -30,7 +30,7 @@ final class ScriptedServer: Sendable {
     private let channel: any Channel
     let port: Int
 
-    /// - Parameter reply: is called for every request, with how many came before it.
+    /// - Parameter reply: called for every request with the number of requests before it.
     static func start(
         _ reply: @escaping @Sendable (Request, Int) -> Reply
     ) async throws -> ScriptedServer {
@@ -57,13 +57,13 @@ final class ScriptedServer: Sendable {
 
     func stop() async throws { try await channel.close() }
 
-    /// The open streams, and how many requests there were.
+    /// The open streams and the number of requests.
     final class Hub: Sendable {
         let streams = Mutex<[any Channel]>([])
         let count = Mutex(0)
 
-        /// Tells all streams of a change.
-        func tell() {
+        /// Sends a change to all streams.
+        func sendChange() {
             for channel in streams.withLock({ $0 }) {
                 let piece = ByteBuffer(string: "event: change\ndata: {}\n\n")
                 channel.writeAndFlush(HTTPServerResponsePart.body(.byteBuffer(piece)), promise: nil)
@@ -112,16 +112,20 @@ final class ScriptedServer: Sendable {
             case .ending(let status):
                 send(status, "\"1\"", context)
                 for channel in hub.streams.withLock({ $0 }) { channel.close(promise: nil) }
-            case .stream:
+            case .stream(let retry):
                 let head = HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Transfer-Encoding": "chunked"])
                 context.writeAndFlush(wrapOutboundOut(.head(head)), promise: nil)
+                if let retry {
+                    let piece = ByteBuffer(string: "retry: \(retry)\n\n")
+                    context.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(piece))), promise: nil)
+                }
                 hub.streams.withLock { $0.append(context.channel) }
             }
         }
 
         private func send(_ status: Int, _ tag: String?, _ context: ChannelHandlerContext) {
-            // A write is told before it is answered: as a server does that pushes at once.
-            if request?.method == "PUT", status == 200 { hub.tell() }
+            // The event comes before the answer, as from a server that pushes at once.
+            if request?.method == "PUT", status == 200 { hub.sendChange() }
             var headers: HTTPHeaders = ["Content-Length": "2"]
             if let tag { headers.add(name: "ETag", value: tag) }
             let head = HTTPResponseHead(

@@ -1,26 +1,32 @@
-/// What one row came to: medians over all rounds.
+/// The result of one row: medians over all rounds.
 package struct Measurement: Sendable {
     package let name: String
     package let size: Int
     /// Nanoseconds of one execution.
     package let nanoseconds: Double
-    /// Nanoseconds of what it is held against.
+    /// Nanoseconds of one execution of the floor.
     package let floor: Double
-    /// The median of the rounds' ratios, which a change of the machine's speed between rounds does not touch.
+    /// The median of the rounds' ratios, which is independent of changes of the machine's speed between rounds.
     package let ratio: Double
 }
 
-/// Times a subject and what it is held against in turns, so that both see the same machine.
+/// Times a subject and its floor in alternation, so that both see the same machine.
 package struct Stopwatch {
-    package var rounds = 101
-    /// A round repeats its work until it takes about this long, far beyond the clock's resolution.
+    private let isShort: Bool
+    /// The number of measured rounds.
+    package var rounds: Int { didSet { if isShort { rounds = min(rounds, 2) } } }
+    /// The approximate length of a round, far beyond the resolution of the clock.
     package var roundNanoseconds = 200_000.0
-    /// The sum of all results, so that no work can be left out.
+    /// The sum of all results, so that no work is optimized away.
     package private(set) var checksum: UInt64 = 0
 
-    package init() {}
+    /// - Parameter isShort: two rounds at most, to see that everything works.
+    package init(isShort: Bool) {
+        self.isShort = isShort
+        rounds = isShort ? 2 : 101
+    }
 
-    /// Times `subject` against `floor`. Both are given the number of the execution, to take inputs in turn by it.
+    /// Times `subject` against `floor`. Both take the number of the execution, by which they choose their input.
     package mutating func measure(
         _ name: String, size: Int, floor: (Int) -> UInt64, subject: (Int) -> UInt64
     ) -> Measurement {
@@ -62,13 +68,13 @@ package struct Stopwatch {
 }
 
 extension Stopwatch {
-    /// Times `subject` against `floor` where the subject waits: ``rounds`` rounds of `count` executions each. The
-    /// numbers go on from round to round, so that inputs can be new ones every time.
+    /// Times `subject` against `floor`, which may suspend: ``rounds`` rounds of `count` executions each. Executions are
+    /// numbered across all rounds.
     package mutating func measure(
         _ name: String, size: Int, count: Int, floor: (Int) async -> UInt64, subject: (Int) async -> UInt64
     ) async -> Measurement {
         var (floorTimes, subjectTimes, ratios): ([Double], [Double], [Double]) = ([], [], [])
-        // The first round fills caches and is not counted.
+        // Round 0 fills caches and is not measured.
         for round in 0...rounds {
             let numbers = (round * count)..<((round + 1) * count)
             let floorTime = await time(numbers, floor)

@@ -5,19 +5,27 @@ import Glibc
 #endif
 
 /// Ends the process with one line on standard error.
-package func exitWithFailure(_ reason: String) -> Never {
-    let line = "benchmarks: \(reason)\n"
+package func exitWithFailure(_ reason: String, code: Int32 = 1) -> Never {
+    let program = CommandLine.arguments[0].split(separator: "/").last ?? "benchmarks"
+    let line = "\(program): \(reason)\n"
     _ = line.withCString { write(2, $0, strlen($0)) }
-    exit(1)
+    exit(code)
 }
 
-/// Ends the process unless `condition` holds: what is wrong is not worth timing.
-package func expect(_ condition: Bool, _ what: String) {
+/// Ends the process unless `condition` holds: a wrong result is not timed.
+package func expect(_ condition: Bool, _ expectation: String) {
     guard !condition else { return }
-    exitWithFailure("wrong before it was timed: \(what)")
+    exitWithFailure("wrong before it was timed, expected: \(expectation)")
 }
 
-/// The path of what nobody else uses, in the folder for temporary files, that ends in `XXXXXX`.
+/// Ends a debug build that is not to run in its short form, as its times would mean nothing.
+package func requireRelease(unless isShort: Bool) {
+    #if DEBUG
+    if !isShort { exitWithFailure("a debug build runs only with --short; build with --configuration release") }
+    #endif
+}
+
+/// A template of `mkstemp` in the folder for temporary files.
 private func temporaryTemplate() -> [CChar] {
     let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     return Array("\(folder)/entitlementsync-bench-XXXXXX".utf8CString)

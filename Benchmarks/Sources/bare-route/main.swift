@@ -1,9 +1,10 @@
-// The limit of the stack: a server that does nothing but send the same bytes, by what `syncd serve` listens with.
+// The upper bound of the stack: a server with the libraries of `syncd serve` that sends the same bytes to all requests.
 //
 //     bare-route [--port PORT] [--size BYTES]
 //
-// When it is ready it prints "listening on URL". SIGTERM and SIGINT end it.
+// Prints "listening on URL" when it is ready. SIGTERM and SIGINT end it.
 
+import BenchmarkSupport
 import Foundation
 import HTTPTypes
 import HummingbirdCore
@@ -13,20 +14,11 @@ import NIOPosix
 import ServiceLifecycle
 import UnixSignals
 
-func number(after name: String, or usual: Int, in range: ClosedRange<Int>) -> Int {
-    guard let place = CommandLine.arguments.firstIndex(of: name) else { return usual }
-    guard place + 1 < CommandLine.arguments.count, let value = Int(CommandLine.arguments[place + 1]),
-        range.contains(value)
-    else {
-        FileHandle.standardError.write(
-            Data("bare-route: \(name) takes a number from \(range.lowerBound) to \(range.upperBound)\n".utf8))
-        exit(2)
-    }
-    return value
-}
-
-let port = number(after: "--port", or: 0, in: 0...65_535)
-let document = ByteBuffer(repeating: UInt8(ascii: "x"), count: number(after: "--size", or: 300, in: 0...1 << 20))
+var arguments = Arguments(usage: "bare-route [--port PORT] [--size BYTES]")
+let port = arguments.number("--port", in: 0...65_535) ?? 0
+let document = ByteBuffer(
+    repeating: UInt8(ascii: "x"), count: arguments.number("--size", in: 0...(1 << 20)) ?? 300)
+arguments.end()
 let length = String(document.readableBytes)
 var logger = Logger(label: "bare-route")
 logger.logLevel = .error

@@ -6,7 +6,7 @@ struct Report {
     let start: Measurement
     let checksum: UInt64
     /// Of the simulation: real and virtual nanoseconds.
-    let pace: (nanoseconds: Double, virtualNanoseconds: Double)
+    let pace: SimulationPace.Result
 
     var text: String {
         var lines = [
@@ -24,7 +24,7 @@ struct Report {
             "",
             "process start to access answered, \(start.size) purchases: \(duration(start.nanoseconds)); "
                 + "/bin/true: \(duration(start.floor)); ratio \(decimal(start.ratio, places: 2))",
-            "simulation, \(SimulationPace.devices) devices that sync every hour for \(SimulationPace.days) days: "
+            "simulation, \(SimulationPace.devices) devices that sync every hour for \(pace.days) days: "
                 + "\(duration(pace.nanoseconds)); real time × "
                 + "\(Int64(pace.virtualNanoseconds / pace.nanoseconds))",
             "medians; ratios are medians of rounds that took turns (checksum \(String(checksum, radix: 16)))",

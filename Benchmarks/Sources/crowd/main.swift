@@ -1,21 +1,14 @@
-// Puts a crowd into a server's store: copies of one account under other names, with all that it has but its sessions.
+// Fills a server's store with copies of one account under other names, with everything except its sessions.
 //
 //     crowd --store FILE --like NAME --count COUNT
 //
 // The server must not be running. The copies are named NAME and seven digits, from 0000001 on.
 
-import Foundation
+import BenchmarkSupport
 import SQLiteStorage
 import SyncCore
 
 struct Failure: Error, CustomStringConvertible { let description: String }
-
-func argument(_ name: String) throws -> String {
-    guard let place = CommandLine.arguments.firstIndex(of: name), place + 1 < CommandLine.arguments.count else {
-        throw Failure(description: "usage: crowd --store FILE --like NAME --count COUNT")
-    }
-    return CommandLine.arguments[place + 1]
-}
 
 /// `bytes` with `name` in the place of each `pattern`.
 func replacing(_ pattern: [UInt8], by name: [UInt8], in bytes: [UInt8]) -> [UInt8] {
@@ -38,19 +31,21 @@ func entries(of name: String, in store: SQLiteBackend) async throws -> [(key: St
             found.append((item.key.text, entry.value))
         }
     }
-    guard found.count > 1 else { throw Failure(description: "there is no account \(name) in the store") }
+    guard found.count > 1 else { throw Failure(description: "the store has no account \(name)") }
     return found
 }
 
+let usage = "crowd --store FILE --like NAME --count COUNT"
+var arguments = Arguments(usage: usage)
+let (storePath, likeName) = (arguments.text("--store"), arguments.text("--like"))
+let count = arguments.number("--count", in: 1...9_999_999)
+arguments.end()
+guard let path = storePath, let name = likeName, let count else { exitWithFailure("usage: \(usage)", code: 2) }
 do {
-    let (path, name) = (try argument("--store"), try argument("--like"))
-    guard let count = Int(try argument("--count")), (1...9_999_999).contains(count) else {
-        throw Failure(description: "--count is from 1 to 9999999")
-    }
     let store = SQLiteBackend(path: path, creating: .never, cachedByteCount: 0)
     let model = try await entries(of: name, in: store)
     let pattern = Array(name.utf8)
-    // Copies that are committed together: fewer would write most pages of the file again and again.
+    // The number of copies in a transaction: with fewer, most pages of the file are written many times.
     let step = 20_000
     for start in stride(from: 1, through: count, by: step) {
         var requests: [WriteRequest] = []
@@ -64,11 +59,12 @@ do {
             }
         }
         for result in try await store.write(requests).outcome {
-            guard case .written = try result.get() else { throw Failure(description: "some of them are there already") }
+            guard case .written = try result.get() else {
+                throw Failure(description: "the store has such copies already")
+            }
         }
     }
     print("\(count) accounts of \(model.count) entries each")
 } catch {
-    FileHandle.standardError.write(Data("crowd: \(error)\n".utf8))
-    exit(1)
+    exitWithFailure("\(error)")
 }

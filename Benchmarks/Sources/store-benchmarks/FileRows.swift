@@ -2,7 +2,7 @@ import BenchmarkSupport
 import FileStorage
 import SyncCore
 
-/// `FileBackend` against the bare system calls, and the disk alone.
+/// `FileBackend` against bare system calls, and those against the disk alone.
 struct FileRows {
     let folder: String
 
@@ -10,16 +10,20 @@ struct FileRows {
 
     private let value = [UInt8](repeating: 0x5A, count: StoreBenchmarks.valueByteCount)
 
-    func measure() async -> [Measurement] {
-        do { return try await rows() } catch { exitWithFailure("\(error)") }
+    func measure(with stopwatch: Stopwatch) async -> [Measurement] {
+        do { return try await rows(stopwatch) } catch { exitWithFailure("\(error)") }
     }
 
-    private func rows() async throws -> [Measurement] {
+    private func rows(_ stopwatch: Stopwatch) async throws -> [Measurement] {
+        var stopwatch = stopwatch
         let keys = try (0..<Self.keyCount).map { try EntryKey("account-\($0)") }
         let plain = PlainFiles(folder: folder + "/plain")
         let disk = PlainDisk(path: folder + "/disk")
-        var stopwatch = Stopwatch()
         let store = FileBackend.file(folder + "/store")
+        for (number, key) in keys.enumerated() {
+            _ = plain.write(value, to: number)
+            _ = try await store.write(value, to: key, if: .any)
+        }
         var measurements = [
             await measureWrite("file: durable write", to: store, plain, keys, with: &stopwatch),
             await stopwatch.measure("file: read", size: value.count, count: 200) { number in
@@ -31,7 +35,7 @@ struct FileRows {
                 return UInt64(entry.value.count)
             },
         ]
-        // From here on every write is noted for those that follow.
+        // Starts the log of changes, to which every later write is added.
         _ = try await store.changes(since: nil, limit: 1)
         measurements.append(
             await measureWrite("file: durable write, changes noted", to: store, plain, keys, with: &stopwatch))

@@ -11,11 +11,12 @@ struct SQLiteRows {
 
     private let value = [UInt8](repeating: 0x5A, count: StoreBenchmarks.valueByteCount)
 
-    func measure() async -> [Measurement] {
-        do { return try await rows() } catch { exitWithFailure("\(error)") }
+    func measure(with stopwatch: Stopwatch) async -> [Measurement] {
+        do { return try await rows(stopwatch) } catch { exitWithFailure("\(error)") }
     }
 
-    private func rows() async throws -> [Measurement] {
+    private func rows(_ stopwatch: Stopwatch) async throws -> [Measurement] {
+        var stopwatch = stopwatch
         let keys = try (0..<Self.keyCount).map { try EntryKey("v1/accounts/account-\($0)/ledger") }
         let plain = PlainSQLite(path: folder + "/plain.sqlite")
         plain.fill(keys.map { Array($0.text.utf8) }, value: value)
@@ -28,7 +29,6 @@ struct SQLiteRows {
                 versions.append(version)
             }
         }
-        var stopwatch = Stopwatch()
         return [
             await measureRead(of: store, plain, keys, with: &stopwatch),
             await measureUnchanged(in: store, plain, keys, versions, with: &stopwatch),

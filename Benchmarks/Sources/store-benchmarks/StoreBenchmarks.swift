@@ -1,37 +1,23 @@
 import BenchmarkSupport
 
-/// Times the stores against the bare calls that their work needs, in turns, in one process and on one disk.
+/// Times the stores against the bare calls that their work needs, in alternation, in one process and on one disk.
 @main
 struct StoreBenchmarks {
     static let valueByteCount = 300
 
     static func main() async {
-        let arguments = Array(CommandLine.arguments.dropFirst())
-        var largeCount = 1_000_000
-        var isJSON = false
-        var index = 0
-        while index < arguments.count {
-            switch arguments[index] {
-            case "--json": isJSON = true
-            case "--keys" where index + 1 < arguments.count:
-                guard let count = Int(arguments[index + 1]), count >= 1_000 else { exitWithFailure(usage) }
-                largeCount = count
-                index += 1
-            default: exitWithFailure(usage)
-            }
-            index += 1
-        }
-        #if DEBUG
-        exitWithFailure("a debug build measures nothing of use, run with -c release")
-        #else
+        var arguments = Arguments(usage: "store-benchmarks [--short] [--json] [--keys COUNT]")
+        let (isShort, isJSON) = (arguments.flag("--short"), arguments.flag("--json"))
+        let keyCount = arguments.number("--keys", in: 1_000...100_000_000) ?? (isShort ? 2_000 : 1_000_000)
+        arguments.end()
+        requireRelease(unless: isShort)
         let folder = temporaryFolder()
         defer { removeFolder(folder) }
+        let stopwatch = Stopwatch(isShort: isShort)
         let report = await StoreReport(
-            small: SQLiteRows(folder: folder).measure() + FileRows(folder: folder).measure(),
-            large: LargeStore(folder: folder, count: largeCount).measure())
+            small: SQLiteRows(folder: folder).measure(with: stopwatch)
+                + FileRows(folder: folder).measure(with: stopwatch),
+            large: LargeStore(folder: folder, count: keyCount).measure())
         print(isJSON ? report.json : report.text)
-        #endif
     }
-
-    private static let usage = "usage: store-benchmarks [--json] [--keys COUNT of 1000 or more]"
 }

@@ -11,17 +11,16 @@ struct WireRows {
     let program: String
     let folder: String
     let isSecure: Bool
-    let rounds: Int
 
-    func measure() async -> WireMeasurement {
+    func measure(with stopwatch: WireStopwatch) async -> WireMeasurement {
         do {
             let server = try WireServer(program: program, folder: folder, isSecure: isSecure)
             defer { server.end() }
-            return try await measure(server)
+            return try await measure(server, stopwatch)
         } catch { exitWithFailure("\(error)") }
     }
 
-    private func measure(_ server: WireServer) async throws -> WireMeasurement {
+    private func measure(_ server: WireServer, _ stopwatch: WireStopwatch) async throws -> WireMeasurement {
         var configuration = CurlClient.Configuration()
         if let file = server.certificates { configuration.trust = .file(file) }
         let transport = try CurlClient(configuration)
@@ -60,7 +59,7 @@ struct WireRows {
         ]
         return WireMeasurement(
             name: isSecure ? "TLS, HTTP/2" : "HTTP/1.1", byteCount: entry.value.count,
-            rows: try await WireStopwatch(rounds: rounds).measure(
+            rows: try await stopwatch.measure(
                 subjects, unchanged: { unchanged.perform() }, whole: { whole.perform() }))
     }
 

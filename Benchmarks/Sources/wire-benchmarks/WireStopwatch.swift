@@ -22,10 +22,10 @@ struct WireMeasurement {
 
 /// Times each execution by itself. In a round everything has its turn, so that all see the same machine.
 struct WireStopwatch {
-    /// The first round is not counted.
+    /// The number of measured rounds; one more fills caches.
     let rounds: Int
-    /// How often each is executed in its turn.
-    var turn = 20
+    /// The number of executions of each subject in a round.
+    let turn: Int
 
     func measure(
         _ subjects: [Subject], unchanged: () -> Int, whole: () -> Int

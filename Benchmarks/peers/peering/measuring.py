@@ -106,7 +106,7 @@ def median_rate(rows, what, size, server):
 
 
 def requests_file(lines, folder):
-    """The lines of requests.lua as `syncd bench --requests` reads them."""
+    """Writes the lines of requests.lua as `server-load --requests` reads them."""
     path = pathlib.Path(folder) / "requests.jsonl"
     with open(path, "w") as file:
         for line in lines:
@@ -117,8 +117,8 @@ def requests_file(lines, folder):
     return path
 
 
-def bench(options, arguments):
-    command = [str(options.syncd), "bench", *arguments, "--json", "--connections", str(options.connections),
+def server_load(options, arguments):
+    command = [str(options.server_load), *arguments, "--json", "--connections", str(options.connections),
                "--seconds", str(max(10, options.seconds))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds + 180)
     if ran.returncode:
@@ -142,7 +142,7 @@ def open_loop(servers, rows, options, folder):
                 arguments = ["--requests", str(requests_file(getattr(server, what + "s")(300), folder))]
             machine, before = Machine(), children_seconds()
             used = server.process.processor_seconds()
-            result = bench(options, [url, *arguments, "--rate", f"{rate:.0f}"])
+            result = server_load(options, [url, *arguments, "--rate", f"{rate:.0f}"])
             mine = children_seconds() - before + server.process.processor_seconds() - used
             latencies = next(iter(result["latencies"].values()))
             found.append({

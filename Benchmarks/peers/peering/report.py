@@ -150,7 +150,7 @@ afterwards whether it still does), and syncd with an fsync that does nothing (li
 keep nothing.
 - **Log-in**: syncd hashes by scrypt with 128 MiB (OWASP's parameters), PocketBase by bcrypt of cost 10. They are \
 not alike; what syncd is held against is scrypt alone.
-- **Open loop**: `syncd bench` with `--rate`. A latency counts from when the request was due. At half of what each \
+- **Open loop**: `server-load` with `--rate`. A latency counts from when the request was due. At half of what each \
 server reached above, and, for the faster one, at the slower one's rate too.
 - Each server runs as it comes, its log in a file (Kinto's for warnings only). \
 wrk runs on the same processors and takes its share of them; \

@@ -26,7 +26,7 @@ struct ImportTable {
         rows: libraries + [
             Row(
                 module: "syncd", folder: "Sources/syncd", imports: libraries.map(\.module),
-                packages: ["ArgumentParser", "Logging", "NIOSSL", "UnixSignals"]),
+                packages: ["ArgumentParser", "Logging"]),
             Row(
                 module: "syncsim", folder: "Sources/syncsim", imports: libraries.map(\.module),
                 packages: ["ArgumentParser"]),
@@ -54,7 +54,6 @@ struct ImportTable {
                 "NIOPosix", "NIOSSL", "NIOTLS", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto", "CryptoExtras",
                 "Logging", "CoreMetrics",
             ]),
-        Row(module: "LoadTesting", folder: "Sources/LoadTesting", packages: ["NIOCore", "NIOPosix"]),
         Row(module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"]),
         Row(
             module: "FileStorage", folder: "Backends/File", imports: ["SyncCore"],

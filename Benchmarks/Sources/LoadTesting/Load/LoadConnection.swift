@@ -1,6 +1,6 @@
 import NIOCore
 
-/// A connection over which one request is under way at a time. Stays on its event loop.
+/// A connection that carries one request at a time. Confined to its event loop.
 final class LoadConnection: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -9,16 +9,16 @@ final class LoadConnection: ChannelInboundHandler {
     private unowned let loop: LoadLoop
     private var reader = AnswerReader()
     private var context: ChannelHandlerContext?
-    private var asked: (due: NIODeadline, sent: NIODeadline, kind: Int)?
+    private var pending: (due: NIODeadline, sent: NIODeadline, kind: Int)?
     private var isExpected = true
 
     init(slot: Int, of loop: LoadLoop) { (self.slot, self.loop) = (slot, loop) }
 
-    /// When the request under way was sent.
-    var sent: NIODeadline? { asked?.sent }
+    /// The time at which the pending request was sent.
+    var sent: NIODeadline? { pending?.sent }
 
     func send(_ request: (bytes: ByteBuffer, kind: Int), due: NIODeadline, at now: NIODeadline) {
-        asked = (due, now, request.kind)
+        pending = (due, now, request.kind)
         guard let context else { return }
         context.writeAndFlush(wrapOutboundOut(request.bytes), promise: nil)
     }
@@ -46,37 +46,37 @@ final class LoadConnection: ChannelInboundHandler {
     }
 
     private func finish(_ context: ChannelHandlerContext) {
-        guard let asked else { return fail(.malformed, context) }
-        self.asked = nil
+        guard let pending else { return fail(.malformed, context) }
+        self.pending = nil
         let closes = reader.closes
-        loop.answered(self, due: asked.due, kind: asked.kind, isExpected: isExpected, isReady: !closes)
+        loop.answered(self, due: pending.due, kind: pending.kind, isExpected: isExpected, isReady: !closes)
         if closes { context.close(promise: nil) }
     }
 
     private func fail(_ trouble: LoadReport.Trouble, _ context: ChannelHandlerContext) {
-        let wasAsked = asked != nil
-        asked = nil
-        loop.failed(self, trouble, wasAsked: wasAsked)
+        let wasPending = pending != nil
+        pending = nil
+        loop.failed(self, trouble, wasPending: wasPending)
         context.close(promise: nil)
     }
 
     func channelInactive(context: ChannelHandlerContext) {
         self.context = nil
-        if asked != nil {
-            asked = nil
-            loop.failed(self, .closed, wasAsked: true)
+        if pending != nil {
+            pending = nil
+            loop.failed(self, .closed, wasPending: true)
         }
         loop.closed(self)
     }
 
-    /// Its end is told by `channelInactive`.
+    // `channelInactive` follows and reports the failure.
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
-    /// Nobody waits for the answer any more.
-    func giveUp() {
-        guard asked != nil else { return }
-        asked = nil
-        loop.failed(self, .unanswered, wasAsked: true)
+    /// Fails the pending request as unanswered.
+    func timeOut() {
+        guard pending != nil else { return }
+        pending = nil
+        loop.failed(self, .unanswered, wasPending: true)
         context?.close(promise: nil)
     }
 }

@@ -1,14 +1,14 @@
 import NIOCore
 import NIOPosix
 
-/// The connections of one event loop, and what they have seen. Stays on that loop.
+/// The connections of one event loop and their results. Confined to that loop.
 final class LoadLoop {
     private struct Slot {
         var work: any LoadWork
         var connection: LoadConnection?
     }
 
-    /// When requests are due: evenly, at instants that nothing moves.
+    /// The fixed, evenly spaced instants at which requests are due.
     private struct Schedule {
         let start: NIODeadline
         let interval: Double
@@ -30,15 +30,16 @@ final class LoadLoop {
     private var isOver = false
     private var underway = 0
     private(set) var report: LoadReport
-    private(set) var watch: WatchGroup?
+    private(set) var streams: StreamGroup?
     private let opening: EventLoopPromise<Void>
     private let ending: EventLoopPromise<LoadReport>
+    private let index: Int
 
-    /// What the loop's part of the plan is.
+    /// The part of a plan that one loop carries out.
     struct Part: Sendable {
         var works: [any LoadWork]
         var streams: [WatchedStreams]
-        /// Of how many loops it is which.
+        /// The index of the loop.
         var index: Int
     }
 
@@ -49,17 +50,15 @@ final class LoadLoop {
         opening = eventLoop.makePromise()
         ending = eventLoop.makePromise()
         index = part.index
-        if !part.streams.isEmpty { watch = WatchGroup(part.streams, at: target, of: self) }
+        if !part.streams.isEmpty { streams = StreamGroup(part.streams, at: target, of: self) }
     }
-
-    private let index: Int
 
     var opened: EventLoopFuture<Void> { opening.futureResult }
     var finished: EventLoopFuture<LoadReport> { ending.futureResult }
 
-    /// Connects all of them, the streams first.
+    /// Opens all streams, then all connections.
     func open() {
-        let streams = watch?.open() ?? eventLoop.makeSucceededVoidFuture()
+        let streams = streams?.open() ?? eventLoop.makeSucceededVoidFuture()
         let bound = NIOLoopBound(self, eventLoop: eventLoop)
         streams.flatMap { () -> EventLoopFuture<Void> in
             let loop = bound.value
@@ -73,30 +72,26 @@ final class LoadLoop {
             let connection = LoadConnection(slot: slot, of: bound.value)
             bound.value.slots[slot].connection = connection
             try channel.pipeline.syncOperations.addHandler(connection)
-        }
+        }.map { _ in }
     }
 
+    /// Connects and calls `prepare` to set up the channel's pipeline.
     static func connect(
         to target: LoadTarget, on eventLoop: any EventLoop,
         _ prepare: @escaping @Sendable (any Channel) throws -> Void
-    ) -> EventLoopFuture<Void> {
+    ) -> EventLoopFuture<any Channel> {
         ClientBootstrap(group: eventLoop)
             .channelOption(.socketOption(.tcp_nodelay), value: 1)
             .connectTimeout(.seconds(10))
             .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    if let makeEncryption = target.makeEncryption {
-                        try channel.pipeline.syncOperations.addHandler(try makeEncryption())
-                    }
-                    try prepare(channel)
-                }
+                channel.eventLoop.makeCompletedFuture { try prepare(channel) }
             }
-            .connect(host: target.host, port: target.port).map { _ in }
+            .connect(host: target.host, port: target.port)
     }
 
-    /// Begins to ask, until `end`.
+    /// Sends requests from `start` to `end`.
     func start(at start: NIODeadline, until end: NIODeadline) {
-        // It may have been stopped before it began.
+        // It may have been stopped before.
         guard !isOver else { return }
         self.end = end
         isStarted = true
@@ -107,25 +102,21 @@ final class LoadLoop {
                 offset: Double(index) / Double(plan.loopCount))
         }
         pump()
-        watchTimes(from: start)
+        if let reopening = plan.reopening {
+            after(start + .nanoseconds(Int64(reopening * 1e9))) { $0.streams?.reopen() }
+        }
+        checkTimeouts()
         after(end) { $0.finishIfDone() }
         after(end + .nanoseconds(Int64(plan.patience * 1e9))) { $0.stop() }
     }
 
-    private func watchTimes(from start: NIODeadline) {
-        if let reopening = plan.reopening, watch != nil {
-            after(start + .nanoseconds(Int64(reopening * 1e9))) { $0.watch?.reopen() }
-        }
-        checkTimes()
-    }
-
-    /// Looks once a second for answers that take too long.
-    private func checkTimes() {
+    /// Fails requests and events that have timed out, once a second.
+    private func checkTimeouts() {
         guard !isOver else { return }
         let limit = NIODeadline.now() - .nanoseconds(Int64(plan.patience * 1e9))
-        for slot in slots { if let sent = slot.connection?.sent, sent < limit { slot.connection?.giveUp() } }
-        watch?.giveUp(before: limit)
-        after(NIODeadline.now() + .seconds(1)) { $0.checkTimes() }
+        for slot in slots { if let sent = slot.connection?.sent, sent < limit { slot.connection?.timeOut() } }
+        streams?.timeOut(before: limit)
+        after(NIODeadline.now() + .seconds(1)) { $0.checkTimeouts() }
     }
 
     @discardableResult
@@ -134,7 +125,7 @@ final class LoadLoop {
         return eventLoop.scheduleTask(deadline: instant) { action(bound.value) }
     }
 
-    /// Ends, whatever is under way: nobody is to blame for what was not answered until somebody cancelled.
+    /// Ends the run; outstanding requests are no failures.
     func cancel() {
         end = min(end, NIODeadline.now())
         schedule = nil
@@ -142,20 +133,20 @@ final class LoadLoop {
         stop(isCancelled: true)
     }
 
-    /// Ends. What is under way has failed.
+    /// Ends the run; outstanding requests have failed.
     func stop(isCancelled: Bool = false) {
         guard !isOver else { return }
         isStarted = false
         isOver = isCancelled
-        for slot in slots { slot.connection?.giveUp() }
-        watch?.giveUp(before: .distantFuture)
-        watch?.giveUpMissing()
-        // What was due and never sent has waited until now, at least.
+        for slot in slots { slot.connection?.timeOut() }
+        streams?.timeOut(before: .distantFuture)
+        streams?.timeOutMissing()
+        // Requests that were due and never sent have waited until now, at least.
         let now = NIODeadline.now()
         var slot = 0
         while let due = schedule?.next, due < min(end, now) {
             report.unsent += 1
-            // They would have been sent by all in turn.
+            // The connections would have sent them in turn.
             report.kinds[slots[slot].work.next().kind].latencies.record((now - due).nanoseconds)
             slot = (slot + 1) % slots.count
             schedule?.place += 1
@@ -163,19 +154,19 @@ final class LoadLoop {
         isOver = true
         timer?.cancel()
         for slot in slots { slot.connection?.close() }
-        watch?.close()
+        streams?.close()
         ending.succeed(report)
     }
 
-    /// Whether there are requests to be sent, now or later. What was due before the end is, also after it.
-    private var isAsking: Bool { NIODeadline.now() < end || (schedule?.next ?? end) < end }
+    /// Returns whether requests remain to be sent. Those that were due before the end are sent after it.
+    private var isSending: Bool { NIODeadline.now() < end || (schedule?.next ?? end) < end }
 
-    private var isDone: Bool { underway == 0 && !isAsking && watch?.isQuiet ?? true }
+    private var isDone: Bool { underway == 0 && !isSending && streams?.isQuiet ?? true }
 
     func finishIfDone() { if isStarted, isDone { stop() } }
 }
 
-// What connections tell.
+// Called by connections.
 extension LoadLoop {
     func opened(_ connection: LoadConnection) { makeFree(connection) }
 
@@ -184,7 +175,7 @@ extension LoadLoop {
         pump()
     }
 
-    /// Sends what is due by whoever is free.
+    /// Sends due requests over free connections.
     private func pump() {
         guard isStarted else { return }
         let now = NIODeadline.now()
@@ -203,7 +194,7 @@ extension LoadLoop {
             let request = slots[connection.slot].work.next()
             report.sent += 1
             underway += 1
-            watch?.expect(slot: connection.slot, due: due)
+            streams?.expect(slot: connection.slot, due: due)
             connection.send(request, due: due, at: now)
         }
         finishIfDone()
@@ -222,7 +213,7 @@ extension LoadLoop {
         let isExpected = slots[connection.slot].work.isExpected(head)
         if !isExpected {
             report.unexpected[head.status, default: 0] += 1
-            watch?.forget(slot: connection.slot)
+            streams?.forgetEvents(slot: connection.slot)
         }
         return isExpected
     }
@@ -231,26 +222,26 @@ extension LoadLoop {
         underway -= 1
         let now = NIODeadline.now()
         report.kinds[kind].latencies.record((now - due).nanoseconds)
-        if watch?.isReopening(since: due) == true { report.meanwhile.record((now - due).nanoseconds) }
+        if streams?.isReopening(since: due) == true { report.meanwhile.record((now - due).nanoseconds) }
         if now <= end { report.answeredInTime += 1 }
-        if isReady, watch?.isWaiting(slot: connection.slot, connection) != true {
+        if isReady, streams?.isWaiting(slot: connection.slot, connection) != true {
             makeFree(connection)
         } else {
             finishIfDone()
         }
     }
 
-    func failed(_ connection: LoadConnection, _ trouble: LoadReport.Trouble, wasAsked: Bool) {
+    func failed(_ connection: LoadConnection, _ trouble: LoadReport.Trouble, wasPending: Bool) {
         guard !isOver else { return }
         report.note(trouble)
-        if wasAsked {
+        if wasPending {
             underway -= 1
             slots[connection.slot].work.loseAnswer()
-            watch?.forget(slot: connection.slot)
+            streams?.forgetEvents(slot: connection.slot)
         }
     }
 
-    /// Another takes its place as long as requests are made.
+    /// Replaces the connection while requests remain.
     func closed(_ connection: LoadConnection) {
         free.removeAll { $0 === connection }
         slots[connection.slot].connection = nil
@@ -258,7 +249,7 @@ extension LoadLoop {
     }
 
     private func reconnect(_ slot: Int) {
-        guard isStarted, isAsking else { return finishIfDone() }
+        guard isStarted, isSending else { return finishIfDone() }
         let bound = NIOLoopBound(self, eventLoop: eventLoop)
         connect(slot).whenFailure { _ in
             let loop = bound.value

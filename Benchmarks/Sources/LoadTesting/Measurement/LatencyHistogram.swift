@@ -1,48 +1,46 @@
-/// How often which latency was seen, in nanoseconds, in memory that does not grow.
+/// A histogram of latencies in nanoseconds, of constant size.
 ///
-/// Values below 256 are counted each by itself. Above that every power of two is divided into 128 equal parts, so a
-/// percentile is told with an error of less than 0.4 %: the middle of a part that is at most 1/128 of its value wide.
+/// Values below 256 have a bucket each. Above that every power of two is divided into 128 buckets of equal width, so
+/// that a percentile, which is the middle of a bucket, is at most 0.4 % off.
 package struct LatencyHistogram: Sendable {
     private static let partBits = 7
     private static let exactCount = 1 << (partBits + 1)
     private static let bucketCount = exactCount + (63 - partBits) << partBits
 
     private var counts = [UInt64](repeating: 0, count: bucketCount)
-    /// How many there are.
+    /// The number of recorded values.
     package private(set) var count: UInt64 = 0
-    /// The largest, exactly; 0 where there is none.
-    package private(set) var most: UInt64 = 0
+    /// The largest value, exactly; 0 without values.
+    package private(set) var maximum: UInt64 = 0
 
     package init() {}
 
-    /// Counts one more.
     package mutating func record(_ nanoseconds: Int64) {
         let value = UInt64(max(0, nanoseconds))
         counts[Self.bucket(of: value)] += 1
         count += 1
-        most = max(most, value)
+        maximum = max(maximum, value)
     }
 
-    /// Counts all of `other`.
     package mutating func add(_ other: LatencyHistogram) {
         for index in other.counts.indices { counts[index] += other.counts[index] }
         count += other.count
-        most = max(most, other.most)
+        maximum = max(maximum, other.maximum)
     }
 
-    /// The smallest value that at least `fraction` of all do not exceed; `nil` where there is none.
+    /// The smallest value that at least `fraction` of the values do not exceed; `nil` without values.
     ///
-    /// - Parameter fraction: 0.5 for the median; from 0 to 1.
+    /// - Parameter fraction: 0 to 1; 0.5 for the median.
     package func percentile(_ fraction: Double) -> UInt64? {
         guard count > 0 else { return nil }
         let rank = min(count, max(1, UInt64((Double(count) * fraction).rounded(.up))))
         var seen: UInt64 = 0
         for (index, number) in counts.enumerated() where number > 0 {
             seen += number
-            // No value is told that is larger than all of them.
-            if seen >= rank { return min(most, Self.middle(of: index)) }
+            // The middle of the last bucket may exceed the largest value.
+            if seen >= rank { return min(maximum, Self.middle(of: index)) }
         }
-        return most
+        return maximum
     }
 
     private static func bucket(of value: UInt64) -> Int {
@@ -62,6 +60,6 @@ package struct LatencyHistogram: Sendable {
 
 extension LatencyHistogram: CustomStringConvertible {
     package var description: String {
-        "\(count) latencies, median \(percentile(0.5) ?? 0) ns, \(most) ns at most"
+        "\(count) latencies, median \(percentile(0.5) ?? 0) ns, \(maximum) ns at most"
     }
 }

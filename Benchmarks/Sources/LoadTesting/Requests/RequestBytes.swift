@@ -1,22 +1,21 @@
 package import NIOCore
 import Synchronization
 
-/// An access token that is replaced while requests are made with it.
+/// An access token that may be replaced during a run.
 package final class LoadCredential: Sendable {
     private let state: Mutex<(token: String, generation: Int)>
 
     package init(token: String) { state = Mutex((token, 0)) }
 
-    /// The token, and how many were before it.
+    /// The token, and the number of tokens before it.
     package var current: (token: String, generation: Int) { state.withLock { $0 } }
 
-    /// Whoever asks from now on has `token`.
     package func replace(by token: String) {
         state.withLock { $0 = (token, $0.generation + 1) }
     }
 }
 
-/// A request in HTTP/1.1, written once and sent often.
+/// An HTTP/1.1 request that is serialized once and sent often.
 package struct RequestBytes: Sendable {
     private let method: String
     private let path: String
@@ -28,12 +27,9 @@ package struct RequestBytes: Sendable {
     private var generation = -1
 
     /// - Parameters:
-    ///   - method: GET, PUT, ….
-    ///   - path: with the query; begins with a slash.
-    ///   - target: whose name it has.
-    ///   - fields: others than `Host`, `Content-Length` and `Authorization`.
-    ///   - body: what is sent with it.
-    ///   - credential: the token of `Authorization`.
+    ///   - path: path and query, with the leading slash.
+    ///   - fields: fields other than `Host`, `Content-Length` and `Authorization`.
+    ///   - credential: the bearer token of `Authorization`.
     package init(
         _ method: String, _ path: String, at target: LoadTarget, fields: [(name: String, value: String)] = [],
         body: [UInt8] = [], credential: LoadCredential? = nil
@@ -42,7 +38,7 @@ package struct RequestBytes: Sendable {
         (self.authority, self.fields) = (target.authority, fields)
     }
 
-    /// The bytes to send.
+    /// The request with the current token.
     package mutating func bytes() -> ByteBuffer {
         let (token, current) = credential?.current ?? ("", 0)
         if current != generation {
@@ -53,10 +49,10 @@ package struct RequestBytes: Sendable {
         return written
     }
 
-    /// Whether the token of ``bytes()`` has been replaced since.
+    /// Returns whether the token has been replaced since the last call of ``bytes()``.
     package var isOutdated: Bool { (credential?.current.generation ?? 0) != generation }
 
-    /// The same with one more field and another body.
+    /// The request with the current token, one more field and another body.
     package func bytes(adding field: (name: String, value: String), body: [UInt8]) -> ByteBuffer {
         var buffer = ByteBuffer()
         write(credential?.current.token ?? "", [field], body, to: &buffer)

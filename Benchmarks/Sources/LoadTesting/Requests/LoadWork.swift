@@ -1,20 +1,18 @@
 package import NIOCore
 
-/// What one connection asks, one request after the other.
+/// The requests of one connection, one after the other.
 package protocol LoadWork: Sendable {
-    /// The next request, and which of the plan's kinds it is.
+    /// The next request, and the index of its kind in the plan.
     mutating func next() -> (bytes: ByteBuffer, kind: Int)
 
-    /// Hears the answer to it.
-    ///
-    /// - Returns: whether its status was to be expected.
+    /// Takes the head of the answer to the last request and returns whether it is an expected one.
     mutating func isExpected(_ answer: AnswerHead) -> Bool
 
-    /// The request may or may not have arrived: its answer was lost.
+    /// Notes that the last request has no answer: the server may or may not have carried it out.
     mutating func loseAnswer()
 }
 
-/// The same requests in turn, whatever is answered.
+/// A fixed list of requests, repeated.
 package struct RepeatedRequests: LoadWork {
     private var requests: [RequestBytes]
     private let status: ClosedRange<Int>
@@ -23,13 +21,10 @@ package struct RepeatedRequests: LoadWork {
 
     /// - Parameters:
     ///   - requests: one or more.
-    ///   - status: the answers that are to be expected.
-    ///   - start: where in `requests` it begins.
-    ///   - kind: of the plan's kinds.
-    package init(_ requests: [RequestBytes], expecting status: ClosedRange<Int>, from start: Int = 0, kind: Int = 0) {
-        precondition(!requests.isEmpty, "there is something to ask")
+    ///   - status: the expected statuses.
+    package init(_ requests: [RequestBytes], expecting status: ClosedRange<Int>, kind: Int = 0) {
+        precondition(!requests.isEmpty, "requests must not be empty")
         (self.requests, self.status, self.kind) = (requests, status, kind)
-        place = start % requests.count
     }
 
     package mutating func next() -> (bytes: ByteBuffer, kind: Int) {
@@ -42,7 +37,7 @@ package struct RepeatedRequests: LoadWork {
     package mutating func loseAnswer() {}
 }
 
-/// Overwrites one key, each time on condition that it has the version of the answer before.
+/// Overwrites of one key, each conditional on the version in the answer before.
 package struct ConditionalWrites: LoadWork {
     private let request: RequestBytes
     private var version: String
@@ -53,9 +48,8 @@ package struct ConditionalWrites: LoadWork {
 
     /// - Parameters:
     ///   - request: the PUT, without condition and body.
-    ///   - version: what the key holds now has this entity tag.
-    ///   - byteCount: of the documents; each begins with a number, so that no two are alike.
-    ///   - kind: of the plan's kinds.
+    ///   - version: the entity tag of the current value.
+    ///   - byteCount: the size of each value. A value begins with its number, so that no two are alike.
     package init(_ request: RequestBytes, version: String, byteCount: Int, kind: Int = 0) {
         (self.request, self.version, self.kind) = (request, version, kind)
         body = [UInt8](repeating: UInt8(ascii: "x"), count: byteCount)
@@ -72,7 +66,7 @@ package struct ConditionalWrites: LoadWork {
     }
 
     package mutating func isExpected(_ answer: AnswerHead) -> Bool {
-        // Also with a conflict: it tells what there is now.
+        // A 412 carries the current version, too.
         if let tag = answer.field("etag") { version = tag }
         defer { if answer.status < 500 { isUncertain = false } }
         return answer.status == 204 || answer.status == 200 || (answer.status == 412 && isUncertain)
@@ -81,7 +75,7 @@ package struct ConditionalWrites: LoadWork {
     package mutating func loseAnswer() { isUncertain = true }
 }
 
-/// One of two kinds of work, the second in so many of a hundred requests, evenly spread.
+/// Two kinds of work, interleaved evenly.
 package struct MixedWork: LoadWork {
     private var works: [any LoadWork]
     private let share: Int
@@ -89,13 +83,11 @@ package struct MixedWork: LoadWork {
     private var current = 0
 
     /// - Parameters:
-    ///   - first: most of it.
-    ///   - second: `share` of a hundred.
-    ///   - share: from 0 to 100.
-    ///   - start: where in the turn it begins, so that not all connections do the same at once.
+    ///   - share: the percentage of requests that are of `second`, 0 to 100.
+    ///   - start: a number that differs between connections, so that not all of them do the same at once.
     package init(_ first: any LoadWork, _ second: any LoadWork, share: Int, from start: Int) {
         (works, self.share) = ([first, second], share)
-        // 61 has no divisor in common with 100: neighbours begin far from each other.
+        // 61 and 100 are coprime: neighbours start far from each other.
         sum = start % 100 * 61 % 100
     }
 

@@ -1,33 +1,41 @@
-package import NIOCore
+import NIOCore
 
-/// A connection on which the server tells what changes. Stays on its event loop.
+/// A connection that carries an event stream. Confined to its event loop.
 final class StreamConnection: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     let slot: Int
-    private unowned let group: WatchGroup
+    private unowned let group: StreamGroup
     private var request: RequestBytes
-    /// Whether it takes the place of one whose token had been replaced.
-    let isRenewal: Bool
     private var reader = AnswerReader()
-    private var events = EventCounter()
+    private var events = EventReader()
     private var context: ChannelHandlerContext?
     private var isFinished = false
-    /// Whether the server has begun to tell.
     private(set) var isOpen = false
-    /// For how many writes its event is awaited: 0 or 1.
+    /// Set while it is one of the connections that open before the run starts.
+    var isInitial: Bool
+    /// Set while the event of a write is outstanding.
     var isExpecting = false
+    /// The time to wait before reconnecting, unless the server sends another one.
+    private let defaultReconnectionTime: TimeAmount
 
-    init(slot: Int, request: RequestBytes, isRenewal: Bool, of group: WatchGroup) {
-        (self.slot, self.request, self.isRenewal, self.group) = (slot, request, isRenewal, group)
+    init(
+        slot: Int, request: RequestBytes, isInitial: Bool, reconnectionTime: TimeAmount, of group: StreamGroup
+    ) {
+        (self.slot, self.request, self.group, self.isInitial) = (slot, request, group, isInitial)
+        defaultReconnectionTime = reconnectionTime
+        // Records which token is sent, for `isOutdated`.
+        _ = self.request.bytes()
     }
 
-    /// Whether the token that it was opened with has been replaced. The server ends a stream with its token.
+    /// The time to wait before reconnecting.
+    var reconnectionTime: TimeAmount { events.reconnectionTime ?? defaultReconnectionTime }
+
+    /// Returns whether the token of the request has been replaced. The server ends a stream when its token expires.
     var isOutdated: Bool { request.isOutdated }
 
     func channelActive(context: ChannelHandlerContext) {
-        // Nobody waits for it any more.
         guard !isFinished else { return context.close(promise: nil) }
         self.context = context
         context.writeAndFlush(wrapOutboundOut(request.bytes()), promise: nil)
@@ -42,7 +50,7 @@ final class StreamConnection: ChannelInboundHandler {
                 case .head(let head): receive(head, context)
                 case .body(let piece):
                     guard isOpen else { continue }
-                    for _ in 0..<events.count(in: piece) { group.heard(by: self) }
+                    for _ in 0..<events.read(piece) { group.receivedEvent(self) }
                 case .end: context.close(promise: nil)
                 }
             }
@@ -76,40 +84,13 @@ final class StreamConnection: ChannelInboundHandler {
         finish(.streamEnded)
     }
 
-    /// Its end is told by `channelInactive`.
+    // `channelInactive` follows and reports the failure.
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
-    /// Closes it; nobody hears of its end.
-    func leave() {
+    /// Closes the connection without reporting its end.
+    func close() {
         isFinished = true
         isOpen = false
         context?.close(promise: nil)
-    }
-}
-
-/// Counts the events of type `change` in a stream (HTML, section 9.2.6), however it is cut into pieces.
-package struct EventCounter: Sendable {
-    private static let sought = Array("event: change\n".utf8)
-    private var matched = 0
-    private var isAtLineStart = true
-
-    package init() {}
-
-    /// How many begin in `piece`.
-    package mutating func count(in piece: ByteBuffer) -> Int {
-        var count = 0
-        for byte in piece.readableBytesView {
-            if isAtLineStart || matched > 0, byte == Self.sought[matched] {
-                matched += 1
-                if matched == Self.sought.count {
-                    count += 1
-                    matched = 0
-                }
-            } else {
-                matched = 0
-            }
-            isAtLineStart = byte == UInt8(ascii: "\n")
-        }
-        return count
     }
 }

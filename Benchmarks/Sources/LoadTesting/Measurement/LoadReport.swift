@@ -1,17 +1,17 @@
-/// What a run has seen.
+/// The results of a run.
 package struct LoadReport: Sendable {
-    /// The answers to one kind of request.
+    /// The results of one kind of request.
     package struct Kind: Sendable {
         package var name: String
-        /// From the instant at which a request was due to the end of its answer.
+        /// Times from the instant at which a request was due to the end of its answer.
         package var latencies = LatencyHistogram()
     }
 
-    /// Why a request has no answer, and how often.
+    /// The reasons for which a request has no answer or a stream no event.
     package enum Trouble: String, CaseIterable, Sendable {
         case notConnected = "no connection"
         case closed = "connection closed before the answer"
-        case malformed = "an answer that is not HTTP/1.1"
+        case malformed = "answer is not HTTP/1.1"
         case unanswered = "no answer in time"
         case streamEnded = "event stream ended"
         case notReopened = "event stream not open again in time"
@@ -19,27 +19,26 @@ package struct LoadReport: Sendable {
     }
 
     package var kinds: [Kind]
-    /// The length of the time in which requests were begun, in seconds.
+    /// The length of the run in seconds, without the wait for the last answers.
     package var seconds: Double
-    /// How many answers came within that time.
+    /// The number of answers that arrived within ``seconds``.
     package var answeredInTime = 0
-    /// How many requests were sent.
     package var sent = 0
-    /// How many were due and never sent: nobody was free for them. They are in the latencies with the time that they
-    /// had waited for.
+    /// The number of requests that were due and never sent because no connection was free. Their waiting time is among
+    /// the latencies.
     package var unsent = 0
-    /// How many were sent more than a millisecond after they were due.
+    /// The number of requests that were sent more than a millisecond after they were due.
     package var late = 0
-    /// How many answers had which status.
+    /// The number of answers by status.
     package var statuses: [Int: Int] = [:]
-    /// How many answers had a status that was not to be expected.
+    /// The number of answers with an unexpected status, by status.
     package var unexpected: [Int: Int] = [:]
-    /// How many requests had no answer, and why.
     package var troubles: [Trouble: Int] = [:]
-    /// From a write's due instant until a watcher has the event; from the beginning until a stream is open again.
+    /// Times from the instant at which a write was due until a stream has received its event.
     package var heard = LatencyHistogram()
+    /// Times from the loss of streams until one of them is open again.
     package var reopened = LatencyHistogram()
-    /// The answers, of whatever kind, while streams were being opened again.
+    /// Latencies of requests that were due while streams were being reopened.
     package var meanwhile = LatencyHistogram()
 
     init(kinds: [String], seconds: Double = 0) {
@@ -47,17 +46,17 @@ package struct LoadReport: Sendable {
         self.seconds = seconds
     }
 
-    /// Answers a second.
+    /// Answers per second.
     package var rate: Double { seconds > 0 ? Double(answeredInTime) / seconds : 0 }
 
-    /// Whether every request had the answer that was to be expected.
+    /// Returns whether every request had an expected answer.
     package var isSound: Bool { unexpected.isEmpty && troubles.isEmpty }
 
     mutating func note(_ trouble: Trouble, count: Int = 1) {
         if count > 0 { troubles[trouble, default: 0] += count }
     }
 
-    /// Counts what another event loop has seen.
+    /// Adds the results of another event loop.
     mutating func add(_ other: LoadReport) {
         for index in kinds.indices { kinds[index].latencies.add(other.kinds[index].latencies) }
         answeredInTime += other.answeredInTime

@@ -1,13 +1,12 @@
 package import NIOCore
 
-/// The head of an answer.
+/// The status line and fields of an answer.
 package struct AnswerHead: Sendable {
-    /// The status code.
     package let status: Int
-    /// All of it, to the empty line.
+    /// The whole head, with the empty line at its end.
     let bytes: ByteBuffer
 
-    /// The value of the field `name`, in small letters; `nil` where there is none.
+    /// The value of the field `name`, which is in lower case.
     package func field(_ name: String) -> String? {
         for line in bytes.readableBytesView.split(separator: UInt8(ascii: "\n")).dropFirst() {
             guard let colon = line.firstIndex(of: UInt8(ascii: ":")),
@@ -19,16 +18,16 @@ package struct AnswerHead: Sendable {
     }
 }
 
-/// Reads answers of HTTP/1.1 as they come, and no more of them than a load generator needs to know.
+/// An incremental reader of HTTP/1.1 answers that interprets only what a load generator needs.
 package struct AnswerReader: Sendable {
     package enum Part: Sendable {
         case head(AnswerHead)
         case body(ByteBuffer)
-        /// The answer is whole.
+        /// The end of the answer.
         case end
     }
 
-    /// This is no answer of HTTP/1.1.
+    /// The bytes are not an HTTP/1.1 answer.
     package struct Malformed: Error {}
 
     private enum State: Sendable {
@@ -42,24 +41,21 @@ package struct AnswerReader: Sendable {
         case finished
     }
 
-    /// Longer ones are of no server that can be meant.
     private static let longestHead = 64 << 10
 
     private var state = State.head
     private var buffer = ByteBuffer()
-    /// Whether the connection carries nothing more after this answer.
+    /// Returns whether the server closes the connection after this answer.
     package private(set) var closes = false
-    /// Whether nothing has come of an answer.
-    package var isIdle: Bool { if case .head = state { buffer.readableBytes == 0 } else { false } }
 
     package init() {}
 
-    /// What has come.
+    /// Appends received bytes.
     package mutating func feed(_ bytes: ByteBuffer) {
         if buffer.readableBytes == 0 { buffer = bytes } else { buffer.writeImmutableBuffer(bytes) }
     }
 
-    /// The next part of what has come; `nil` until more comes.
+    /// The next part, or `nil` when more bytes are needed.
     package mutating func next() throws(Malformed) -> Part? {
         switch state {
         case .head: return try readHead()
@@ -121,7 +117,7 @@ package struct AnswerReader: Sendable {
         }
         guard let bytes = buffer.readSlice(length: length) else { return nil }
         guard let found = bytes.withUnsafeReadableBytes(Framing.init) else { throw Malformed() }
-        // Something on the way to the answer (RFC 9110, section 15.2).
+        // An interim response (RFC 9110, section 15.2).
         if (100..<200).contains(found.status) { return try next() }
         closes = found.closes
         if found.status == 204 || found.status == 304 {
@@ -136,11 +132,11 @@ package struct AnswerReader: Sendable {
         return .head(AnswerHead(status: found.status, bytes: bytes))
     }
 
-    /// How long the head at the front of `view` is, with the empty line.
+    /// The length of the head at the front of `view`, with the empty line.
     private static func headLength(_ view: ByteBufferView) -> Int? {
         view.withUnsafeBytes { bytes in
             var index = 3
-            // Every fourth byte tells whether an end can be near.
+            // CR LF CR LF is four bytes long, so that looking at every fourth byte finds it.
             while index < bytes.count {
                 switch bytes[index] {
                 case UInt8(ascii: "\n"):
@@ -177,7 +173,7 @@ extension Substring {
     }
 }
 
-/// Where an answer ends (RFC 9112, section 6.3).
+/// The fields that determine where an answer ends (RFC 9112, section 6.3).
 private struct Framing {
     var status = 0
     var contentLength: Int?
@@ -199,9 +195,8 @@ private struct Framing {
         }
     }
 
-    /// Reads the line; `false` where it contradicts what HTTP is.
+    /// Reads one line and returns `false` if it is invalid.
     private mutating func read(_ bytes: UnsafeRawBufferPointer, from start: Int, to end: Int) -> Bool {
-        // Both names and the third are told from all others by their first letter and their length.
         switch AnswerReader.small(bytes[start]) {
         case UInt8(ascii: "c") where Self.begins(bytes, at: start, with: "content-length:"):
             let text = AnswerReader.trimmed(bytes[(start + 15)..<end])

@@ -1,12 +1,13 @@
 import NIOCore
 import NIOPosix
 
-/// Drives a server as a plan says.
+/// Runs plans.
 package enum LoadRun {
-    /// Connects, asks, and waits for the last answers. A run that is cancelled ends at once, with what was seen until
-    /// then.
+    /// Opens all connections, sends requests for the length of the run and waits for the last answers.
     ///
-    /// - Throws: `NIOConnectionError` and others where not all connections can be made.
+    /// A cancelled run ends at once and returns its results until then.
+    ///
+    /// - Throws: `NIOConnectionError` and others if not all connections can be opened.
     package static func run(_ plan: LoadPlan, at target: LoadTarget) async throws -> LoadReport {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: plan.loopCount)
         let result: Result<LoadReport, any Error>
@@ -22,9 +23,7 @@ package enum LoadRun {
     private static func run(
         _ plan: LoadPlan, at target: LoadTarget, on group: MultiThreadedEventLoopGroup
     ) async throws -> LoadReport {
-        let loops = try await parts(of: plan).asyncMap(group) { part, eventLoop in
-            NIOLoopBound(LoadLoop(part, of: plan, at: target, on: eventLoop), eventLoop: eventLoop)
-        }
+        let loops = try await makeLoops(plan, at: target, on: group)
         do {
             try await each(loops) { loop in
                 loop.open()
@@ -34,7 +33,7 @@ package enum LoadRun {
             for loop in loops { loop.eventLoop.execute { loop.value.stop() } }
             throw error
         }
-        // All of them begin together.
+        // A common start for all loops.
         let start = NIODeadline.now() + .milliseconds(20)
         let end = start + .nanoseconds(Int64(plan.seconds * 1e9))
         return try await withTaskCancellationHandler {
@@ -53,6 +52,20 @@ package enum LoadRun {
         }
     }
 
+    private static func makeLoops(
+        _ plan: LoadPlan, at target: LoadTarget, on group: MultiThreadedEventLoopGroup
+    ) async throws -> [NIOLoopBound<LoadLoop>] {
+        var loops: [NIOLoopBound<LoadLoop>] = []
+        for part in parts(of: plan) {
+            let eventLoop = group.next()
+            loops.append(
+                try await eventLoop.submit {
+                    NIOLoopBound(LoadLoop(part, of: plan, at: target, on: eventLoop), eventLoop: eventLoop)
+                }.get())
+        }
+        return loops
+    }
+
     private static func each(
         _ loops: [NIOLoopBound<LoadLoop>], _ body: @escaping @Sendable (LoadLoop) -> EventLoopFuture<Void>
     ) async throws {
@@ -60,7 +73,7 @@ package enum LoadRun {
         for future in begun { try await future.get() }
     }
 
-    /// Every loop has its share of the connections, and the streams of those.
+    /// Distributes connections, and the streams that belong to them, over the loops.
     private static func parts(of plan: LoadPlan) -> [LoadLoop.Part] {
         (0..<plan.loopCount).map { index in
             let chosen = plan.works.indices.filter { $0 % plan.loopCount == index }
@@ -68,19 +81,5 @@ package enum LoadRun {
                 works: chosen.map { plan.works[$0] },
                 streams: plan.streams.isEmpty ? [] : chosen.map { plan.streams[$0] }, index: index)
         }
-    }
-}
-
-extension [LoadLoop.Part] {
-    fileprivate func asyncMap(
-        _ group: MultiThreadedEventLoopGroup,
-        _ make: @escaping @Sendable (LoadLoop.Part, any EventLoop) -> NIOLoopBound<LoadLoop>
-    ) async throws -> [NIOLoopBound<LoadLoop>] {
-        var made: [NIOLoopBound<LoadLoop>] = []
-        for part in self {
-            let eventLoop = group.next()
-            made.append(try await eventLoop.submit { make(part, eventLoop) }.get())
-        }
-        return made
     }
 }
