@@ -273,7 +273,8 @@ public final class Service: Sendable {
             listening.end()
             throw error
         }
-        let events = EventStream(service, from: cursor, listening: listening, host: host)
+        let events = EventStream(
+            service, from: cursor, listening: listening, streamCount: streamCount, host: host)
         var response = HTTPResponse(status: .ok)
         response.headerFields[.contentType] = EventStream.mediaType
         return ServiceAnswer(

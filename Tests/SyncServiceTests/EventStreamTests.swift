@@ -3,8 +3,9 @@ import HTTPTypes
 import ServiceTestSupport
 import SyncCore
 import SyncProtocol
-import SyncService
 import Testing
+
+@testable import SyncService
 
 @Suite("Streams of events")
 struct EventStreamTests {
@@ -106,6 +107,19 @@ struct EventStreamTests {
                 if event.name == "change" { names.append(event.data) }
             }
             #expect(names.count == 2 && names[0].contains("/b\"") && names[1].contains("/c\""), "\(names)")
+        }
+    }
+
+    @Test("reconnection times are spread by the number of open streams, from one second to thirty")
+    func spread() {
+        var host = HostServices.system
+        for (count, most) in [(0, UInt64(1_000)), (10_000, 6_000), (1_000_000, 30_000)] {
+            let some = (0..<64).map { number in
+                host.randomBits = { UInt64(number) &* 0x9E37_79B9_7F4A_7C15 }
+                return EventStream.retry(streamCount: count, host)
+            }
+            #expect(some.allSatisfy { (1_000...most).contains($0) })
+            #expect(count == 0 || Set(some).count > 32)
         }
     }
 

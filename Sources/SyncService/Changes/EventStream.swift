@@ -12,12 +12,11 @@ import Foundation
 actor EventStream {
     static let mediaType = "text/event-stream"
 
-    /// The range of reconnection times, in milliseconds. Each stream gets a random one: thousands that lose their
-    /// connection at once, as by a restart, come back over as long a time.
-    static let retries: ClosedRange<UInt64> = 1_000...6_000
-
-    private static func retry(_ host: HostServices) -> UInt64 {
-        retries.lowerBound + host.randomBits() % UInt64(retries.count)
+    /// A random reconnection time, in milliseconds: a second, and half a millisecond for each of `streamCount` open
+    /// streams, 30 s at most. Thousands that lose their connection at once, as by a restart, come back over as long a
+    /// time.
+    static func retry(streamCount: Int, _ host: HostServices) -> UInt64 {
+        1_000 + host.randomBits() % UInt64(1 + min(streamCount, 58_000) / 2)
     }
 
     /// Whether a request asks for a stream of events.
@@ -40,13 +39,17 @@ actor EventStream {
     private var phase = Phase.greeting
     private var cursor: ChangeCursor?
     private let isResumed: Bool
+    private let retry: UInt64
 
     /// - Parameters:
-    ///   - resumed: the last that the client has seen; `nil` for one that begins now.
-    ///   - listening: what the hub tells from now on.
+    ///   - resumed: the position that the client has seen; `nil` for a new client.
+    ///   - listening: the notes of the hub from now on.
+    ///   - streamCount: the number of open streams.
     init(
-        _ service: KeyValueService, from resumed: ChangeCursor?, listening: ChangeHub.Listening, host: HostServices
+        _ service: KeyValueService, from resumed: ChangeCursor?, listening: ChangeHub.Listening, streamCount: Int,
+        host: HostServices
     ) {
+        retry = Self.retry(streamCount: streamCount, host)
         (self.service, self.host) = (service, host)
         notes = listening.notes.makeAsyncIterator()
         isResumed = resumed != nil
@@ -59,7 +62,7 @@ actor EventStream {
         case .greeting:
             phase = isResumed ? .catchingUp : .listening
             // A new client learns its position, so that it can resume without missing anything.
-            return Array("retry: \(Self.retry(host))\n\n".utf8) + (isResumed ? [] : position(cursor))
+            return Array("retry: \(retry)\n\n".utf8) + (isResumed ? [] : position(cursor))
         case .catchingUp: return await catchUp()
         case .listening: return await listen()
         case .over: return nil
