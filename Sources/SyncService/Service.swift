@@ -203,7 +203,8 @@ public final class Service: Sendable {
             switch target.place {
             case .keys, .key, .batch:
                 let isCounted = isCounted(target.place, request.head.method, caller)
-                let values = try keyValues(of: caller, isCounted: isCounted)
+                var values = try keyValues(of: caller, isCounted: isCounted)
+                values.reserve = request.reserveAnswer
                 if isLedger(target.place, of: caller) {
                     // However short the request is, the ledger may be long.
                     answer = await withTaskExecutorPreference(globalConcurrentExecutor) {
