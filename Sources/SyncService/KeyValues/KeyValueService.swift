@@ -80,19 +80,19 @@ extension KeyValueService {
         if case .found(let entry) = answer.outcome, !condition.isKnown(entry.version), !reserve(entry.value.count) {
             throw .noRoomForAnswer(of: key)
         }
-        return noting(answer.companion, Self.found(answer.outcome, of: key, condition))
+        return Self.noting(answer.companion, Self.found(answer.outcome, of: key, condition))
     }
 
-    /// The answer to a read of `key`, which the caller reaches; where `store` has it at once, it is no longer than
-    /// `longest` bytes, and nothing is wrong with the request.
+    /// The answer to a read of `key`, which is in the caller's scope; `nil` if the rules cannot answer synchronously,
+    /// the answer is longer than `longest` bytes, or the request is malformed.
     static func read(
-        _ key: EntryKey, _ fields: HTTPFields, atOnceBy store: some ReadingAtOnce, longest: Int
+        _ key: EntryKey, _ fields: HTTPFields, synchronouslyBy rules: LedgerRules, longest: Int
     ) -> TransportAnswer? {
         guard let condition = ReadCondition(fields),
-            let outcome = store.readAtOnce(key, unless: condition.known.first)
+            let answer = rules.readSynchronously(key, unless: condition.known.first)
         else { return nil }
-        let answer = found(outcome, of: key, condition)
-        return answer.body.count > longest ? nil : answer
+        let found = found(answer.outcome, of: key, condition)
+        return found.body.count > longest ? nil : noting(answer.companion, found)
     }
 
     private static func found(_ outcome: ReadOutcome, of key: EntryKey, _ condition: ReadCondition) -> TransportAnswer {
@@ -105,7 +105,7 @@ extension KeyValueService {
         }
     }
 
-    private func noting(_ companion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
+    private static func noting(_ companion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
         guard let companion else { return answer }
         var answer = answer
         WireFields.note(decisions: companion, in: &answer.response.headerFields)
@@ -153,13 +153,13 @@ extension KeyValueService {
                     try await store.delete(key, if: precondition)
                 }
             switch written.outcome {
-            case .written(let version): return noting(written.companion, TransportAnswer(Self.head(.ok, version)))
+            case .written(let version): return Self.noting(written.companion, TransportAnswer(Self.head(.ok, version)))
             case .deleted: return TransportAnswer(HTTPResponse(status: .noContent))
             case .conflict(let entry):
                 // When the version that was read is still there, the store refuses the value itself.
                 let isSettled = entry.map { precondition == .matches($0.version) } ?? false
                 if case .precondition = condition {} else if !isSettled { continue }
-                return noting(written.companion, conflict(entry, key))
+                return Self.noting(written.companion, conflict(entry, key))
             }
         }
         throw BackendError(.busy, key: key, message: "other clients write this key all the time; try again")
