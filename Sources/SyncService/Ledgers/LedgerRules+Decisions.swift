@@ -9,26 +9,19 @@ extension LedgerRules {
 
     /// The decoded form of the decisions in `entry`.
     func decode(_ entry: Entry) async throws(BackendError) -> DecodedDecisions {
-        try await environment.decoder.decisions(in: entry, under: keys.decisions) { [self] byteCount in
-            charge(reads: byteCount >> RequestLimiter.decodingShift)
-        }
+        try await environment.decoder.decisions(in: entry, under: keys.decisions) { [self] in chargeDecoding($0) }
     }
 
     /// Decides about the new purchases of a ledger. It comes before the ledger is stored, so that every acknowledged
     /// purchase is decided.
     ///
-    /// - Returns: The version of the decisions; `nil` if there are none.
-    func decide(about sent: Ledger, beyond known: Ledger, _ decided: Entry?) async throws(BackendError)
-        -> EntryVersion?
-    {
-        let news = sent.records(beyond: known).compactMap { record -> Purchase? in
-            guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
-            return purchase
-        }
-        guard !news.isEmpty else { return decided?.version }
+    /// - Returns: The new version of the decisions; `nil` if none was made.
+    func decide(
+        about news: [Purchase], _ decided: Entry?, for attempt: inout TransactionOwners.Attempt
+    ) async throws(BackendError) -> EntryVersion? {
         var refused: Set<TransactionReference> = []
         if let decided { refused = Set(try await decode(decided).refused) }
-        return try await decide(about: news, refused) ?? decided?.version
+        return try await decide(about: news, refused, for: &attempt)
     }
 
     private var minute: Int64 { host.now() / 60_000 }
@@ -38,7 +31,7 @@ extension LedgerRules {
         !decisions.refused.isEmpty && decisions.reviewed != minute
     }
 
-    /// Reconsiders some refusals, once a minute: the account that owned the transaction may have been erased.
+    /// Reconsiders some refusals, once a minute: the transaction may be free by now.
     ///
     /// - Returns: The version of the decisions.
     func reconsider(_ decided: DecodedDecisions) async throws(BackendError) -> EntryVersion {
@@ -46,25 +39,28 @@ extension LedgerRules {
         let (minute, refused) = (minute, decided.refused)
         // Every refusal has its turn.
         let start = Int(minute % Int64(refused.count)) * Self.reconsideredCount % refused.count
-        var free: Set<TransactionReference> = []
-        for transaction in (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
-        where try await owners.isFree(transaction) { free.insert(transaction) }
+        let some = (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
+        let free = try await owners.free(among: some, for: account, at: host.now(), charge: chargeDecoding)
         environment.decoder.cache.noteReview(of: keys.decisions, version: decided.version, in: minute)
         guard !free.isEmpty, !environment.clockGuard.isBehind,
             case .found(let entry) = try await store.read(keys.ledger).outcome
         else { return decided.version }
         let purchases = Facts(account: try Self.stored(entry, keys.ledger)).purchases
             .filter { free.contains($0.transaction) }
-        return try await decide(about: purchases, Set(refused)) ?? decided.version
+        // The ledger holds these transactions already, so the claims need no ledger write.
+        var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
+        return try await decide(about: purchases, Set(refused), for: &attempt) ?? decided.version
     }
 
+    private func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }
+
     private func decide(
-        about purchases: [Purchase], _ refused: Set<TransactionReference>
-    ) async throws(BackendError)
-        -> EntryVersion?
-    {
+        about purchases: [Purchase], _ refused: Set<TransactionReference>,
+        for attempt: inout TransactionOwners.Attempt
+    ) async throws(BackendError) -> EntryVersion? {
         let now = host.now()
-        let others = try await owners.claim(purchases.map(\.transaction), for: account, at: now)
+        let others = try await owners.claim(
+            purchases.map(\.transaction), for: &attempt, charge: chargeDecoding)
         var decisions: [TransactionReference: Acceptance.Decision] = [:]
         for purchase in purchases {
             if others.contains(purchase.transaction) {
@@ -102,8 +98,14 @@ extension LedgerRules {
                 return old.isRefusal && !new.isRefusal
             }
             guard !new.isEmpty else { return stored?.version }
-            let added = Ledger(new.map { Fact.acceptance($0).record })
-            let bytes = LedgerDocument(ledger: ledger.joined(with: added)).encoded()
+            let joined = ledger.joined(with: Ledger(new.map { Fact.acceptance($0).record }))
+            // Decisions stay even if the ledger that they are about is never stored.
+            guard joined.count <= limits.recordCount else {
+                throw BackendError(
+                    .tooLarge, operation: .write, key: keys.decisions,
+                    message: "there are at most \(limits.recordCount) decisions about a ledger")
+            }
+            let bytes = LedgerDocument(ledger: joined).encoded()
             do throws(BackendError) {
                 let condition = stored.map { Precondition.matches($0.version) } ?? .absent
                 if case .written(let version) = try await store.write(bytes, to: keys.decisions, if: condition).outcome

@@ -15,6 +15,7 @@ final class LedgerRules: KeyValueBackend {
         /// The same store, if it reads synchronously.
         let synchronousStore: (any SynchronousReading)?
         let owners: TransactionOwners
+        let claims = OutstandingClaims()
         let clockGuard: ClockRollbackGuard
         let decoder: LedgerDecoder
         let limiter: RequestLimiter
@@ -104,10 +105,82 @@ final class LedgerRules: KeyValueBackend {
         guard !Ledger.join(known, sent).rightLacks else {
             return Answer(.conflict(stored), companion: decided?.version)
         }
-        let companion = try await decide(about: sent, beyond: known, decided)
+        let news = sent.records(beyond: known).compactMap { record -> Purchase? in
+            guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
+            return purchase
+        }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-        let outcome = try await store.write(value, to: key, if: condition).outcome
+        guard !news.isEmpty else {
+            return Answer(try await store.write(value, to: key, if: condition).outcome, companion: decided?.version)
+        }
+        return try await writeLedger(value, sent, if: condition, deciding: news, decided)
+    }
+
+    /// Stores a ledger with new purchases: claims their transactions, decides about them, and then stores it.
+    private func writeLedger(
+        _ value: [UInt8], _ sent: Ledger, if condition: Precondition, deciding news: [Purchase], _ decided: Entry?
+    ) async throws(BackendError) -> Answer<WriteOutcome> {
+        let key = keys.ledger
+        await removeLeftovers(ledger: nil)
+        guard environment.claims.begin(news.count, of: key, limit: limits.recordCount) else {
+            throw BackendError(
+                .busy, operation: .write, key: key, disposition: .transient,
+                message: "other writes of this ledger are not settled yet; try again")
+        }
+        charge(writes: news.count / RequestLimiter.operationsPerRequest)
+        var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
+        var isOver = true
+        let companion: EntryVersion?
+        let outcome: WriteOutcome
+        do throws(BackendError) {
+            companion = try await decide(about: news, decided, for: &attempt) ?? decided?.version
+            isOver = false
+            outcome = try await store.write(value, to: key, if: condition).outcome
+        } catch {
+            let isOver = isOver || error.disposition != .outcomeUnknown
+            environment.claims.end(news.count, of: key, leaving: leftover(of: attempt, beside: nil, isOver: isOver))
+            await removeLeftovers(ledger: nil)
+            throw error
+        }
+        switch outcome {
+        case .conflict(let winner):
+            // A store that repeats writes may report a conflict with this very write. If the ledger that is there cannot
+            // be decoded, its claims are kept.
+            let held = winner.map { try? Self.stored($0, key) } ?? Ledger()
+            let leftover = leftover(of: attempt, beside: held, isOver: held != nil)
+            environment.claims.end(news.count, of: key, leaving: leftover)
+            await removeLeftovers(ledger: nil)
+        case .written, .deleted:
+            environment.claims.end(news.count, of: key)
+            await removeLeftovers(ledger: sent)
+        }
         return Answer(outcome, companion: companion)
+    }
+
+    private func leftover(
+        of attempt: TransactionOwners.Attempt, beside ledger: Ledger?, isOver: Bool
+    ) -> OutstandingClaims.Leftover {
+        let held = Set(ledger?.transactions ?? [])
+        return OutstandingClaims.Leftover(
+            owner: attempt.owner, transactions: attempt.created.filter { !held.contains($0) }, isOver: isOver)
+    }
+
+    /// Removes the claims that earlier attempts left behind. Those that cannot be removed now are kept for the next
+    /// attempt: the outcome of the request does not depend on them.
+    ///
+    /// - Parameter ledger: The account's ledger, if it was stored a moment ago.
+    private func removeLeftovers(ledger: Ledger?) async {
+        let leftovers = environment.claims.takeRemovable(of: keys.ledger, isStored: ledger != nil)
+        guard !leftovers.isEmpty else { return }
+        let held = Set(ledger?.transactions ?? [])
+        for (index, leftover) in leftovers.enumerated() {
+            do throws(BackendError) {
+                try await owners.release(leftover.transactions.filter { !held.contains($0) }, of: leftover.owner)
+            } catch {
+                environment.claims.putBack(leftovers[index...], of: keys.ledger)
+                return
+            }
+        }
     }
 
     /// Charges the account for work that is done already, or that must be done.
@@ -172,10 +245,11 @@ final class LedgerRules: KeyValueBackend {
 }
 
 extension LedgerRules {
+    /// The ledger that a client has sent.
     private static func ledger(of value: [UInt8], _ key: EntryKey) throws(BackendError) -> Ledger {
         let document: LedgerDocument
         do throws(LedgerFormatError) { document = try LedgerDocument(decoding: value) } catch {
-            throw refused(key, "this is no ledger that this server reads: \(error)")
+            throw refused(key, "these bytes are no ledger that this server reads: \(error)")
         }
         guard document.localSection.isEmpty else {
             throw refused(key, "the local section of a ledger is not for a server; leave it out")
@@ -183,6 +257,7 @@ extension LedgerRules {
         return document.ledger
     }
 
+    /// The ledger in `entry`, which a server has written.
     static func stored(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Ledger {
         do throws(LedgerFormatError) { return try LedgerDocument(decoding: entry.value).ledger } catch {
             throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger: \(error)")
