@@ -27,7 +27,7 @@ extension HTTPBackend {
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
-        let batch = Batch<WriteRequest, WriteOutcome>(
+        let batch = Batch<WriteRequest, WireWriteOutcome>(
             operation: .write, key: \.key,
             // One that is too long goes alone, to be refused.
             byteCount: { request in
@@ -36,19 +36,78 @@ extension HTTPBackend {
             wire: { .write($0) },
             outcome: { request, result in
                 switch (result, request.value) {
-                case (.write(.written(let version)), .some): .written(version)
-                case (.write(.deleted), nil): .deleted
-                case (.write(.conflict(let entry)), _): .conflict(entry)
+                case (.write(.written(let version)), .some): .complete(.written(version))
+                case (.write(.deleted), nil): .complete(.deleted)
+                case (.write(.conflict(let entry)), _): .complete(.conflict(entry))
+                case (.conflictWithoutValue(let version), _): .conflict(version)
                 default: nil
                 }
             },
             alone: { (request) async throws(BackendError) in
-                if let value = request.value {
-                    return try await self.write(value, to: request.key, if: request.precondition)
-                }
-                return try await self.delete(request.key, if: request.precondition)
+                let answer =
+                    if let value = request.value {
+                        try await self.write(value, to: request.key, if: request.precondition)
+                    } else {
+                        try await self.delete(request.key, if: request.precondition)
+                    }
+                return Answer(.complete(answer.outcome), serverTime: answer.serverTime)
             })
-        return try await all(requests, of: batch)
+        return await readingConflicts(try await all(requests, of: batch), of: requests)
+    }
+
+    /// Reads the entries of the conflicts whose values the server left out, each key once.
+    private func readingConflicts(
+        _ answer: Answer<[Result<WireWriteOutcome, BackendError>]>, of requests: [WriteRequest]
+    ) async -> Answer<[Result<WriteOutcome, BackendError>]> {
+        var seen: Set<EntryKey> = []
+        let unread = zip(requests, answer.outcome).compactMap { request, result -> ReadRequest? in
+            guard case .success(.conflict) = result, seen.insert(request.key).inserted else { return nil }
+            return ReadRequest(request.key)
+        }
+        var found: [EntryKey: Result<ReadOutcome, BackendError>] = [:]
+        if !unread.isEmpty {
+            do throws(BackendError) {
+                for (request, result) in zip(unread, try await read(unread).outcome) { found[request.key] = result }
+            } catch {
+                for request in unread { found[request.key] = .failure(error.about(request.key)) }
+            }
+        }
+        let outcomes = zip(requests, answer.outcome).map { request, result -> Result<WriteOutcome, BackendError> in
+            do throws(BackendError) {
+                switch try result.get() {
+                case .complete(let outcome): return .success(outcome)
+                case .conflict:
+                    guard let read = try found[request.key]?.get() else { throw Self.unsettled(request.key) }
+                    return .success(try conflict(with: read, request.key, request.precondition))
+                }
+            } catch {
+                return .failure(error)
+            }
+        }
+        return Answer(outcomes, serverTime: answer.serverTime, companion: answer.companion)
+    }
+
+    /// The conflict of a write whose answer had no value, from the entry that was read afterwards.
+    ///
+    /// The entry may be a later one than that of the conflict. It still contradicts the precondition, because versions
+    /// never repeat; only an entry that was deleted meanwhile may leave a precondition fulfilled. Then the same write
+    /// can succeed, and nothing was written yet.
+    ///
+    /// - Throws: `BackendError.Kind.busy`, transient, when the key holds nothing any more.
+    func conflict(
+        with read: ReadOutcome, _ key: EntryKey, _ precondition: Precondition
+    ) throws(BackendError) -> WriteOutcome {
+        switch read {
+        case .found(let entry): return .conflict(entry)
+        case .absent where precondition != .absent && precondition != .any: return .conflict(nil)
+        case .absent, .unchanged: throw Self.unsettled(key)
+        }
+    }
+
+    private static func unsettled(_ key: EntryKey) -> BackendError {
+        BackendError(
+            .busy, operation: .write, key: key, disposition: .transient,
+            message: "the entry that stood against this write was deleted meanwhile; try again")
     }
 
     private func all<Request, Outcome>(
@@ -160,7 +219,14 @@ extension HTTPBackend {
     }
 }
 
-/// How one kind of operation is asked for many at a time.
+/// The outcome of a write in a batch.
+private enum WireWriteOutcome: Sendable {
+    case complete(WriteOutcome)
+    /// A conflict with an entry of this version, whose value the server left out.
+    case conflict(EntryVersion)
+}
+
+/// One kind of operation, as batches of it are sent and understood.
 private struct Batch<Request: Sendable, Outcome: Sendable> {
     /// About so many bytes of values go into one.
     static var maximumByteCount: Int { 4 << 20 }

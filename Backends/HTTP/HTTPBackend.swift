@@ -9,8 +9,9 @@ import Synchronization
 ///   has looked, so a wrong address, a log-in page of a hotel or a proxy's error are errors and no empty store.
 /// - **Exact about what may have happened**: when an exchange breaks after the request may have arrived, a write's
 ///   error is `outcomeUnknown`; the engine, or `RetryBackend`, settles it by repeating.
-/// - **One request a call.** Nothing is repeated here but a request whose credential was refused, once, with a new one.
-///   Batches are one request for each 256 operations or 4 MiB.
+/// - **One request a call.** Nothing is repeated but a request whose credential was refused, once, with a new one.
+///   Batches are one request for each 256 operations or 4 MiB. A conflict whose value the server left out for lack of
+///   room takes a second request, which reads the entry.
 /// - **Signals are pushed** where the transport streams: each subscriber of ``signals()`` follows the server's events.
 ///
 /// ```swift
@@ -133,7 +134,9 @@ public final class HTTPBackend: KeyValueBackend {
             outcome = .written(version)
         case (204, .delete): outcome = .deleted
         case (412, _):
-            if let version = version(of: answer) {
+            if Self.isValueLeftOut(of: answer) {
+                outcome = try conflict(with: try await read(key, unless: nil).outcome, key, precondition)
+            } else if let version = version(of: answer) {
                 outcome = .conflict(Entry(value: answer.body, version: version))
             } else if Problem(json: answer.body)?.isAbsence == true {
                 outcome = .conflict(nil)
@@ -147,6 +150,12 @@ public final class HTTPBackend: KeyValueBackend {
         return Answer(
             outcome, serverTime: WireFields.serverTime(of: answer.response),
             companion: WireFields.decisions(of: answer.response))
+    }
+
+    /// Whether a 412 comes without the value that is there. A stored value is never sent as a problem.
+    private static func isValueLeftOut(of answer: TransportAnswer) -> Bool {
+        answer.response.headerFields[.contentType] == Problem.mediaType
+            && Problem(json: answer.body)?.isValueLeftOut == true
     }
 
     /// Lists keys: one `GET`.

@@ -273,9 +273,9 @@ extension KeyValueBackend where Self == SQLiteBackend {
     }
 }
 
-extension SQLiteBackend: ReadingAtOnce {
+extension SQLiteBackend: SynchronousReading {
     /// Answers where the store is open and nobody holds it.
-    package func readAtOnce(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
+    package func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         try? store.current()?.readConfirmed(key, unless: knownVersion)
     }
 }

@@ -10,6 +10,9 @@ package struct ProtoWriter {
     @inlinable
     package init() {}
 
+    /// A writer with room for `capacity` bytes.
+    package init(capacity: Int) { bytes.reserveCapacity(capacity) }
+
     /// A bare number; 0 is the default and is left out unless the field has explicit presence.
     @inlinable
     package mutating func number(_ value: UInt64, field: Int, isOptional: Bool = false) {

@@ -76,6 +76,20 @@ extension Problem {
     /// Whether an operation of a batch was not begun, because the answer was long enough.
     public var isPostponed: Bool { type == Self.postponement }
 
+    private static let omission = "urn:entitlementsync:problem:value-left-out"
+
+    /// A conflict (412) whose answer had no room for the value that is there. Its version is the answer's `ETag`; the
+    /// client reads the key to get the value.
+    public static func valueLeftOut(_ key: EntryKey) -> Problem {
+        var problem = Problem(
+            .preconditionFailed, "the condition did not hold; the value was left out for lack of room: read the key")
+        (problem.type, problem.title, problem.key) = (omission, "value left out", key.text)
+        return problem
+    }
+
+    /// Whether it is a conflict whose value was left out.
+    public var isValueLeftOut: Bool { type == Self.omission }
+
     private static let absence = "urn:entitlementsync:problem:absent"
 
     /// The answer that a key holds nothing: the server has looked. A 404 that does not say so may be any server's.

@@ -81,7 +81,7 @@ extension Service {
             }
             try await devices.decide(code, isApproved: isApproved, by: caller, peer: request.peer)
             return .done
-        case .entitlements: return try await entitlements(of: caller, target.query)
+        case .entitlements: return try await entitlements(of: caller, target.query, request)
         default: return .problem(.notYours)
         }
     }

@@ -5,7 +5,7 @@ import SyncCore
 import SyncProtocol
 
 extension Service {
-    /// What is sold.
+    /// The catalogue.
     func catalog(_ request: ServiceRequest) throws -> TransportAnswer {
         guard !configuration.catalogJSON.isEmpty else {
             throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
@@ -30,36 +30,56 @@ extension Service {
         return TransportAnswer(response, body: configuration.catalogJSON)
     }
 
-    /// What the account may use, derived from its ledger and from what the server decided about it.
-    func entitlements(of caller: AccountCaller, _ query: WireQuery) async throws -> TransportAnswer {
+    /// The account's entitlements, derived from its ledger and from the server's decisions.
+    func entitlements(of caller: AccountCaller, _ query: WireQuery, _ request: ServiceRequest) async throws
+        -> TransportAnswer
+    {
         guard let catalog = configuration.catalog else {
             throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
         }
         guard !caller.isErased else { throw RequestError(.gone, "the account was erased") }
-        var instant = Timestamp(milliseconds: host.now())
+        var asked: Timestamp?
         if let text = query["at"] {
-            do throws(TimestampError) { instant = try Timestamp(text) } catch {
+            do throws(TimestampError) { asked = try Timestamp(text) } catch {
                 throw RequestError(.badRequest, "at: \(error)")
             }
         }
+        let instant = { @Sendable [asked, host] in asked ?? Timestamp(milliseconds: host.now()) }
+        let json: [UInt8]
+        if let known = try await known(of: caller.keys, at: instant()) {
+            json = known
+        } else {
+            json = try await derived(of: caller, catalog, at: instant)
+        }
+        guard request.reserveAnswer(json.count) else { throw BackendError.noRoomForAnswer() }
+        return try .json { json }
+    }
+
+    /// The answer that was derived before, if the store still has the versions that it was derived from.
+    private func known(of keys: LedgerKeys, at instant: Timestamp) async throws -> [UInt8]? {
+        guard let known = ledgers.decoder.cache.answer(of: keys.ledger), known.holds(at: instant) else { return nil }
+        let results = try await store.read([
+            ReadRequest(keys.ledger, unless: known.ledger), ReadRequest(keys.decisions, unless: known.decisions),
+        ]).outcome
+        guard results.count == 2 else { throw LedgerRules.incomplete }
+        for (result, version) in zip(results, [known.ledger, known.decisions]) {
+            guard try result.get() == (version == nil ? .absent : .unchanged) else { return nil }
+        }
+        return known.json(at: instant)
+    }
+
+    private func derived(
+        of caller: AccountCaller, _ catalog: Catalog, at instant: @Sendable () -> Timestamp
+    ) async throws -> [UInt8] {
         let keys = caller.keys
         let results = try await store.read([ReadRequest(keys.ledger), ReadRequest(keys.decisions)]).outcome
-        var ledgers: [Ledger] = []
-        for (result, key) in zip(results, [keys.ledger, keys.decisions]) {
-            guard case .found(let entry) = try result.get() else {
-                ledgers.append(Ledger())
-                continue
-            }
-            do throws(LedgerFormatError) { ledgers.append(try LedgerDocument(decoding: entry.value).ledger) } catch {
-                throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger: \(error)")
-            }
+        guard results.count == 2 else { throw LedgerRules.incomplete }
+        let entries = try results.map { if case .found(let entry) = try $0.get() { entry } else { Entry?.none } }
+        return try await ledgers.decoder.entitlements(
+            of: caller, catalog: catalog, ledger: entries[0], decisions: entries[1], at: instant
+        ) { [limiter, host] byteCount in
+            try limiter.takeReads(
+                byteCount >> RequestLimiter.replayShift, account: caller.account.name ?? "", now: host.now())
         }
-        // The marker comes before the account's own record hears of the erasure.
-        guard ledgers.first?.isErased != true else { throw RequestError(.gone, "the account was erased") }
-        guard ledgers.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
-        let replay = Replay(Facts(account: ledgers[0], server: ledgers[1]), catalog: catalog)
-        let snapshot = replay.snapshot(at: instant)
-        let name = "\(caller.account)"
-        return try .json { Array(snapshot.json(account: name).text().utf8) }
     }
 }

@@ -9,8 +9,6 @@ import SyncProtocol
 /// An account's token reaches that account's keys and no other: which keys those are is said once, by ``KeyScope``.
 public final class Service: Sendable {
     let store: any KeyValueBackend
-    /// The same, where it answers at once.
-    let storeAtOnce: (any ReadingAtOnce)?
     let configuration: ServiceConfiguration
     let host: HostServices
     let onError: @Sendable (BackendError) -> Void
@@ -18,7 +16,8 @@ public final class Service: Sendable {
     let accounts: AccountService
     let devices: DeviceGrants
     let owners: TransactionOwners
-    let witness: ClockWitness
+    let clockGuard: ClockRollbackGuard
+    let ledgers: LedgerRules.Environment
     let requests = RequestGenerations()
     let hub: ChangeHub
     let limiter: RequestLimiter
@@ -58,7 +57,6 @@ public final class Service: Sendable {
         usage = AccountUsage(configuration.callerLimits, onRefusal: onRefusal)
         self.onRefusal = onRefusal
         limiter = RequestLimiter(configuration.callerLimits, onRefusal: onRefusal)
-        storeAtOnce = store as? any ReadingAtOnce
         let records = RecordStore(backend: store)
         let keys = KeyRing(store, cryptography, host: host)
         try await keys.load()
@@ -74,8 +72,11 @@ public final class Service: Sendable {
             records: records, sessions: sessions, guesses: guesses, cryptography: cryptography, host: host,
             codes: DeviceCodeCount(most: configuration.waitingDeviceCount))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
-        witness = ClockWitness(records, host: host)
-        try await witness.load(isRight: configuration.isClockAccepted)
+        clockGuard = ClockRollbackGuard(records, host: host)
+        ledgers = LedgerRules.Environment(
+            store: store, synchronousStore: store as? any SynchronousReading, owners: owners, clockGuard: clockGuard,
+            decoder: LedgerDecoder(), limiter: limiter, host: host)
+        try await clockGuard.load(isRight: configuration.isClockAccepted)
         hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
     }
 
@@ -83,8 +84,8 @@ public final class Service: Sendable {
     /// Returns when the task is cancelled; the streams end then.
     public func run() async {
         await withTaskGroup(of: Void.self) { group in
-            let (witness, onError) = (witness, onError)
-            group.addTask { await witness.run(onError: onError) }
+            let (clockGuard, onError) = (clockGuard, onError)
+            group.addTask { await clockGuard.run(onError: onError) }
             await hub.run()
             group.cancelAll()
         }
@@ -98,7 +99,7 @@ public final class Service: Sendable {
     ///
     /// - Throws: the store's error, and `BackendError.Kind.unavailable` where the clock was set back.
     public func checkReadiness() async throws(BackendError) {
-        try witness.check()
+        try clockGuard.check()
         // One by itself may be answered from the store's memory.
         _ = try await store.read([ReadRequest(try EntryKey(KeyScope.serverPrefix + "keys"))])
         try await health.check(store, now: host.now())
@@ -129,13 +130,13 @@ public final class Service: Sendable {
     /// - Parameter longest: the most bytes that are answered so.
     public func respondAtOnce(to request: HTTPRequest, longest: Int = .max) -> ServiceAnswer? {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
-            let target = try? WireTarget(request), case .key(let key) = target.place, storeAtOnce != nil
+            let target = try? WireTarget(request), case .key(let key) = target.place, ledgers.synchronousStore != nil
         else { return nil }
         let generation = requests.enter()
         defer { requests.leave(generation) }
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(
-                key, request.headerFields, atOnceBy: ledgerRules(of: caller), longest: longest),
+                key, request.headerFields, synchronouslyBy: ledgerRules(of: caller), longest: longest),
             // When nothing else can go wrong: what is answered the other way is counted there.
             limiter.takesRead(account: caller.account.name ?? "", now: host.now())
         else { return nil }
@@ -153,7 +154,7 @@ public final class Service: Sendable {
     /// Notes what every answer under `/v1` says, whatever it is: the time, the request's name, who may read it.
     public func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is told to nobody.
-        if !witness.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
+        if !clockGuard.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
         WireFields.noteRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
         CrossOrigin(origins: configuration.origins).note(request.headerFields.value(of: .origin), in: &fields)
@@ -175,7 +176,7 @@ public final class Service: Sendable {
         }
         // Whatever is written would be dated wrongly: sessions, keys and decisions.
         if request.head.method != .get {
-            do throws(BackendError) { try witness.check() } catch {
+            do throws(BackendError) { try clockGuard.check() } catch {
                 return ServiceAnswer(failure(error), route: place.route)
             }
         }
@@ -203,15 +204,16 @@ public final class Service: Sendable {
             switch target.place {
             case .keys, .key, .batch:
                 let isCounted = isCounted(target.place, request.head.method, caller)
-                let values = try keyValues(of: caller, isCounted: isCounted)
-                if isLedger(target.place, of: caller) {
-                    // However short the request is, the ledger may be long.
-                    answer = await withTaskExecutorPreference(globalConcurrentExecutor) {
-                        await values.respond(to: target, request.head, body: request.body)
+                var values = try keyValues(of: caller, isCounted: isCounted)
+                values.reserve = request.reserveAnswer
+                if case .account(let account) = caller {
+                    values.charge = { [limiter, host] reads, writes in
+                        limiter.charge(
+                            account: account.account.name ?? "", batchedReads: reads, batchedWrites: writes,
+                            now: host.now())
                     }
-                } else {
-                    answer = await values.respond(to: target, request.head, body: request.body)
                 }
+                answer = await values.respond(to: target, request.head, body: request.body)
             case .changes:
                 if EventStream.isAskedFor(by: request.head) {
                     return try await stream(target, request, caller)
@@ -241,15 +243,8 @@ public final class Service: Sendable {
         return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
     }
 
-    private func isLedger(_ place: WireTarget.Place, of caller: Caller) -> Bool {
-        guard case .key(let key) = place, case .account(let caller) = caller else { return false }
-        return key == caller.keys.ledger
-    }
-
     private func ledgerRules(of caller: AccountCaller) -> LedgerRules {
-        caller.rules {
-            LedgerRules(store, atOnce: storeAtOnce, caller.account, caller.keys, owners, witness, host)
-        }
+        caller.rules { LedgerRules(ledgers, caller.account, caller.keys) }
     }
 
     private func stream(_ target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async throws -> ServiceAnswer

@@ -24,7 +24,7 @@ struct BatchBodyTests {
         return [
             .read(.found(entry)), .read(.found(Entry(value: [], version: version))), .read(.absent), .read(.unchanged),
             .write(.written(version)), .write(.deleted), .write(.conflict(entry)), .write(.conflict(nil)),
-            .problem(Problem(error)),
+            .conflictWithoutValue(version), .problem(Problem(error)),
         ]
     }
 
@@ -52,6 +52,8 @@ struct BatchBodyTests {
             BatchBody.bytes(ofAnswer: [.read(.absent), .write(.written(Self.version)), .write(.conflict(nil))]) == [
                 0x0A, 2, 0x12, 0, 0x0A, 4, 0x22, 2, 7, 8, 0x0A, 2, 0x32, 0,
             ])
+        #expect(
+            BatchBody.bytes(ofAnswer: [.conflictWithoutValue(Self.version)]) == [0x0A, 6, 0x32, 4, 0x12, 2, 7, 8])
     }
 
     @Test("are refused when they say what cannot be done")

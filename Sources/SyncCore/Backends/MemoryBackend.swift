@@ -172,9 +172,9 @@ private struct MemoryState: Sendable {
     }
 }
 
-extension MemoryBackend: ReadingAtOnce {
+extension MemoryBackend: SynchronousReading {
     /// Always answers.
-    package func readAtOnce(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
+    package func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         outcome(of: key, unless: knownVersion)
     }
 }

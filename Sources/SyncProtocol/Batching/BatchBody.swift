@@ -44,8 +44,10 @@ public enum BatchBody {
     }
 
     /// The answer with `results`, in the order of their operations.
+    ///
+    /// The array has no spare capacity worth mentioning: a server keeps it until the client has read it.
     public static func bytes(ofAnswer results: [BatchResult]) -> [UInt8] {
-        var writer = ProtoWriter()
+        var writer = ProtoWriter(capacity: results.reduce(0) { $0 + $1.valueByteCount + 128 })
         for result in results {
             writer.message(field: 1, isRepeated: true) { write(result, to: &$0) }
         }
@@ -95,6 +97,8 @@ extension BatchBody {
             writer.message(field: 6) { writer in
                 if let entry { writer.message(field: 1) { write(entry, to: &$0) } }
             }
+        case .conflictWithoutValue(let version):
+            writer.message(field: 6) { $0.data(version.bytes, field: 2) }
         case .problem(let problem): writer.data(problem.json, field: 7, isOptional: true)
         }
     }
@@ -102,6 +106,17 @@ extension BatchBody {
     private static func write(_ entry: Entry, to writer: inout ProtoWriter) {
         writer.data(entry.version.bytes, field: 1)
         writer.data(entry.value, field: 2)
+    }
+}
+
+extension BatchResult {
+    /// The number of bytes of the value that it carries, and of a problem's text.
+    fileprivate var valueByteCount: Int {
+        switch self {
+        case .read(.found(let entry)), .write(.conflict(let entry?)): entry.value.count
+        case .problem(let problem): problem.detail.utf8.count + 512
+        default: 0
+        }
     }
 }
 
@@ -181,7 +196,7 @@ extension BatchBody {
             case 3: result = .read(.unchanged)
             case 4: result = .write(.written(try version(try data(value))))
             case 5: result = .write(.deleted)
-            case 6: result = .write(.conflict(try conflict(try data(value))))
+            case 6: result = try conflict(try data(value))
             case 7:
                 guard let problem = Problem(json: Array(try data(value))) else { throw damaged("a problem is JSON") }
                 result = .problem(problem)
@@ -193,12 +208,18 @@ extension BatchBody {
         return result
     }
 
-    private static func conflict(_ bytes: Bytes) throws(BackendError) -> Entry? {
+    private static func conflict(_ bytes: Bytes) throws(BackendError) -> BatchResult {
         var found: Entry?
+        var unread: EntryVersion?
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
-            if field == 1 { found = try entry(try data(value)) }
+            switch field {
+            case 1: found = try entry(try data(value))
+            case 2: unread = try version(try data(value))
+            default: break
+            }
         }
-        return found
+        if found == nil, let unread { return .conflictWithoutValue(unread) }
+        return .write(.conflict(found))
     }
 
     private static func entry(_ bytes: Bytes) throws(BackendError) -> Entry {

@@ -1,6 +1,6 @@
 public import SyncCore
 
-/// One operation of a batch. Each is on its own: one may conflict or fail while the next succeeds.
+/// One operation of a batch. Each is independent: one may conflict or fail while the next succeeds.
 public enum BatchOperation: Hashable, Sendable {
     /// A read.
     case read(ReadRequest)
@@ -8,12 +8,15 @@ public enum BatchOperation: Hashable, Sendable {
     case write(WriteRequest)
 }
 
-/// What became of one operation of a batch.
+/// The result of one operation of a batch.
 public enum BatchResult: Hashable, Sendable {
-    /// The answer to a read.
+    /// The outcome of a read.
     case read(ReadOutcome)
-    /// The answer to a write or a deletion.
+    /// The outcome of a write or a deletion.
     case write(WriteOutcome)
-    /// Why it was not done.
+    /// A write or a deletion whose condition did not hold, without the entry that stood against it: the answer had no
+    /// room for the value. The version is that of the entry; the client reads the key to get the value.
+    case conflictWithoutValue(EntryVersion)
+    /// The operation failed or was not begun.
     case problem(Problem)
 }

@@ -79,7 +79,7 @@ struct SessionRecord: Hashable, Sendable, Codable {
     ///   - now: the time, in milliseconds since 1970 UTC.
     ///   - lifetime: how long a session lives that is not refreshed, in milliseconds.
     func isOver(at now: Int64, lifetime: Int64) -> Bool {
-        expires <= now || now - rotated >= lifetime || max(rotated, created) - now > ClockWitness.tolerance
+        expires <= now || now - rotated >= lifetime || max(rotated, created) - now > ClockRollbackGuard.tolerance
     }
 
     /// Whether it is of this life of the account.

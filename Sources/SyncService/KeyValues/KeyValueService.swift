@@ -2,19 +2,20 @@ import HTTPTypes
 public import SyncCore
 import SyncProtocol
 
-/// The storage contract over HTTP: `/v1/kv` and `/v1/changes`, over any store that can compare and swap.
+/// The storage contract over HTTP: `/v1/kv`, `/v1/batch` and `/v1/changes`, over any store that can compare and swap.
 ///
-/// Request in, response out; no sockets. Who may do what is decided before.
+/// Requests in, responses out; no sockets. Authentication happens before, and ``KeyScope`` limits the keys.
 public struct KeyValueService: Sendable {
-    /// How much one request may ask for.
+    /// Limits of one request.
     public struct Limits: Hashable, Sendable {
         /// The longest value, in bytes.
         public var valueByteCount = 4 << 20
-        /// A page has at most so many keys or changes, whatever was asked for.
+        /// The most keys or changes of a page, whatever the client asks for.
         public var pageSize = 1_000
-        /// The values in the answer to a batch have about so many bytes together; what does not fit is asked for again.
+        /// The number of bytes that the values in the answer to a batch have together. A longer value is sent only as
+        /// the first one.
         public var batchByteCount = 16 << 20
-        /// The size of a page where none was asked for.
+        /// The size of a page when the client names none.
         public var usualPageSize = 100
 
         /// The usual limits.
@@ -24,14 +25,20 @@ public struct KeyValueService: Sendable {
     let store: any KeyValueBackend
     let scope: KeyScope
     let limits: Limits
+    /// Reserves room for a value of so many bytes in the answer; `false` when the value must be left out. See
+    /// ``ServiceRequest/reserveAnswer``.
+    var reserve: @Sendable (Int) -> Bool = { _ in true }
+    /// Charges the account for the reads and the writes of a batch.
+    var charge: @Sendable (_ reads: Int, _ writes: Int) -> Void = { _, _ in }
     private let onError: @Sendable (BackendError) -> Void
 
+    /// A service over `store`.
+    ///
     /// - Parameters:
-    ///   - store: where the values are. It must be able to compare and swap.
-    ///   - scope: which keys are reached.
-    ///   - limits: how much one request may ask for.
-    ///   - onError: is told of each error of the store that is not the client's mistake; a client does not see its
-    ///     text.
+    ///   - store: The store of the values. It must be able to compare and swap.
+    ///   - scope: The keys that can be reached.
+    ///   - limits: The limits of one request.
+    ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
     public init(
         _ store: any KeyValueBackend, scope: KeyScope = .everything, limits: Limits = Limits(),
         onError: @escaping @Sendable (BackendError) -> Void
@@ -39,7 +46,7 @@ public struct KeyValueService: Sendable {
         (self.store, self.scope, self.limits, self.onError) = (store, scope, limits, onError)
     }
 
-    /// The answer to a request for `target`, one of ``WireTarget/Place`` of this service.
+    /// The answer to a request for `target`, a ``WireTarget/Place`` of this service.
     func respond(to target: WireTarget, _ request: HTTPRequest, body: [UInt8]) async -> TransportAnswer {
         do throws(BackendError) {
             return try await route(target, request, body)
@@ -70,19 +77,22 @@ extension KeyValueService {
             return .refusal(.badRequest, "If-None-Match is * or a list of entity tags")
         }
         let answer = try await store.read(key, unless: condition.known.first)
-        return noting(answer.companion, Self.found(answer.outcome, of: key, condition))
+        if case .found(let entry) = answer.outcome, !condition.isKnown(entry.version), !reserve(entry.value.count) {
+            throw .noRoomForAnswer(of: key)
+        }
+        return Self.noting(answer.companion, Self.found(answer.outcome, of: key, condition))
     }
 
-    /// The answer to a read of `key`, which the caller reaches; where `store` has it at once, it is no longer than
-    /// `longest` bytes, and nothing is wrong with the request.
+    /// The answer to a read of `key`, which is in the caller's scope; `nil` if the rules cannot answer synchronously,
+    /// the answer is longer than `longest` bytes, or the request is malformed.
     static func read(
-        _ key: EntryKey, _ fields: HTTPFields, atOnceBy store: some ReadingAtOnce, longest: Int
+        _ key: EntryKey, _ fields: HTTPFields, synchronouslyBy rules: LedgerRules, longest: Int
     ) -> TransportAnswer? {
         guard let condition = ReadCondition(fields),
-            let outcome = store.readAtOnce(key, unless: condition.known.first)
+            let answer = rules.readSynchronously(key, unless: condition.known.first)
         else { return nil }
-        let answer = found(outcome, of: key, condition)
-        return answer.body.count > longest ? nil : answer
+        let found = found(answer.outcome, of: key, condition)
+        return found.body.count > longest ? nil : noting(answer.companion, found)
     }
 
     private static func found(_ outcome: ReadOutcome, of key: EntryKey, _ condition: ReadCondition) -> TransportAnswer {
@@ -90,12 +100,12 @@ extension KeyValueService {
         case .absent: return .problem(.absent(key, status: .notFound))
         case .unchanged: return TransportAnswer(head(.notModified, condition.known.first))
         case .found(let entry):
-            let isKnown = condition.isAnythingKnown || condition.known.contains(entry.version)
+            let isKnown = condition.isKnown(entry.version)
             return isKnown ? TransportAnswer(head(.notModified, entry.version)) : Self.answer(.ok, entry)
         }
     }
 
-    private func noting(_ companion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
+    private static func noting(_ companion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
         guard let companion else { return answer }
         var answer = answer
         WireFields.note(decisions: companion, in: &answer.response.headerFields)
@@ -107,7 +117,7 @@ extension KeyValueService {
     ) async throws(BackendError) -> TransportAnswer {
         guard scope.mayWrite(key) else { return .problem(.notYours) }
         guard request.method == .delete || body.count <= limits.valueByteCount else {
-            throw BackendError(.tooLarge, key: key, message: "a value has at most \(limits.valueByteCount) bytes here")
+            throw tooLarge(key)
         }
         let condition: WriteCondition
         do throws(ConditionError) {
@@ -122,7 +132,7 @@ extension KeyValueService {
             }
         }
         let value = request.method == .delete ? nil : body
-        // A condition that the contract does not have needs a look first, and another one when somebody comes between.
+        // A condition that the contract does not have needs a read first, and another one after each interference.
         for _ in 0..<8 {
             let precondition: Precondition
             switch condition {
@@ -132,7 +142,7 @@ extension KeyValueService {
                     return .problem(.absent(key, status: .preconditionFailed))
                 }
                 if case .oneOf(let versions) = condition, !versions.contains(entry.version) {
-                    return Self.answer(.preconditionFailed, entry)
+                    return conflict(entry, key)
                 }
                 precondition = .matches(entry.version)
             }
@@ -143,18 +153,25 @@ extension KeyValueService {
                     try await store.delete(key, if: precondition)
                 }
             switch written.outcome {
-            case .written(let version): return noting(written.companion, TransportAnswer(Self.head(.ok, version)))
+            case .written(let version): return Self.noting(written.companion, TransportAnswer(Self.head(.ok, version)))
             case .deleted: return TransportAnswer(HTTPResponse(status: .noContent))
             case .conflict(let entry):
-                // With the version that was seen still in place, it is the value that does not fit.
+                // When the version that was read is still there, the store refuses the value itself.
                 let isSettled = entry.map { precondition == .matches($0.version) } ?? false
                 if case .precondition = condition {} else if !isSettled { continue }
-                let answer = entry.map { Self.answer(.preconditionFailed, $0) }
-                return noting(
-                    written.companion, answer ?? .problem(.absent(key, status: .preconditionFailed)))
+                return Self.noting(written.companion, conflict(entry, key))
             }
         }
-        throw BackendError(.busy, key: key, message: "others write this key all the time; try again")
+        throw BackendError(.busy, key: key, message: "other clients write this key all the time; try again")
+    }
+
+    /// A 412 with the entry that is there, or without its value when there is no room for it.
+    private func conflict(_ entry: Entry?, _ key: EntryKey) -> TransportAnswer {
+        guard let entry else { return .problem(.absent(key, status: .preconditionFailed)) }
+        guard !reserve(entry.value.count) else { return Self.answer(.preconditionFailed, entry) }
+        var answer = TransportAnswer.problem(.valueLeftOut(key))
+        answer.response.headerFields[.eTag] = EntityTag(entry.version).description
+        return answer
     }
 
     private func list(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
@@ -174,8 +191,8 @@ extension KeyValueService {
         return try .json { try ChangePageBody.json(of: page) }
     }
 
-    /// The changes of the keys that are reached. Those of others are passed over, up to a bound: then the page is short
-    /// and says that there is more.
+    /// The changes of the keys in the scope. Other changes are skipped, up to a bound; then the page is short and says
+    /// that there are more.
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> ChangePage {
         var page = ChangePage(changes: [], cursor: cursor, hasMore: true)
         for _ in 0..<16 {
@@ -204,16 +221,19 @@ extension KeyValueService {
 
     private func failure(_ error: BackendError) -> TransportAnswer { .failure(problem(error)) }
 
-    /// What a client gets told of an error of the store.
+    /// The problem by which a client learns of an error of the store.
     func problem(_ error: BackendError) -> Problem { .told(of: error, onError) }
 }
 
-/// What a read's client has already.
+/// The versions that the client of a read has already.
 private struct ReadCondition {
     var known: [EntryVersion] = []
     var isAnythingKnown = false
 
-    /// `nil` where the field says nothing that can be understood.
+    /// Whether the client has `version`.
+    func isKnown(_ version: EntryVersion) -> Bool { isAnythingKnown || known.contains(version) }
+
+    /// `nil` when the field is malformed.
     init?(_ fields: HTTPFields) {
         guard let field = fields.value(of: .ifNoneMatch) else { return }
         switch TagCondition(field) {

@@ -2,68 +2,72 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-// What the server decides about purchases, in a ledger beside the account's.
+// The server's decisions about purchases, in a ledger beside the account's.
 extension LedgerRules {
-    /// So many refusals are looked at again by one read.
+    /// The number of refusals that are reconsidered in one minute.
     private static let reconsideredCount = 8
 
-    private typealias Decisions = [TransactionReference: Acceptance]
-
-    private func decisions(in entry: Entry) throws(BackendError) -> Decisions {
-        Facts(account: Ledger(), server: try Self.stored(entry, keys.decisions)).acceptances
+    /// The decoded form of the decisions in `entry`.
+    func decode(_ entry: Entry) async throws(BackendError) -> DecodedDecisions {
+        try await environment.decoder.decisions(in: entry, under: keys.decisions) { [self] in chargeDecoding($0) }
     }
 
-    /// Decides about the purchases that are new, before they are stored: so that what is acknowledged is decided.
+    /// Decides about the new purchases of a ledger. It comes before the ledger is stored, so that every acknowledged
+    /// purchase is decided.
     ///
-    /// - Returns: the version of the decisions, `nil` where there are none.
-    func decide(about sent: Ledger, beyond known: Ledger, _ decided: Entry?) async throws(BackendError)
-        -> EntryVersion?
-    {
-        let news = sent.records(beyond: known).compactMap { record -> Purchase? in
-            guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
-            return purchase
-        }
-        guard !news.isEmpty else { return decided?.version }
-        let before = try decided.map { (entry) throws(BackendError) in try decisions(in: entry) } ?? [:]
-        return try await decide(about: news, before) ?? decided?.version
+    /// - Returns: The new version of the decisions; `nil` if none was made.
+    func decide(
+        about news: [Purchase], _ decided: Entry?, for attempt: inout TransactionOwners.Attempt
+    ) async throws(BackendError) -> EntryVersion? {
+        var refused: Set<TransactionReference> = []
+        if let decided { refused = Set(try await decode(decided).refused) }
+        return try await decide(about: news, refused, for: &attempt)
     }
 
-    /// Looks at refusals again: whose transaction it was may have been erased, and it is free then.
+    private var minute: Int64 { host.now() / 60_000 }
+
+    /// Whether there are refusals that were not reconsidered in this minute.
+    func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
+        !decisions.refused.isEmpty && decisions.reviewed != minute
+    }
+
+    /// Reconsiders some refusals, once a minute: the transaction may be free by now.
     ///
-    /// - Returns: the version of the decisions.
-    func reconsider(_ decided: Entry) async throws(BackendError) -> EntryVersion {
-        let before = try decisions(in: decided)
-        let refused = before.values.filter(\.isRefusal).map(\.transaction).sorted(by: Self.precedes)
-        guard !refused.isEmpty else { return decided.version }
-        // Each has its turn, however many there are.
-        let start = Int(host.now() / 60_000) % refused.count
-        var free: Set<TransactionReference> = []
-        for transaction in (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
-        where try await owners.isFree(transaction) { free.insert(transaction) }
-        guard !free.isEmpty, !witness.isBehind, case .found(let entry) = try await store.read(keys.ledger).outcome
+    /// - Returns: The version of the decisions.
+    func reconsider(_ decided: DecodedDecisions) async throws(BackendError) -> EntryVersion {
+        guard isReviewDue(decided) else { return decided.version }
+        let (minute, refused) = (minute, decided.refused)
+        // Every refusal has its turn.
+        let start = Int(minute % Int64(refused.count)) * Self.reconsideredCount % refused.count
+        let some = (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
+        let free = try await owners.free(among: some, for: account, at: host.now(), charge: chargeDecoding)
+        environment.decoder.cache.noteReview(of: keys.decisions, version: decided.version, in: minute)
+        guard !free.isEmpty, !environment.clockGuard.isBehind,
+            case .found(let entry) = try await store.read(keys.ledger).outcome
         else { return decided.version }
         let purchases = Facts(account: try Self.stored(entry, keys.ledger)).purchases
             .filter { free.contains($0.transaction) }
-        return try await decide(about: purchases, before) ?? decided.version
+        // The ledger holds these transactions already, so the claims need no ledger write.
+        var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
+        return try await decide(about: purchases, Set(refused), for: &attempt) ?? decided.version
     }
 
-    private static func precedes(_ left: TransactionReference, _ right: TransactionReference) -> Bool {
-        (left.store.rawValue, left.environment.rawValue, left.id.rawValue)
-            < (right.store.rawValue, right.environment.rawValue, right.id.rawValue)
-    }
+    private func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }
 
-    private func decide(about purchases: [Purchase], _ before: Decisions) async throws(BackendError)
-        -> EntryVersion?
-    {
+    private func decide(
+        about purchases: [Purchase], _ refused: Set<TransactionReference>,
+        for attempt: inout TransactionOwners.Attempt
+    ) async throws(BackendError) -> EntryVersion? {
         let now = host.now()
-        let others = try await owners.claim(purchases.map(\.transaction), for: account, at: now)
+        let others = try await owners.claim(
+            purchases.map(\.transaction), for: &attempt, charge: chargeDecoding)
         var decisions: [TransactionReference: Acceptance.Decision] = [:]
         for purchase in purchases {
             if others.contains(purchase.transaction) {
                 decisions[purchase.transaction] = .refused("another account recorded this transaction first")
             } else if purchase.date.milliseconds - now > Self.tolerance {
                 decisions[purchase.transaction] = .countsAsOf(Timestamp(milliseconds: now))
-            } else if before[purchase.transaction]?.isRefusal == true {
+            } else if refused.contains(purchase.transaction) {
                 decisions[purchase.transaction] = .accepted
             }
         }
@@ -89,13 +93,19 @@ extension LedgerRules {
             let new = decisions.map { transaction, decision in
                 Acceptance(transaction: transaction, decision: decision, date: date, logicalTime: time)
             }.filter { new in
-                // A decision stands, a purchase that was dated once keeps its date; only a refusal may end.
+                // A decision stands, and a dated purchase keeps its date; only a refusal may end.
                 guard let old = facts.acceptances[new.transaction] else { return true }
                 return old.isRefusal && !new.isRefusal
             }
             guard !new.isEmpty else { return stored?.version }
-            let added = Ledger(new.map { Fact.acceptance($0).record })
-            let bytes = LedgerDocument(ledger: ledger.joined(with: added)).encoded()
+            let joined = ledger.joined(with: Ledger(new.map { Fact.acceptance($0).record }))
+            // Decisions stay even if the ledger that they are about is never stored.
+            guard joined.count <= limits.recordCount else {
+                throw BackendError(
+                    .tooLarge, operation: .write, key: keys.decisions,
+                    message: "there are at most \(limits.recordCount) decisions about a ledger")
+            }
+            let bytes = LedgerDocument(ledger: joined).encoded()
             do throws(BackendError) {
                 let condition = stored.map { Precondition.matches($0.version) } ?? .absent
                 if case .written(let version) = try await store.write(bytes, to: keys.decisions, if: condition).outcome
@@ -106,7 +116,8 @@ extension LedgerRules {
                 guard error.disposition == .outcomeUnknown else { throw error }
             }
         }
-        throw BackendError(.busy, key: keys.decisions, message: "others write this all the time; try again")
+        throw BackendError(
+            .busy, key: keys.decisions, message: "other servers write these decisions all the time; try again")
     }
 }
 

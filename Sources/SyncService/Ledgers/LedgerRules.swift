@@ -2,83 +2,193 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// An account's part of the store, where its ledger only grows and only the server decides.
+/// The store as one account sees it: its ledger only grows, and only the server decides about purchases.
 ///
-/// What a client sends is stored as it came or not at all: a server that edited it would leave the client with a
-/// version of bytes that it never saw. What there is to say about it goes into the decisions, a ledger beside it.
+/// A ledger is stored byte for byte as the client sent it, or not at all: if the server changed it, the client would have
+/// a version of bytes that it has never seen. The server's decisions are a second ledger beside it.
 ///
 /// One object for all requests of a caller.
-final class LedgerRules: ReadingAtOnce {
-    let store: any KeyValueBackend
-    /// The same, where it answers at once.
-    let storeAtOnce: (any ReadingAtOnce)?
-    let account: Account
-    let keys: LedgerKeys
-    let owners: TransactionOwners
-    let witness: ClockWitness
-    let host: HostServices
-    let limits = LedgerLimits.standard
-
-    /// How far ahead of the server's clock a purchase may be dated, in milliseconds; a later one counts as of the
-    /// server's time.
-    static let tolerance: Int64 = 300_000
-
-    init(
-        _ store: any KeyValueBackend, atOnce storeAtOnce: (any ReadingAtOnce)?, _ account: Account, _ keys: LedgerKeys,
-        _ owners: TransactionOwners, _ witness: ClockWitness, _ host: HostServices
-    ) {
-        (self.store, self.account, self.owners, self.witness, self.host) = (store, account, owners, witness, host)
-        (self.storeAtOnce, self.keys) = (storeAtOnce, keys)
+final class LedgerRules: KeyValueBackend {
+    /// The parts that all accounts share.
+    struct Environment: Sendable {
+        let store: any KeyValueBackend
+        /// The same store, if it reads synchronously.
+        let synchronousStore: (any SynchronousReading)?
+        let owners: TransactionOwners
+        let claims = OutstandingClaims()
+        let clockGuard: ClockRollbackGuard
+        let decoder: LedgerDecoder
+        let limiter: RequestLimiter
+        let host: HostServices
     }
 
+    let environment: Environment
+    let account: Account
+    let keys: LedgerKeys
+    let limits = LedgerLimits.standard
+
+    /// The largest difference of a purchase's date and the server's clock, in milliseconds. A later purchase counts as
+    /// of the server's time.
+    static let tolerance: Int64 = 300_000
+
+    init(_ environment: Environment, _ account: Account, _ keys: LedgerKeys) {
+        (self.environment, self.account, self.keys) = (environment, account, keys)
+    }
+
+    var store: any KeyValueBackend { environment.store }
+    var host: HostServices { environment.host }
+    var owners: TransactionOwners { environment.owners }
     var capabilities: Capabilities { store.capabilities }
     var label: String { store.label }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         guard key == keys.ledger else { return try await store.read(key, unless: knownVersion) }
-        // Both by one call: what was decided about a ledger is known with it.
+        let decoded = environment.decoder.cache.decisions(of: keys.decisions)
+        // Both by one call: an answer about a ledger names the version of its decisions.
         let results = try await store.read([
-            ReadRequest(key, unless: knownVersion), ReadRequest(keys.decisions),
+            ReadRequest(key, unless: knownVersion), ReadRequest(keys.decisions, unless: decoded?.version),
         ]).outcome
-        guard results.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
-        guard case .found(let decided) = try results[1].get() else { return Answer(try results[0].get()) }
-        return Answer(try results[0].get(), companion: try await reconsider(decided))
+        guard results.count == 2 else { throw Self.incomplete }
+        let outcome = try results[0].get()
+        switch (try results[1].get(), decoded) {
+        case (.found(let entry), _):
+            return Answer(outcome, companion: try await reconsider(try await decode(entry)))
+        case (.unchanged, let decoded?): return Answer(outcome, companion: try await reconsider(decoded))
+        case (.absent, _), (.unchanged, nil): return Answer(outcome)
+        }
     }
 
-    /// `nil` for a ledger about which anything was decided.
-    func readAtOnce(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
-        guard let store = storeAtOnce else { return nil }
-        guard key == keys.ledger else { return store.readAtOnce(key, unless: knownVersion) }
-        let outcome = store.readAtOnce(key, unless: knownVersion)
-        // After the ledger: decisions about it are there before it is.
-        guard case .absent = store.readAtOnce(keys.decisions, unless: nil) else { return nil }
-        return outcome
+    /// The same without waiting; `nil` if the store must be waited for, the decisions must be decoded, or a refusal is
+    /// due to be reconsidered.
+    func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> Answer<ReadOutcome>? {
+        guard let store = environment.synchronousStore,
+            let outcome = store.readSynchronously(key, unless: knownVersion)
+        else { return nil }
+        guard key == keys.ledger else { return Answer(outcome) }
+        let decoded = environment.decoder.cache.decisions(of: keys.decisions)
+        // After the ledger: decisions are written before the ledger that they are about.
+        switch (store.readSynchronously(keys.decisions, unless: decoded?.version), decoded) {
+        case (.absent, _): return Answer(outcome)
+        case (.unchanged, let decoded?) where !isReviewDue(decoded):
+            return Answer(outcome, companion: decoded.version)
+        default: return nil
+        }
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         guard key == keys.ledger else { return try await store.write(value, to: key, if: precondition) }
+        // A ledger may be long; the caller's thread may be that of an event loop.
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(BackendError) in
+            try await writeLedger(value, if: precondition)
+        }
+    }
+
+    private func writeLedger(
+        _ value: [UInt8], if precondition: Precondition
+    ) async throws(BackendError) -> Answer<WriteOutcome> {
+        let key = keys.ledger
         let results = try await store.read([ReadRequest(key), ReadRequest(keys.decisions)]).outcome
-        guard results.count == 2 else { throw BackendError(.other, message: "the store answered half of a question") }
+        guard results.count == 2 else { throw Self.incomplete }
         let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
         let decided: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
         guard precondition.holds(for: stored?.version) else {
             return Answer(.conflict(stored), companion: decided?.version)
         }
+        charge(writes: (value.count + (stored?.value.count ?? 0)) >> RequestLimiter.decodingShift)
         let sent = try Self.ledger(of: value, key)
         let known = try stored.map { (entry) throws(BackendError) in try Self.stored(entry, key) } ?? Ledger()
         try check(sent, key)
-        // Nothing can be taken back, and nothing joins an erased ledger: whoever lacks something gets it with the
-        // answer, merges and comes again.
+        // Nothing can be taken back, and nothing joins an erased ledger: a client that lacks something gets it with the
+        // answer, merges and tries again.
         guard !Ledger.join(known, sent).rightLacks else {
             return Answer(.conflict(stored), companion: decided?.version)
         }
-        let companion = try await decide(about: sent, beyond: known, decided)
+        let news = sent.records(beyond: known).compactMap { record -> Purchase? in
+            guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
+            return purchase
+        }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-        let outcome = try await store.write(value, to: key, if: condition).outcome
+        guard !news.isEmpty else {
+            return Answer(try await store.write(value, to: key, if: condition).outcome, companion: decided?.version)
+        }
+        return try await writeLedger(value, sent, if: condition, deciding: news, decided)
+    }
+
+    /// Stores a ledger with new purchases: claims their transactions, decides about them, and then stores it.
+    private func writeLedger(
+        _ value: [UInt8], _ sent: Ledger, if condition: Precondition, deciding news: [Purchase], _ decided: Entry?
+    ) async throws(BackendError) -> Answer<WriteOutcome> {
+        let key = keys.ledger
+        await removeLeftovers(ledger: nil)
+        guard environment.claims.begin(news.count, of: key, limit: limits.recordCount) else {
+            throw BackendError(
+                .busy, operation: .write, key: key, disposition: .transient,
+                message: "other writes of this ledger are not settled yet; try again")
+        }
+        charge(writes: news.count / RequestLimiter.operationsPerRequest)
+        var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
+        var isOver = true
+        let companion: EntryVersion?
+        let outcome: WriteOutcome
+        do throws(BackendError) {
+            companion = try await decide(about: news, decided, for: &attempt) ?? decided?.version
+            isOver = false
+            outcome = try await store.write(value, to: key, if: condition).outcome
+        } catch {
+            let isOver = isOver || error.disposition != .outcomeUnknown
+            environment.claims.end(news.count, of: key, leaving: leftover(of: attempt, beside: nil, isOver: isOver))
+            await removeLeftovers(ledger: nil)
+            throw error
+        }
+        switch outcome {
+        case .conflict(let winner):
+            // A store that repeats writes may report a conflict with this very write. If the ledger that is there cannot
+            // be decoded, its claims are kept.
+            let held = winner.map { try? Self.stored($0, key) } ?? Ledger()
+            let leftover = leftover(of: attempt, beside: held, isOver: held != nil)
+            environment.claims.end(news.count, of: key, leaving: leftover)
+            await removeLeftovers(ledger: nil)
+        case .written, .deleted:
+            environment.claims.end(news.count, of: key)
+            await removeLeftovers(ledger: sent)
+        }
         return Answer(outcome, companion: companion)
     }
+
+    private func leftover(
+        of attempt: TransactionOwners.Attempt, beside ledger: Ledger?, isOver: Bool
+    ) -> OutstandingClaims.Leftover {
+        let held = Set(ledger?.transactions ?? [])
+        return OutstandingClaims.Leftover(
+            owner: attempt.owner, transactions: attempt.created.filter { !held.contains($0) }, isOver: isOver)
+    }
+
+    /// Removes the claims that earlier attempts left behind. Those that cannot be removed now are kept for the next
+    /// attempt: the outcome of the request does not depend on them.
+    ///
+    /// - Parameter ledger: The account's ledger, if it was stored a moment ago.
+    private func removeLeftovers(ledger: Ledger?) async {
+        let leftovers = environment.claims.takeRemovable(of: keys.ledger, isStored: ledger != nil)
+        guard !leftovers.isEmpty else { return }
+        let held = Set(ledger?.transactions ?? [])
+        for (index, leftover) in leftovers.enumerated() {
+            do throws(BackendError) {
+                try await owners.release(leftover.transactions.filter { !held.contains($0) }, of: leftover.owner)
+            } catch {
+                environment.claims.putBack(leftovers[index...], of: keys.ledger)
+                return
+            }
+        }
+    }
+
+    /// Charges the account for work that is done already, or that must be done.
+    func charge(reads: Int = 0, writes: Int = 0) {
+        environment.limiter.charge(account: account.name ?? "", reads: reads, writes: writes, now: host.now())
+    }
+
+    static let incomplete = BackendError(.other, message: "the store answered only part of a request")
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
         guard key != keys.ledger else {
@@ -89,7 +199,7 @@ final class LedgerRules: ReadingAtOnce {
         return try await store.delete(key, if: precondition)
     }
 
-    /// Together where no ledger is among them.
+    /// One call of the store, unless the ledger is among the requests.
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
         if !requests.contains(where: { $0.key == keys.ledger }) { return try await store.read(requests) }
         var results: [Result<ReadOutcome, BackendError>] = []
@@ -103,7 +213,7 @@ final class LedgerRules: ReadingAtOnce {
         return Answer(results)
     }
 
-    /// Together where no ledger is among them.
+    /// One call of the store, unless the ledger is among the requests.
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
         if !requests.contains(where: { $0.key == keys.ledger }) { return try await store.write(requests) }
         var results: [Result<WriteOutcome, BackendError>] = []
@@ -135,10 +245,11 @@ final class LedgerRules: ReadingAtOnce {
 }
 
 extension LedgerRules {
+    /// The ledger that a client has sent.
     private static func ledger(of value: [UInt8], _ key: EntryKey) throws(BackendError) -> Ledger {
         let document: LedgerDocument
         do throws(LedgerFormatError) { document = try LedgerDocument(decoding: value) } catch {
-            throw refused(key, "this is no ledger that this server reads: \(error)")
+            throw refused(key, "these bytes are no ledger that this server reads: \(error)")
         }
         guard document.localSection.isEmpty else {
             throw refused(key, "the local section of a ledger is not for a server; leave it out")
@@ -146,6 +257,7 @@ extension LedgerRules {
         return document.ledger
     }
 
+    /// The ledger in `entry`, which a server has written.
     static func stored(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Ledger {
         do throws(LedgerFormatError) { return try LedgerDocument(decoding: entry.value).ledger } catch {
             throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger: \(error)")

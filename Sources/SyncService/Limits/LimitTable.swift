@@ -17,13 +17,31 @@ struct LimitTable: Sendable {
 
         var isBusy: Bool { requests > 0 || streams > 0 }
 
-        /// Uses `count` of the rate in `lane` up.
+        /// The longest debt beyond the burst, in microseconds.
+        static let maximumDebt: Int64 = 60_000_000
+
+        /// The time at which the rate in `lane` has its whole burst again, or `now` if that is past.
+        private func start(of rate: Rate, lane: Int, now: Int64, window: Int64) -> Int64 {
+            // A later time means that the clock was set back.
+            (now...(now + window + Self.maximumDebt)).contains(due[lane]) ? due[lane] : now
+        }
+
+        /// Uses up `count` of the rate in `lane`, even if that is more than is left. The debt is bounded by
+        /// ``maximumDebt``.
+        mutating func charge(_ count: Int, of rate: Rate, lane: Int, now: Int64) {
+            let window = rate.interval * Int64(rate.burst)
+            let (cost, overflow) = rate.interval.multipliedReportingOverflow(by: Int64(count))
+            let most = now + window + Self.maximumDebt
+            let start = start(of: rate, lane: lane, now: now, window: window)
+            due[lane] = overflow || cost > most - start ? most : start + cost
+        }
+
+        /// Uses up `count` of the rate in `lane`; more than the burst counts as the burst.
         ///
-        /// - Returns: how long to wait where that is too much, in microseconds; then nothing is used up.
+        /// - Returns: The time to wait when that is too much, in microseconds; then nothing is used up.
         mutating func take(_ count: Int, of rate: Rate, lane: Int, now: Int64) -> Int64? {
             let window = rate.interval * Int64(rate.burst)
-            // Later than that nothing can be due, unless the clock was set back.
-            let start = (now...(now + window)).contains(due[lane]) ? due[lane] : now
+            let start = start(of: rate, lane: lane, now: now, window: window)
             let next = start + rate.interval * Int64(min(count, rate.burst))
             guard next - now <= window else { return next - now - window }
             due[lane] = next

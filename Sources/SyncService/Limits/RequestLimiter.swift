@@ -116,7 +116,50 @@ final class RequestLimiter: Sendable {
         case wait(Int64)
     }
 
-    /// Counts a read of the account called `name` that is answered at once; `false` where it has to wait, and nothing
+    /// Decoding 16 KiB costs as much as a request.
+    static let decodingShift = 14
+    /// Deriving entitlements from 4 KiB costs as much as a request.
+    static let replayShift = 12
+    /// So many operations of a batch cost as much as a request.
+    static let operationsPerRequest = 8
+
+    /// Charges the account called `name` for work that was not known when its request was admitted. It may get into
+    /// debt: its next requests wait, a minute at most.
+    func charge(account name: String, reads: Int, writes: Int, now: Int64) {
+        let charges = [(limits.accountReads, Lane.reads, reads), (limits.accountWrites, Lane.writes, writes)]
+        guard charges.contains(where: { $0.0 != nil && $0.2 > 0 }) else { return }
+        accounts.withLock { table in
+            _ = table.update(LimitTable.id(of: name)) { entry in
+                for case (let rate?, let lane, let count) in charges where count > 0 {
+                    entry.charge(count, of: rate, lane: lane, now: now * 1_000)
+                }
+            }
+        }
+    }
+
+    /// Charges the account called `name` for the operations of a batch. The request itself is counted as a write.
+    func charge(account name: String, batchedReads reads: Int, batchedWrites writes: Int, now: Int64) {
+        charge(
+            account: name, reads: reads / Self.operationsPerRequest,
+            writes: max(0, writes - 1) / Self.operationsPerRequest, now: now)
+    }
+
+    /// Counts `count` reads of the account called `name`, before they are done.
+    ///
+    /// - Throws: ``RequestError`` with status 429 when the account must wait. Nothing is counted then.
+    func takeReads(_ count: Int, account name: String, now: Int64) throws(RequestError) {
+        guard count > 0, let rate = limits.accountReads else { return }
+        let wait = accounts.withLock { table in
+            table.update(LimitTable.id(of: name)) {
+                $0.take(count, of: rate, lane: Lane.reads, now: now * 1_000)
+            } ?? nil
+        }
+        guard let wait else { return }
+        onRefusal(.accountRate)
+        throw Self.error("too many requests of this account", wait: wait)
+    }
+
+    /// Counts a read of the account called `name` that is answered synchronously; `false` when it must wait, and nothing
     /// is counted.
     func takesRead(account name: String, now: Int64) -> Bool {
         guard let rate = limits.accountReads else { return true }

@@ -31,7 +31,7 @@ struct DeviceGrants: Sendable {
 
         /// Whether it waits no longer; one that would wait for longer than any was begun while the clock was wrong.
         func isOver(at now: Int64) -> Bool {
-            expires <= now || expires - now > DeviceGrants.lifetime + ClockWitness.tolerance
+            expires <= now || expires - now > DeviceGrants.lifetime + ClockRollbackGuard.tolerance
         }
     }
 

@@ -63,7 +63,7 @@ final class KeyRing: Sendable {
     }
 
     private static func signs(_ key: Ring.Key, _ now: Int64) -> Bool {
-        now - key.created < period && key.created - now <= ClockWitness.tolerance
+        now - key.created < period && key.created - now <= ClockRollbackGuard.tolerance
     }
 
     /// All that may have signed a token that counts.

@@ -1,19 +1,20 @@
 import SyncCore
 import Synchronization
 
-/// What the servers of a store remember of the time, in `server/clock`: a clock that was set back must not decide when
-/// a purchase begins. What it decided would stand, and the buyer's time would be over before it began.
+/// A guard against a server clock that was set back. It keeps the latest time that was seen in `server/clock`.
 ///
-/// The latest time is noted at the first start, and then each hour, if the clock went as long as the hour did: a clock
-/// that is ahead for a moment by mistake leaves nothing behind.
-final class ClockWitness: Sendable {
+/// A purchase that was dated by a clock in the past would end before it began, and such a decision stands.
+///
+/// The latest time is recorded at the first start, and then each hour if the clock advanced by an hour. A clock that is
+/// ahead for a moment by mistake leaves no trace.
+final class ClockRollbackGuard: Sendable {
     private struct Record: Codable, Hashable, Sendable {
         /// Milliseconds since 1970 UTC.
         var latest: Int64
     }
 
-    /// So much a clock may be corrected, in milliseconds. What the server itself dated later than that ahead of its
-    /// clock was written while the clock was wrong, and would count for longer than it may.
+    /// The largest correction of a clock, in milliseconds. A date of the server's own that is further ahead than this was
+    /// written while the clock was wrong, and would be valid for too long.
     static let tolerance: Int64 = 300_000
     private static let period = Duration.seconds(3_600)
 
@@ -25,9 +26,9 @@ final class ClockWitness: Sendable {
 
     private static func key() throws(BackendError) -> EntryKey { try EntryKey(KeyScope.serverPrefix + "clock") }
 
-    /// Reads what is remembered.
+    /// Loads the latest time.
     ///
-    /// - Parameter isRight: whether this clock is right, whatever is remembered.
+    /// - Parameter isRight: Whether this clock is right, even if it is behind the latest time.
     func load(isRight: Bool) async throws(BackendError) {
         let now = host.now()
         let record = try await records.update(try Self.key()) { (known: Record?) in
@@ -37,25 +38,25 @@ final class ClockWitness: Sendable {
         latest.withLock { $0 = record?.latest ?? now }
     }
 
-    /// How far the clock shows a time that is over, in milliseconds; `nil` where it can be right.
+    /// The number of milliseconds by which the clock is behind; `nil` when it can be right.
     private var lag: Int64? {
         let lag = latest.withLock { $0 } - host.now()
         return lag > Self.tolerance ? lag : nil
     }
 
-    /// Whether the clock shows a time that is over.
+    /// Whether the clock is behind the latest time.
     var isBehind: Bool { lag != nil }
 
-    /// Throws where the clock is behind.
+    /// Throws `BackendError.Kind.unavailable` when the clock is behind.
     func check() throws(BackendError) {
         guard let lag else { return }
         throw BackendError(
             .unavailable, disposition: .transient,
-            message: "the server's clock is \(lag / 1_000) s behind what it was already: set it right, or "
+            message: "the server's clock is \(lag / 1_000) s behind the latest time in the store: set it right, or "
                 + "start once with --accept-clock if it is right now")
     }
 
-    /// Notes the time each hour until the task is cancelled.
+    /// Records the time each hour until the task is cancelled.
     func run(onError: @Sendable (BackendError) -> Void) async {
         while true {
             let before = host.now()

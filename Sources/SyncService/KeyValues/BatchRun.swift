@@ -1,0 +1,189 @@
+import HTTPTypes
+import SyncCore
+import SyncProtocol
+
+/// The execution of one batch.
+///
+/// Operations run in their order. Neighbours of one kind go to the store in groups, each key at most once a group. What
+/// an operation has shown of a key answers the later operations on that key, as if they had run at the same moment.
+///
+/// Memory is bounded by ``KeyValueService/Limits/batchByteCount`` and the reservations of the answer, plus one group:
+/// a group holds few operations until it is known that the values are short.
+struct BatchRun {
+    /// The state of a key that an earlier operation has shown.
+    private enum Known {
+        case absent
+        /// The value is there if an earlier result carries it; the array is shared.
+        case present(EntryVersion, value: [UInt8]?)
+    }
+
+    private static let (maximumReadCount, maximumWriteCount) = (16, 32)
+    /// The number of bytes that the values of one group are expected to have at most.
+    private static let groupByteCount = 4 << 20
+
+    private let service: KeyValueService
+    private let operations: [BatchOperation]
+    private var results: [BatchResult] = []
+    private var known: [EntryKey: Known] = [:]
+    /// The number of bytes that values may still have.
+    private var room: Int
+    /// The expected size of the next value: at first a guess, then the largest value that was met.
+    private var expectedByteCount = 1 << 20
+    private var largestByteCount = 0
+
+    init(_ operations: [BatchOperation], service: KeyValueService) {
+        (self.operations, self.service) = (operations, service)
+        room = service.limits.batchByteCount
+        results.reserveCapacity(operations.count)
+    }
+
+    /// Runs all operations and returns their results, in their order.
+    ///
+    /// - Throws: The store's error, and `BackendError.Kind.busy` when there is no room for the first result.
+    mutating func run() async throws(BackendError) -> [BatchResult] {
+        while results.count < operations.count {
+            if let result = knownResult(of: operations[results.count]) {
+                guard append(result) else { return try postponingRest() }
+                continue
+            }
+            let group = nextGroup()
+            let answers = try await perform(group)
+            for (operation, answer) in zip(group, answers) {
+                note(answer, of: operation)
+                guard append(answer) else { return try postponingRest() }
+            }
+            expectedByteCount = largestByteCount
+        }
+        return results
+    }
+
+    // MARK: Results
+
+    /// Adds a result; a conflict for which there is no room loses its value.
+    ///
+    /// - Returns: `false` for the result of a read for which there is no room. It is not added.
+    private mutating func append(_ result: BatchResult) -> Bool {
+        switch result {
+        case .read(.found(let entry)):
+            guard reserve(entry.value.count) else { return false }
+            results.append(result)
+        case .write(.conflict(let entry?)):
+            let hasRoom = reserve(entry.value.count)
+            results.append(hasRoom ? result : .conflictWithoutValue(entry.version))
+        default: results.append(result)
+        }
+        return true
+    }
+
+    private mutating func reserve(_ count: Int) -> Bool {
+        // The first value is never too long: otherwise a client would ask for it for ever.
+        let fits = count <= room || room == service.limits.batchByteCount
+        guard count == 0 || fits && service.reserve(count) else { return false }
+        room -= count
+        return true
+    }
+
+    private func postponingRest() throws(BackendError) -> [BatchResult] {
+        guard !results.isEmpty else { throw .noRoomForAnswer() }
+        return results + Array(repeating: .problem(.postponed), count: operations.count - results.count)
+    }
+
+    // MARK: Known keys
+
+    /// The result that follows from what is known; `nil` if the store must be asked.
+    private func knownResult(of operation: BatchOperation) -> BatchResult? {
+        guard let known = known[operation.key] else { return nil }
+        if let problem = service.verdict(operation) { return .problem(problem) }
+        switch (operation, known) {
+        case (.read, .absent): return .read(.absent)
+        case (.read(let request), .present(let version, let value)):
+            if request.knownVersion == version { return .read(.unchanged) }
+            return value.map { .read(.found(Entry(value: $0, version: version))) }
+        case (.write(let request), .present(let version, _)):
+            // The first conflict with this version carries the value, or has no room for it.
+            return request.precondition.holds(for: version) ? nil : .conflictWithoutValue(version)
+        case (.write(let request), .absent):
+            return request.precondition.holds(for: nil) ? nil : .write(.conflict(nil))
+        }
+    }
+
+    private mutating func note(_ result: BatchResult, of operation: BatchOperation) {
+        switch (operation, result) {
+        case (_, .read(.found(let entry))), (_, .write(.conflict(let entry?))):
+            largestByteCount = max(largestByteCount, entry.value.count)
+            known[operation.key] = .present(entry.version, value: entry.value)
+        case (_, .read(.absent)), (_, .write(.conflict(nil))): known[operation.key] = .absent
+        case (.read(let request), .read(.unchanged)):
+            known[operation.key] = request.knownVersion.map { .present($0, value: nil) }
+        default: known[operation.key] = nil
+        }
+    }
+
+    // MARK: Groups
+
+    /// The next operations of one kind that the store is asked about together.
+    private func nextGroup() -> ArraySlice<BatchOperation> {
+        let first = results.count
+        let maximum = operations[first].isRead ? Self.maximumReadCount : Self.maximumWriteCount
+        let count = min(maximum, max(1, Self.groupByteCount / max(expectedByteCount, 1)))
+        var keys: Set<EntryKey> = []
+        let end = operations[first...].prefix(count).firstIndex { operation in
+            guard operation.isRead == operations[first].isRead, keys.insert(operation.key).inserted else { return true }
+            return knownResult(of: operation) != nil
+        }
+        return operations[first..<(end ?? min(first + count, operations.count))]
+    }
+
+    private func perform(_ group: ArraySlice<BatchOperation>) async throws(BackendError) -> [BatchResult] {
+        let verdicts = group.map(service.verdict)
+        var reads: [ReadRequest] = []
+        var writes: [WriteRequest] = []
+        for (operation, verdict) in zip(group, verdicts) where verdict == nil {
+            switch operation {
+            case .read(let request): reads.append(request)
+            case .write(let request): writes.append(request)
+            }
+        }
+        var answers: [Result<BatchResult, BackendError>] = []
+        do throws(BackendError) {
+            if !reads.isEmpty { answers = try await service.store.read(reads).outcome.map { $0.map(BatchResult.read) } }
+            if !writes.isEmpty {
+                answers = try await service.store.write(writes).outcome.map { $0.map(BatchResult.write) }
+            }
+        } catch {
+            // Earlier writes of this batch have taken effect; they must be reported.
+            guard !results.isEmpty else { throw error }
+            answers = Array(repeating: .failure(error), count: reads.count + writes.count)
+        }
+        var next = answers[...]
+        return verdicts.map { verdict in
+            if let verdict { return .problem(verdict) }
+            switch next.popFirst() {
+            case .success(let result): return result
+            case .failure(let error): return .problem(service.problem(error))
+            case nil: return .problem(Problem(.internalServerError, "the store answered only part of a batch"))
+            }
+        }
+    }
+}
+
+extension BatchOperation {
+    fileprivate var key: EntryKey {
+        switch self {
+        case .read(let request): request.key
+        case .write(let request): request.key
+        }
+    }
+
+    /// Whether it changes nothing.
+    var isRead: Bool { if case .read = self { true } else { false } }
+}
+
+extension BackendError {
+    /// The error of an answer that the server has no memory for.
+    static func noRoomForAnswer(of key: EntryKey? = nil) -> BackendError {
+        BackendError(
+            .busy, operation: .read, key: key, disposition: .transient,
+            message: "the server has no room for this answer now; try again")
+    }
+}

@@ -1,0 +1,58 @@
+import Entitlements
+import SyncCore
+
+/// The JSON of `/v1/entitlements` about one ledger, which stays the same for a while but for its `at`.
+struct EntitlementsAnswer: Sendable {
+    /// The versions that it was derived from; `nil` for an entry that is absent.
+    let (ledger, decisions): (EntryVersion?, EntryVersion?)
+    /// The first instant that it is about.
+    private let start: Timestamp
+    /// The first instant after `start` that may have another answer; `nil` for none.
+    private let end: Timestamp?
+    /// The JSON before and after the text of `at`.
+    private let (head, tail): ([UInt8], [UInt8])
+
+    /// The answer about `replay` at `instant`.
+    init(_ replay: Replay, at instant: Timestamp, account: String, ledger: EntryVersion?, decisions: EntryVersion?) {
+        (self.ledger, self.decisions, start) = (ledger, decisions, instant)
+        let snapshot = replay.snapshot(at: instant)
+        let json = Array(snapshot.json(account: account).text().utf8)
+        // Quotation marks in a string are escaped, so only the member itself begins so.
+        let member = json.firstRange(of: "\"at\": \"".utf8) ?? json.startIndex..<json.startIndex
+        let text = "\(instant)".utf8
+        head = Array(json[..<member.upperBound])
+        tail = Array(json[member.upperBound...].dropFirst(member.isEmpty ? 0 : text.count))
+        guard !member.isEmpty else {
+            end = instant
+            return
+        }
+        let ends = snapshot.subscriptions.compactMap(\.dayEnd) + [replay.nextBoundary(after: instant)].compactMap { $0 }
+        end = ends.min()
+    }
+
+    /// Whether it is the answer at `instant`.
+    func holds(at instant: Timestamp) -> Bool { instant >= start && end.map { instant < $0 } ?? true }
+
+    /// The JSON at an instant at which it holds.
+    func json(at instant: Timestamp) -> [UInt8] {
+        guard end != start else { return head + tail }
+        let text = "\(instant)".utf8
+        var json: [UInt8] = []
+        json.reserveCapacity(byteCount + text.count)
+        json += head
+        json += text
+        json += tail
+        return json
+    }
+
+    /// The number of bytes that it keeps.
+    var byteCount: Int { head.count + tail.count }
+}
+
+extension Snapshot.Subscription {
+    /// The instant at which ``daysRemaining`` becomes smaller.
+    fileprivate var dayEnd: Timestamp? {
+        guard daysRemaining > 0, let expires else { return nil }
+        return Timestamp(milliseconds: expires.milliseconds - Int64(daysRemaining - 1) * 86_400_000)
+    }
+}

@@ -1,0 +1,88 @@
+import EntitlementSync
+import Entitlements
+import HTTPTypes
+import SyncCore
+
+/// Decodes stored ledgers and derives answers from them, one at a time.
+///
+/// A ledger of 4 MiB takes a processor for half a second. One at a time leaves the other processors to other requests,
+/// and callers that wait occupy no thread. A caller that waited for the same work finds its result in the cache.
+actor LedgerDecoder {
+    nonisolated let cache = LedgerCache()
+    /// The numbers of decoded decisions and of replayed ledgers.
+    private(set) var decisionsCount = 0
+    private(set) var replayCount = 0
+
+    /// The decoded form of `entry`.
+    ///
+    /// - Parameter charge: Receives the number of bytes that were decoded, unless the cache has the version.
+    nonisolated func decisions(
+        in entry: Entry, under key: EntryKey, charge: @Sendable (Int) -> Void
+    ) async throws(BackendError) -> DecodedDecisions {
+        if let known = cache.decisions(of: key), known.version == entry.version { return known }
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(BackendError) in
+            try await decode(entry, key, charge)
+        }
+    }
+
+    private func decode(
+        _ entry: Entry, _ key: EntryKey, _ charge: (Int) -> Void
+    ) throws(BackendError) -> DecodedDecisions {
+        if let known = cache.decisions(of: key), known.version == entry.version { return known }
+        charge(entry.value.count)
+        decisionsCount += 1
+        let decisions = DecodedDecisions(try LedgerRules.stored(entry, key), version: entry.version)
+        cache.insert(decisions, of: key)
+        return decisions
+    }
+
+    /// The answer about the entitlements of an account.
+    ///
+    /// - Parameters:
+    ///   - ledger: The account's ledger; `nil` when there is none.
+    ///   - decisions: The account's decisions; `nil` when there are none.
+    ///   - instant: The instant in question. It is read when the work begins, so that callers that waited for the same
+    ///     work share it.
+    ///   - charge: Receives the number of bytes to replay, unless the cache has the answer.
+    /// - Throws: The error of `charge`, ``RequestError`` for an erased account, `BackendError.Kind.damaged`.
+    nonisolated func entitlements(
+        of caller: AccountCaller, catalog: Catalog, ledger: Entry?, decisions: Entry?,
+        at instant: @Sendable () -> Timestamp, charge: @Sendable (Int) throws -> Void
+    ) async throws -> [UInt8] {
+        let known = answer(of: caller.keys, ledger?.version, decisions?.version, at: instant())
+        if let known { return known }
+        // Before it waits: an account that asks for more than its share must not queue up here.
+        try charge((ledger?.value.count ?? 0) + (decisions?.value.count ?? 0))
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) {
+            try await replay(caller, catalog, ledger, decisions, at: instant())
+        }
+    }
+
+    private nonisolated func answer(
+        of keys: LedgerKeys, _ ledger: EntryVersion?, _ decisions: EntryVersion?, at instant: Timestamp
+    ) -> [UInt8]? {
+        guard let known = cache.answer(of: keys.ledger), known.ledger == ledger, known.decisions == decisions,
+            known.holds(at: instant)
+        else { return nil }
+        return known.json(at: instant)
+    }
+
+    private func replay(
+        _ caller: AccountCaller, _ catalog: Catalog, _ ledger: Entry?, _ decisions: Entry?,
+        at instant: Timestamp
+    ) throws -> [UInt8] {
+        let keys = caller.keys
+        let known = answer(of: keys, ledger?.version, decisions?.version, at: instant)
+        if let known { return known }
+        replayCount += 1
+        let account = try ledger.map { try LedgerRules.stored($0, keys.ledger) } ?? Ledger()
+        // The marker is there before the account's record says so.
+        guard !account.isErased else { throw RequestError(.gone, "the account was erased") }
+        let server = try decisions.map { try LedgerRules.stored($0, keys.decisions) } ?? Ledger()
+        let answer = EntitlementsAnswer(
+            Replay(Facts(account: account, server: server), catalog: catalog), at: instant,
+            account: "\(caller.account)", ledger: ledger?.version, decisions: decisions?.version)
+        cache.insert(answer, of: keys.ledger)
+        return answer.json(at: instant)
+    }
+}

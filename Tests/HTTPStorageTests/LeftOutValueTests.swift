@@ -1,0 +1,134 @@
+import HTTPStorage
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Synchronization
+import TestSupport
+import Testing
+
+@Suite("Conflicts whose value the server left out")
+struct LeftOutValueTests {
+    private let key: EntryKey
+    private let version = EntryVersion(bytes: [1])
+
+    init() throws { key = try EntryKey("a") }
+
+    /// A service that has no room for the first values.
+    private final class NarrowTransport: HTTPTransport {
+        private let service: Service
+        private let refusalCount = Mutex(0)
+        private let paths = Mutex<[String]>([])
+
+        init(_ service: Service) { self.service = service }
+
+        func refuse(_ count: Int) { refusalCount.withLock { $0 = count } }
+
+        func takeRequests() -> [String] {
+            paths.withLock { paths in
+                defer { paths = [] }
+                return paths
+            }
+        }
+
+        func send(
+            _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
+        ) async throws(TransportError) -> TransportAnswer {
+            paths.withLock { $0.append("\(request.method) \(request.path ?? "")") }
+            var asked = ServiceRequest(request, body: body, peer: "192.0.2.1")
+            asked.reserveAnswer = { [self] _ in
+                refusalCount.withLock { count in
+                    count -= 1
+                    return count < 0
+                }
+            }
+            let answer = await service.respond(to: asked)
+            guard case .bytes(let bytes) = answer.body else { return TransportAnswer(answer.response) }
+            return TransportAnswer(answer.response, body: bytes)
+        }
+    }
+
+    private func remote(_ transport: any HTTPTransport) throws -> HTTPBackend {
+        try HTTPBackend(server: "http://127.0.0.1:1", transport: transport) { _ throws(BackendError) in .operatorToken }
+    }
+
+    @Test("are read: after a single write by one GET, after a batch by one batch of reads")
+    func reread() async throws {
+        let store = MemoryBackend()
+        let transport = NarrowTransport(try await Service.open(store))
+        let remote = try remote(transport)
+        let keys = try (0..<40).map { try EntryKey("k\($0)") }
+        for key in keys { _ = try await store.write([5], to: key, if: .any) }
+        transport.refuse(1)
+        let single = try await remote.write([1], to: keys[0], if: .absent).outcome
+        #expect(single == .conflict(try await entry(keys[0], in: store)))
+        #expect(transport.takeRequests() == ["PUT /v1/kv/k0", "GET /v1/kv/k0"])
+        transport.refuse(30)
+        // The last key twice: it is read once.
+        let requests = (keys + [keys[39]]).map { WriteRequest($0, value: [1], if: .absent) }
+        let results = try await remote.write(requests).outcome
+        for (request, result) in zip(requests, results) {
+            #expect(try await result.get() == .conflict(entry(request.key, in: store)))
+        }
+        #expect(results.count == 41 && transport.takeRequests() == ["POST /v1/batch", "POST /v1/batch"])
+    }
+
+    private func entry(_ key: EntryKey, in store: MemoryBackend) async throws -> Entry? {
+        guard case .found(let entry) = try await store.read(key).outcome else { return nil }
+        return entry
+    }
+
+    @Test("are no conflict any more when the key was deleted meanwhile and had to be absent: the write may be repeated")
+    func deletedMeanwhile() async throws {
+        let absence = Result<TransportAnswer, TransportError>.success(
+            TransportAnswer(
+                HTTPResponse(status: .notFound, headerFields: [.contentType: Problem.mediaType]),
+                body: Problem.absent(key, status: .notFound).json))
+        let conflict = Result<TransportAnswer, TransportError>.success(
+            TransportAnswer(
+                HTTPResponse(
+                    status: .preconditionFailed, headerFields: [.contentType: Problem.mediaType, .eTag: "\"01\""]),
+                body: Problem.valueLeftOut(key).json))
+        let script = ScriptedTransport([conflict, absence, conflict, absence])
+        let error = await expectKind(.busy) { try await remote(script).write([1], to: key, if: .absent) }
+        #expect(error?.disposition == .transient)
+        #expect(
+            try await remote(script).write([1], to: key, if: .matches(EntryVersion(bytes: [9]))).outcome
+                == .conflict(nil))
+    }
+
+    @Test("fail with the error of the read, which leaves nothing open")
+    func failingRead() async throws {
+        let fields: HTTPFields = [.contentType: BatchBody.mediaType]
+        func answer(_ results: [BatchResult]) -> Result<TransportAnswer, TransportError> {
+            .success(
+                TransportAnswer(
+                    HTTPResponse(status: .ok, headerFields: fields), body: BatchBody.bytes(ofAnswer: results)))
+        }
+        let lost = TransportError(.interrupted, mayHaveArrived: true, message: "the connection ended")
+        let script = ScriptedTransport([
+            answer([.conflictWithoutValue(version), .write(.written(version))]), .failure(lost),
+        ])
+        let results = try await remote(script).write([
+            WriteRequest(key, value: [1], if: .absent), WriteRequest(try EntryKey("b"), value: [1], if: .absent),
+        ]).outcome
+        let error = #expect(throws: BackendError.self) { try results[0].get() }
+        #expect(error?.disposition == .transient && error?.key == key)
+        #expect(try results[1].get() == .written(version))
+    }
+
+    @Test("a value that looks like such a problem is a value")
+    func lookalike() async throws {
+        let body = Problem.valueLeftOut(key).json
+        let script = ScriptedTransport([
+            .success(
+                TransportAnswer(
+                    HTTPResponse(
+                        status: .preconditionFailed,
+                        headerFields: [.contentType: "application/octet-stream", .eTag: "\"01\""]), body: body))
+        ])
+        let outcome = try await remote(script).write([1], to: key, if: .absent).outcome
+        #expect(outcome == .conflict(Entry(value: body, version: version)))
+    }
+}

@@ -1,0 +1,186 @@
+import Entitlements
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import Synchronization
+import Testing
+
+@testable import SyncService
+
+@Suite("Claims on transactions whose ledger is not stored")
+struct ClaimTests {
+    private static let now: Int64 = 1_800_000_000_000
+    private let clock = SetClock(Self.now)
+    private let store = HookedBackend()
+    private let service: Service
+    private let (alice, bob): (LedgerAccount, LedgerAccount)
+
+    init() async throws {
+        service = try await .open(store, clock: clock)
+        (alice, bob) = (await LedgerAccount(service, "alice"), await LedgerAccount(service, "bob"))
+    }
+
+    private func purchase(_ id: String) -> Fact { LedgerAccount.purchase(id, at: Self.now) }
+
+    private func claimCount() async throws -> Int { try await store.keys().count { $0.hasPrefix("tx/") } }
+
+    private func refusals(of account: LedgerAccount) async throws -> [String] {
+        try await account.decisions().values.compactMap {
+            guard case .refused = $0.decision else { return nil }
+            return $0.transaction.id.rawValue
+        }.sorted()
+    }
+
+    /// Fails writes of ledgers and removals of claims from now on, as a server that crashes does.
+    private func breakDown(_ disposition: BackendError.Disposition) {
+        store.before { key, isDelete throws(BackendError) in
+            guard isDelete || key.text.hasSuffix("/ledger") else { return }
+            throw BackendError(.unavailable, operation: .write, disposition: disposition, message: "away")
+        }
+    }
+
+    @Test("of concurrent writes with one precondition, only the one that is stored keeps its claims")
+    func concurrentWrites() async throws {
+        let arrived = Mutex(0)
+        let all = Event()
+        store.before { key, _ throws(BackendError) in
+            guard key.text.hasSuffix("/ledger") else { return }
+            let count = arrived.withLock { count in
+                count += 1
+                return count
+            }
+            if count == 8 { all.happen() }
+            await all.wait()
+        }
+        let statuses = await withTaskGroup(of: Int.self) { group in
+            for attempt in 0..<8 {
+                group.addTask { await alice.put((0..<30).map { purchase("\(attempt)-\($0)") }).status }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(statuses.sorted() == [200] + Array(repeating: 412, count: 7))
+        #expect(try await claimCount() == 30)
+    }
+
+    @Test("a claim of a ledger that never came is free after a minute, and its late write is not stored any more")
+    func abandonedClaim() async throws {
+        breakDown(.outcomeUnknown)
+        #expect(await alice.put([purchase("1"), purchase("2")]).status == 500)
+        store.before(nil)
+        #expect(try await claimCount() == 2)
+        let restarted = try await Service.open(store, clock: clock)
+        let bob = await bob.at(restarted)
+        let written = await bob.put([purchase("1")])
+        #expect(written.status == 200)
+        #expect(try await refusals(of: bob) == ["1"])
+        clock.advance(seconds: 61)
+        #expect(await bob.get().status == 200)
+        #expect(try await refusals(of: bob) == [])
+        // The write of the first server comes after all.
+        let late = try await store.write(
+            LedgerDocumentBytes.of([purchase("1"), purchase("2")]), to: try alice.ledger, if: .absent)
+        guard case .conflict = late.outcome else {
+            Issue.record("the late write was stored: \(late.outcome)")
+            return
+        }
+        let carol = await LedgerAccount(restarted, "carol")
+        #expect(await carol.put([purchase("2")]).status == 200)
+        #expect(try await refusals(of: carol) == [])
+        #expect(await alice.at(restarted).put([purchase("1"), purchase("2")], [.ifMatch: "*"]).status == 200)
+        #expect(try await refusals(of: await alice.at(restarted)) == ["1", "2"])
+    }
+
+    @Test("a write that takes longer than a minute does not lose its transactions to another account unnoticed")
+    func slowWrite() async throws {
+        let (isWaiting, goOn) = (Event(), Event())
+        let ledger = try alice.ledger
+        let isFirst = Mutex(true)
+        store.before { key, _ throws(BackendError) in
+            let waits = isFirst.withLock { isFirst in
+                guard key == ledger, isFirst else { return false }
+                isFirst = false
+                return true
+            }
+            guard waits else { return }
+            isWaiting.happen()
+            await goOn.wait()
+        }
+        async let slow = alice.put([purchase("1")])
+        await isWaiting.wait()
+        clock.advance(seconds: 61)
+        #expect(await bob.put([purchase("1")]).status == 200)
+        goOn.happen()
+        let conflict = await slow
+        #expect(conflict.status == 412)
+        #expect(try await refusals(of: bob) == [])
+        let tag = try #require(conflict.fields[.eTag])
+        #expect(await alice.put([purchase("1")], [.ifMatch: tag]).status == 200)
+        #expect(try await refusals(of: alice) == ["1"])
+    }
+
+    @Test("a claim that a ledger relies on is neither removed by an attempt that lost nor free after a minute")
+    func reliedOn() async throws {
+        let (isWaiting, goOn) = (Event(), Event())
+        let isFirst = Mutex(true)
+        store.before { key, _ throws(BackendError) in
+            let waits = isFirst.withLock { isFirst in
+                guard key.text.hasSuffix("/ledger"), isFirst else { return false }
+                isFirst = false
+                return true
+            }
+            guard waits else { return }
+            isWaiting.happen()
+            await goOn.wait()
+        }
+        async let slow = alice.put([purchase("1"), purchase("3")])
+        await isWaiting.wait()
+        #expect(await alice.put([purchase("1"), purchase("2")]).status == 200)
+        goOn.happen()
+        #expect(await slow.status == 412)
+        #expect(try await claimCount() == 2)
+        clock.advance(seconds: 3_600)
+        let bob = await bob.at(service)
+        #expect(await bob.put([purchase("1"), purchase("2"), purchase("3")]).status == 200)
+        #expect(try await refusals(of: bob) == ["1", "2"])
+    }
+
+    @Test("claims that were left behind are removed with the account's next write", arguments: [false, true])
+    func leftovers(isOutcomeUnknown: Bool) async throws {
+        breakDown(isOutcomeUnknown ? .outcomeUnknown : .transient)
+        for attempt in 0..<3 {
+            #expect(await alice.put((0..<10).map { purchase("\(attempt)-\($0)") }).status >= 500)
+        }
+        #expect(try await claimCount() == 30)
+        store.before(nil)
+        #expect(await alice.put([purchase("x"), purchase("1-1")]).status == 200)
+        #expect(try await claimCount() == 2)
+        #expect(await bob.put([purchase("x"), purchase("1-1"), purchase("1-2")]).status == 200)
+        #expect(try await refusals(of: bob) == ["1-1", "x"])
+    }
+
+    @Test("outstanding claims of an account are bounded, also those that were left behind")
+    func bounds() throws {
+        let claims = OutstandingClaims()
+        let (first, second) = (try EntryKey("a/ledger"), try EntryKey("b/ledger"))
+        let owner = TransactionOwners.Owner(account: "a", incarnation: "1", since: 0, attempt: "1")
+        func leftover(_ count: Int, isOver: Bool) -> OutstandingClaims.Leftover {
+            let transactions = (0..<count).map { TransactionReference(id: TransactionID("\($0)")) }
+            return OutstandingClaims.Leftover(owner: owner, transactions: transactions, isOver: isOver)
+        }
+        #expect(claims.begin(60, of: first, limit: 100))
+        #expect(!claims.begin(41, of: first, limit: 100))
+        #expect(claims.begin(40, of: first, limit: 100))
+        #expect(claims.begin(100, of: second, limit: 100))
+        claims.end(60, of: first, leaving: leftover(50, isOver: false))
+        claims.end(40, of: first, leaving: leftover(40, isOver: true))
+        #expect(!claims.begin(11, of: first, limit: 100))
+        #expect(claims.takeRemovable(of: first, isStored: false).map(\.transactions.count) == [40])
+        #expect(claims.begin(50, of: first, limit: 100))
+        claims.end(50, of: first)
+        #expect(claims.takeRemovable(of: first, isStored: true).map(\.transactions.count) == [50])
+        #expect(claims.takeRemovable(of: first, isStored: true).isEmpty)
+        // Alone, an attempt is never refused.
+        #expect(claims.begin(1_000, of: first, limit: 100))
+    }
+}

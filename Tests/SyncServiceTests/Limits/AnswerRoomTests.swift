@@ -1,0 +1,203 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Synchronization
+import Testing
+
+@Suite("Room for values in answers")
+struct AnswerRoomTests {
+    private let store = RecordingStore()
+    private let service: Service
+    private let value = [UInt8](repeating: 7, count: 4 << 20)
+
+    init() async throws { service = try await Service.open(store) }
+
+    /// Forwards to memory and records how many values each call has returned.
+    private final class RecordingStore: KeyValueBackend {
+        private let wrapped = MemoryBackend()
+        private let counts = Mutex<[Int]>([])
+
+        var capabilities: Capabilities { wrapped.capabilities }
+        var label: String { wrapped.label }
+
+        /// The numbers of requests of the calls since the last time that this was read.
+        func takeCounts() -> [Int] {
+            counts.withLock { counts in
+                defer { counts = [] }
+                return counts
+            }
+        }
+
+        private func note(_ count: Int) { counts.withLock { $0.append(count) } }
+
+        func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+            note(1)
+            return try await wrapped.read(key, unless: known)
+        }
+
+        func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+            note(requests.count)
+            return try await wrapped.read(requests)
+        }
+
+        func write(
+            _ value: [UInt8], to key: EntryKey, if precondition: Precondition
+        ) async throws(BackendError) -> Answer<WriteOutcome> {
+            note(1)
+            return try await wrapped.write(value, to: key, if: precondition)
+        }
+
+        func write(
+            _ requests: [WriteRequest]
+        ) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
+            note(requests.count)
+            return try await wrapped.write(requests)
+        }
+
+        func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+            note(1)
+            return try await wrapped.delete(key, if: precondition)
+        }
+
+        func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+            try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        }
+
+        func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+            try await wrapped.changes(since: cursor, limit: limit)
+        }
+    }
+
+    /// A budget of bytes, as the server has one for all answers.
+    private final class Room: Sendable {
+        private let left: Mutex<Int>
+        init(_ count: Int) { left = Mutex(count) }
+
+        func reserve(_ count: Int) -> Bool {
+            left.withLock { left in
+                guard count <= left else { return false }
+                left -= count
+                return true
+            }
+        }
+    }
+
+    private func ask(
+        _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields = [:], body: [UInt8] = [], room: Int
+    ) async -> (response: HTTPResponse, body: [UInt8]) {
+        var fields = fields
+        fields[.authorization] = "Bearer " + .operatorToken
+        let head = HTTPRequest(method: method, scheme: "http", authority: "x", path: path, headerFields: fields)
+        var request = ServiceRequest(head, body: body, peer: "192.0.2.1")
+        let budget = Room(room)
+        request.reserveAnswer = { budget.reserve($0) }
+        let answer = await service.respond(to: request)
+        guard case .bytes(let bytes) = answer.body else { return (answer.response, []) }
+        return (answer.response, bytes)
+    }
+
+    private func batch(
+        _ operations: [BatchOperation], room: Int = .max
+    ) async throws -> (results: [BatchResult], byteCount: Int) {
+        let answer = await ask(
+            .post, BatchBody.path, [.contentType: BatchBody.mediaType], body: BatchBody.bytes(of: operations),
+            room: room)
+        try #require(answer.response.status == .ok)
+        return (try BatchBody.results(answer.body), answer.body.count)
+    }
+
+    private func put(_ name: String) async throws -> EntryVersion {
+        guard case .written(let version) = try await store.write(value, to: try EntryKey(name), if: .any).outcome else {
+            throw BackendError(.other, message: "not written")
+        }
+        return version
+    }
+
+    private func write(_ name: String) throws -> BatchOperation {
+        .write(WriteRequest(try EntryKey(name), value: [1], if: .absent))
+    }
+
+    @Test("32 conflicts with one long value bring it once, and every one its version")
+    func conflictsOnOneKey() async throws {
+        let version = try await put("a")
+        _ = store.takeCounts()
+        let answer = try await batch(Array(repeating: try write("a"), count: 32))
+        #expect(answer.byteCount < 5 << 20)
+        #expect(answer.results.first == .write(.conflict(Entry(value: value, version: version))))
+        #expect(answer.results.dropFirst() == ArraySlice(repeating: .conflictWithoutValue(version), count: 31))
+        #expect(store.takeCounts() == [1])
+    }
+
+    @Test("conflicts with different long values bring as many as fit, and the store is asked for few at a time")
+    func conflictsOnManyKeys() async throws {
+        var versions: [EntryVersion] = []
+        for number in 0..<12 { versions.append(try await put("\(number)")) }
+        _ = store.takeCounts()
+        let answer = try await batch(try (0..<12).map { try write("\($0)") })
+        #expect(answer.byteCount < 17 << 20)
+        for (index, result) in answer.results.enumerated() {
+            let entry = Entry(value: value, version: versions[index])
+            #expect(result == (index < 4 ? .write(.conflict(entry)) : .conflictWithoutValue(versions[index])))
+        }
+        #expect(store.takeCounts() == [4, 1, 1, 1, 1, 1, 1, 1, 1])
+        // Short values go together.
+        _ = try await batch(try (100..<140).map { try write("\($0)") })
+        #expect(store.takeCounts() == [4, 32, 4])
+    }
+
+    @Test("without a reservation a batch has outcomes and versions only, and reads are postponed")
+    func refusedReservations() async throws {
+        let version = try await put("a")
+        let read = BatchOperation.read(ReadRequest(try EntryKey("a")))
+        let answer = try await batch([try write("a"), try write("b"), read, try write("c")], room: 1 << 20)
+        #expect(answer.results[0] == .conflictWithoutValue(version))
+        guard case .write(.written) = answer.results[1] else {
+            Issue.record("\(answer.results[1])")
+            return
+        }
+        #expect(answer.results[2...] == [.problem(.postponed), .problem(.postponed)])
+        #expect(try await store.read(try EntryKey("c")).outcome == .absent)
+        let first = await ask(
+            .post, BatchBody.path, [.contentType: BatchBody.mediaType], body: BatchBody.bytes(of: [read]), room: 0)
+        #expect(first.response.status == .serviceUnavailable && first.response.headerFields[.retryAfter] == "1")
+    }
+
+    @Test("a 412 without a reservation has the version and says that the value is left out; a GET is 503")
+    func single() async throws {
+        let tag = EntityTag(try await put("a")).description
+        for (method, fields) in [
+            (.put, [.ifNoneMatch: "*"]), (.put, [.ifMatch: "\"00\", \"01\""]), (.delete, [.ifMatch: "\"00\""]),
+        ] as [(HTTPRequest.Method, HTTPFields)] {
+            let answer = await ask(method, "/v1/kv/a", fields, room: 100)
+            #expect(answer.response.status == .preconditionFailed && answer.response.headerFields[.eTag] == tag)
+            #expect(answer.response.headerFields[.contentType] == Problem.mediaType)
+            let problem = try #require(Problem(json: answer.body))
+            #expect(problem.isValueLeftOut && !problem.isAbsence)
+        }
+        let read = await ask(.get, "/v1/kv/a", room: 100)
+        #expect(read.response.status == .serviceUnavailable && read.response.headerFields[.retryAfter] == "1")
+        #expect(Problem(json: read.body)?.disposition == "transient")
+        #expect(await ask(.get, "/v1/kv/a", [.ifNoneMatch: tag], room: 0).response.status == .notModified)
+        #expect(await ask(.get, "/v1/kv/a", room: 4 << 20).body == value)
+    }
+
+    @Test("a key is read once a batch, unless it was written meanwhile")
+    func repeatedReads() async throws {
+        let key = try EntryKey("a")
+        let short: [UInt8] = [1, 2, 3]
+        _ = try await store.write(short, to: key, if: .any)
+        _ = store.takeCounts()
+        let read = BatchOperation.read(ReadRequest(key))
+        let write = BatchOperation.write(WriteRequest(key, value: [9], if: .any))
+        let results = try await batch(Array(repeating: read, count: 100) + [write, read]).results
+        #expect(store.takeCounts() == [1, 1, 1])
+        guard case .read(.found(let first)) = results[0], case .write(.written(let version)) = results[100] else {
+            Issue.record("\(results)")
+            return
+        }
+        #expect(first.value == short && results[..<100].allSatisfy { $0 == results[0] })
+        #expect(results[101] == .read(.found(Entry(value: [9], version: version))))
+    }
+}
