@@ -19,7 +19,7 @@ public final class Service: Sendable {
     let devices: DeviceGrants
     let owners: TransactionOwners
     let witness: ClockWitness
-    let requests = RequestGenerations()
+    let requests = RequestEpochs()
     let hub: ChangeHub
     let limiter: RequestLimiter
     let usage: AccountUsage
@@ -65,14 +65,15 @@ public final class Service: Sendable {
         let authenticator = Authenticator(store, keys: keys, cryptography, configuration, host: host)
         let sessions = Sessions(
             records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host)
-        let guesses = GuessLimiter()
+        let credentials = Credentials(
+            records: records, guesses: GuessLimiter(), cryptography: cryptography, host: host)
         self.authenticator = authenticator
         accounts = AccountService(
-            records: records, sessions: sessions, authenticator: authenticator, guesses: guesses,
-            cryptography: cryptography, configuration: configuration, host: host)
+            records: records, credentials: credentials, sessions: sessions, authenticator: authenticator,
+            configuration: configuration)
         devices = DeviceGrants(
-            records: records, sessions: sessions, guesses: guesses, cryptography: cryptography, host: host,
-            codes: DeviceCodeCount(most: configuration.waitingDeviceCount))
+            records: records, sessions: sessions, credentials: credentials,
+            tickets: DeviceTickets(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
         witness = ClockWitness(records, host: host)
         try await witness.load(isRight: configuration.isClockAccepted)
@@ -131,8 +132,8 @@ public final class Service: Sendable {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, storeAtOnce != nil
         else { return nil }
-        let generation = requests.enter()
-        defer { requests.leave(generation) }
+        let epoch = requests.start()
+        defer { requests.finish(epoch) }
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(
                 key, request.headerFields, atOnceBy: ledgerRules(of: caller), longest: longest),
@@ -180,8 +181,8 @@ public final class Service: Sendable {
             }
         }
         // An erasure waits for the others, so it is none of them.
-        let generation = place.isErasure ? nil : requests.enter()
-        defer { if let generation { requests.leave(generation) } }
+        let epoch = place.isErasure ? nil : requests.start()
+        defer { if let epoch { requests.finish(epoch) } }
         do {
             if place.isOpen(to: request.head.method) {
                 try admitStranger(place, peer: request.peer)
@@ -198,7 +199,9 @@ public final class Service: Sendable {
 
     private func respond(to target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async -> ServiceAnswer {
         let route = target.place.route
+        let subject: String? = if case .operator = caller { target.place.subject } else { nil }
         do {
+            try target.checkQuery(request.head.method)
             let answer: TransportAnswer
             switch target.place {
             case .keys, .key, .batch:
@@ -219,9 +222,9 @@ public final class Service: Sendable {
                 answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)
             default: answer = try await respond(to: target, request, as: caller)
             }
-            return ServiceAnswer(answer, route: route, caller: caller.name)
+            return ServiceAnswer(answer, route: route, caller: caller.name, subject: subject)
         } catch {
-            return ServiceAnswer(failure(error), route: route, caller: caller.name)
+            return ServiceAnswer(failure(error), route: route, caller: caller.name, subject: subject)
         }
     }
 
@@ -235,7 +238,7 @@ public final class Service: Sendable {
         var rules: any KeyValueBackend = ledgerRules(of: caller)
         if caller.isErased {
             let cryptography = accounts.cryptography
-            rules = try ErasedLife(rules, caller.account) { cryptography.digest(of: $0) }
+            rules = try ErasedAccountView(rules, caller.account) { cryptography.digest(of: $0) }
         }
         if isCounted { rules = QuotaRules(store: rules, usage: usage, scope: caller.scope, now: host.now()) }
         return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)

@@ -39,11 +39,13 @@ public final class ServerCryptography: ServiceCryptography {
     }
 
     /// See ``PasswordHashing``.
-    public func hash(password: [UInt8]) async throws(CryptographyError) -> String { try await passwords.hash(password) }
+    public func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+        try await passwords.hash(password, peer: peer)
+    }
 
     /// See ``PasswordHashing``.
-    public func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
-        try await passwords.verify(password, hash)
+    public func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
+        try await passwords.verify(password, hash, peer: peer)
     }
 
     /// SHA-256.

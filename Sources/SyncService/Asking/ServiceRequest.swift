@@ -21,7 +21,7 @@ public struct ServiceRequest: Sendable {
     }
 }
 
-/// What is answered, and what a log and metrics say of it.
+/// An answer, with what the log and the metrics say about it.
 public struct ServiceAnswer: Sendable {
     /// What follows the header.
     public enum Body: Sendable {
@@ -40,15 +40,21 @@ public struct ServiceAnswer: Sendable {
     /// Which kind of request it was, as the OpenAPI document writes the path: `/v1/kv/{key}`. Never what the client
     /// wrote, which may be a secret or anything.
     public var route: String
-    /// Whose request it was, where that is known: an account's name or `operator`.
+    /// The sender of the request, if it is known: an account's name or `operator`.
     public var caller: String?
+    /// The name of the account that a request of the operator acted upon, as the client wrote it; `nil` for requests of
+    /// accounts, and for those that concern no account.
+    public var subject: String?
 
     /// An answer of the given parts.
-    public init(_ response: HTTPResponse, body: Body = .bytes([]), route: String, caller: String? = nil) {
-        (self.response, self.body, self.route, self.caller) = (response, body, route, caller)
+    public init(
+        _ response: HTTPResponse, body: Body = .bytes([]), route: String, caller: String? = nil, subject: String? = nil
+    ) {
+        (self.response, self.body, self.route) = (response, body, route)
+        (self.caller, self.subject) = (caller, subject)
     }
 
-    init(_ answer: TransportAnswer, route: String, caller: String? = nil) {
-        self.init(answer.response, body: .bytes(answer.body), route: route, caller: caller)
+    init(_ answer: TransportAnswer, route: String, caller: String? = nil, subject: String? = nil) {
+        self.init(answer.response, body: .bytes(answer.body), route: route, caller: caller, subject: subject)
     }
 }

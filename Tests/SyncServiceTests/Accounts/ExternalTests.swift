@@ -27,11 +27,11 @@ struct ExternalTests {
             return try await wrapped.verify(token, keys: keys, now: now)
         }
 
-        func hash(password: [UInt8]) async throws(CryptographyError) -> String {
-            try await wrapped.hash(password: password)
+        func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+            try await wrapped.hash(password: password, peer: peer)
         }
-        func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
-            try await wrapped.verify(password: password, hash: hash)
+        func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
+            try await wrapped.verify(password: password, hash: hash, peer: peer)
         }
         func digest(of bytes: [UInt8]) -> [UInt8] { wrapped.digest(of: bytes) }
         func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
