@@ -171,7 +171,9 @@ extension Service {
         let prefix = KeyScope.serverPrefix + "accounts/"
         var after: EntryKey?
         if let name = query["after"] {
-            guard (try? Account(name)) != nil else { throw RequestError(.badRequest, "after must be an account's name") }
+            guard AccountName.canExist(name) else {
+                throw RequestError(.badRequest, "after must be an account's name")
+            }
             after = try AccountRecord.key(of: name)
         }
         guard let limit = query.pageSize(configuration.limits) else {

@@ -112,6 +112,7 @@ extension Service {
         configure(&configuration)
         return try await Service(
             store, configuration: configuration,
-            cryptography: cryptography ?? PlainCryptography(host: clock.host, issuer: issuer), host: clock.host, onError: onError)
+            cryptography: cryptography ?? PlainCryptography(host: clock.host, issuer: issuer), host: clock.host,
+            onError: onError)
     }
 }

@@ -68,9 +68,11 @@ struct DeviceGrantTests {
             try await store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items
                 .filter { $0.key.hasPrefix("server/devices/") || $0.key.hasPrefix("server/expiries/") }.count
         }
-        let service = try await Service.open(store, clock: clock, configure: {
-            ($0.callerLimits.deviceGrants, $0.callerLimits.addressDeviceGrants) = (100, nil)
-        })
+        let service = try await Service.open(
+            store, clock: clock,
+            configure: {
+                ($0.callerLimits.deviceGrants, $0.callerLimits.addressDeviceGrants) = (100, nil)
+            })
         // Ahead of the time at which the server began, so that it can go back.
         clock.advance(seconds: 100_000)
         for _ in 0..<50 { #expect(await service.ask(.post, "/v1/devices").status == 200) }
@@ -126,7 +128,8 @@ struct DeviceGrantTests {
 
     @Test("a code that was redeemed or refused gives its place back, and leaves nothing in the store")
     func places() async throws {
-        let service = try await Service.open(store, clock: clock, configure: { $0.callerLimits.addressDeviceGrants = 2 })
+        let service = try await Service.open(
+            store, clock: clock, configure: { $0.callerLimits.addressDeviceGrants = 2 })
         let token = await alice.signUp()["access_token"]
         let (first, second) = (await service.ask(.post, "/v1/devices"), await service.ask(.post, "/v1/devices"))
         #expect(await service.ask(.post, "/v1/devices").status == 429)

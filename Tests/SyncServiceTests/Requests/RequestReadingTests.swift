@@ -88,8 +88,9 @@ struct RequestReadingTests {
             for limit in limits {
                 var (found, after, pages): ([String], String?, Int) = ([], nil, 0)
                 repeat {
-                    let query = "?prefix=\(prefix)&limit=\(limit)" + (after.map { "&after=" + WireQuery.encoded($0) } ?? "")
-                    let page = try KeyPageBody.page(json: await get("/v1/kv" + query).body)
+                    let cursor = after.map { "&after=" + WireQuery.encoded($0) } ?? ""
+                    let reply = await get("/v1/kv?prefix=\(prefix)&limit=\(limit)\(cursor)")
+                    let page = try KeyPageBody.page(json: reply.body)
                     found += page.items.map(\.key.text)
                     #expect(page.items.count <= limit)
                     after = page.next?.text
