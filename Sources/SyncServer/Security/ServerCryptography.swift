@@ -67,7 +67,7 @@ public final class ServerCryptography: ServiceCryptography {
         try await tokens.sign(claims, with: key)
     }
 
-    /// Verifies a token by the rules of whoever it says has issued it; none of these is taken from the token but the
+    /// Verifies a token by the rules of the issuer that it names; none of these is taken from the token but the
     /// name of the key.
     public func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
         let token = try WebToken(token)

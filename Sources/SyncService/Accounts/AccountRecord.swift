@@ -21,8 +21,8 @@ struct AccountRecord: Hashable, Sendable, Codable {
     var issuer: String?
     /// The digests of unused recovery codes, in hexadecimal.
     var recoveryCodes: [String] = []
-    /// The credential epoch. A password change, a recovery and a log-out everywhere increment it, which ends all sessions
-    /// of earlier epochs and voids every check of a credential that is still in progress.
+    /// The credential epoch. A password change, a recovery and a log-out everywhere increment it, which ends all
+    /// sessions of earlier epochs and voids every check of a credential that is still in progress.
     var epoch: Int64 = 0
     /// The time up to which another issuer's tokens were ended, in milliseconds since 1970 UTC; `nil` for none.
     var tokensSince: Int64?

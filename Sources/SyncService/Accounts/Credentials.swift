@@ -107,7 +107,7 @@ struct Credentials: Sendable {
         guard let issued = caller.issued, host.now() - issued <= Self.recency else {
             throw RequestError(
                 .forbidden,
-                "approving a device needs a token that its issuer made within the last 5 minutes (iat); log in there again"
+                "approving a device needs a token that is at most 5 minutes old (iat); log in at its issuer again"
             )
         }
         return caller.credential

@@ -8,8 +8,8 @@ public struct ServiceConfiguration: Sendable {
     public var catalog: Catalog?
     /// The catalogue as it is served.
     public var catalogJSON: [UInt8]
-    /// Anyone may create an account. Set it to `false` beside another issuer of tokens: a name that is taken here is not
-    /// available to the issuer's user of that name.
+    /// Anyone may create an account. Set it to `false` beside another issuer of tokens: a name that is taken here is
+    /// not available to the issuer's user of that name.
     public var allowsSignUp = true
     /// The origins of web pages that may send requests (`https://shop.example.com`), compared byte by byte.
     public var origins: [String] = []

@@ -11,8 +11,9 @@ public struct ServiceRequest: Sendable {
     public var peer: String
     /// Whether it was counted as one of its address before, by ``Service/admitStream(_:peer:)``.
     package var isCounted = false
-    /// Reserves room for that many more bytes of the answer, before the answer keeps them. `false` when there is no room:
-    /// the bytes must be left out, and the answer must say so. What was reserved is given back with the answer's last byte.
+    /// Reserves room for that many more bytes of the answer, before the answer keeps them. `false` when there is no
+    /// room: the bytes must be left out, and the answer must say so. The room is given back with the answer's last
+    /// byte.
     package var reserveAnswer: @Sendable (Int) -> Bool = { _ in true }
 
     /// A request of the given parts.

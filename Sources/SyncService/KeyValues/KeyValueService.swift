@@ -165,7 +165,7 @@ extension KeyValueService {
         }
         var page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
         page.items.removeAll { !scope.contains($0.key) }
-        // The server's own keys are one block. A page that ends in it is continued behind it, so that `next` names none.
+        // The server's own keys are one block. A page that ends in it goes on behind it, so that `next` names none.
         if let next = page.next, next.hasPrefix(KeyScope.serverPrefix), !scope.contains(next) {
             let rest = try await store.list(
                 prefix: prefix, after: try EntryKey(KeyScope.serverPrefix + "\u{10FFFF}"),

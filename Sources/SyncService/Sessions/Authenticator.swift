@@ -270,8 +270,8 @@ final class Authenticator: Sendable {
         }
     }
 
-    /// The account of another issuer's token. It is created for the first token of a subject; after an erasure the client
-    /// has to ask for a new one.
+    /// The account of another issuer's token. It is created for the first token of a subject; after an erasure the
+    /// client has to ask for a new one.
     private func caller(
         _ issuer: String, _ subject: String, issued: Int64?, expires: Int64
     ) async throws(AuthenticationFailure) -> AccountCaller {
@@ -329,14 +329,16 @@ struct ExternalAccounts: Sendable {
 
     /// Begins a new incarnation of the caller's account if the caller has seen the previous one erased.
     ///
-    /// - Returns: the account's record; `nil` when it was erased after the caller's token was checked.
+    /// - Returns: the account's record; `nil` when it was erased after the caller's token was checked, or such tokens
+    ///   were ended before the erasure.
     func renew(_ caller: AccountCaller) async throws(BackendError) -> AccountRecord? {
         let (incarnation, now) = (host.randomUUID(), host.now())
         return try await records.update(try AccountRecord.key(of: caller.credential.name)) {
             (known: AccountRecord?) throws(BackendError) in
             guard var record = known, record.issuer != nil, record.epoch == caller.epoch else { return nil }
             if record.incarnation == nil {
-                guard caller.isErased else { return nil }
+                let isEnded = record.tokensSince.map { caller.issued ?? .min <= $0 } ?? false
+                guard caller.isErased, !isEnded else { return nil }
                 (record.incarnation, record.created) = (incarnation, now)
             }
             return record
