@@ -5,7 +5,7 @@ import SyncCore
 import SyncProtocol
 
 extension WireTarget.Place {
-    /// Whether nobody has to say who he is.
+    /// Reports whether `method` needs no authentication.
     func isOpen(to method: HTTPRequest.Method) -> Bool {
         switch self {
         case .devices, .catalog: true
@@ -21,7 +21,7 @@ extension Service {
         case .accounts: return try await makeAccount(request)
         case .sessions: return try await makeSession(request)
         case .devices:
-            let codes = try await devices.begin()
+            let codes = try await devices.begin(for: request.peer)
             let page = configuration.approvalPage
             return try .json {
                 json([
@@ -48,7 +48,7 @@ extension Service {
     {
         switch target.place {
         case .ownAccount:
-            let record = try await accounts.record(caller.account.name ?? "")
+            let record = try await accounts.credentials.record(caller.credential.name)
             return try .json { json(describing(caller.account, created: caller.isErased ? nil : record?.created)) }
         case .sessions:
             try await accounts.logOut(caller, everywhere: try target.query.flag("everywhere") ?? false)
@@ -68,18 +68,20 @@ extension Service {
             return try .json { json([("recovery_codes", .array(codes.map(JSON.string)))]) }
         case .ownErasure:
             let fields = try RequestFields(request.body, request.head.headerFields)
-            _ = try await accounts.confirm(
-                caller, password: try fields.text("password"), peer: request.peer, isErasing: true)
-            try await erase(caller.account)
+            let credential = try await accounts.credentials.check(
+                password: try fields.text("password"), of: caller, peer: request.peer, isErasing: true)
+            try await erase(caller.account, by: credential)
             return .done
         case .approvals:
             let fields = try RequestFields(request.body, request.head.headerFields)
             let (code, isApproved) = (try fields.text("user_code"), try fields.flag("approve"))
-            if isApproved {
-                try await accounts.confirmPresence(
-                    of: caller, password: fields.optionalText("password"), peer: request.peer)
-            }
-            try await devices.decide(code, isApproved: isApproved, by: caller, peer: request.peer)
+            guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
+            // Denying a device takes no more than the token.
+            let credential =
+                isApproved
+                ? try await accounts.credentials.checkPresence(
+                    of: caller, password: fields.optionalText("password"), peer: request.peer) : caller.credential
+            try await devices.decide(code, isApproved: isApproved, by: credential, peer: request.peer)
             return .done
         case .entitlements: return try await entitlements(of: caller, target.query, request)
         default: return .problem(.notYours)
@@ -95,30 +97,30 @@ extension Service {
             let code = try await accounts.addRecoveryCode(to: name)
             return try .json { json([("recovery_code", .string(code))]) }
         case .erasure(let name):
-            guard let account = try await accounts.record(name)?.account else {
+            guard let account = try await accounts.credentials.record(name)?.account else {
                 throw RequestError(.notFound, "there is no account of this name")
             }
-            try await erase(account)
+            try await erase(account, by: nil)
             return .done
-        default: throw RequestError(.forbidden, "this is an account's own affair, and no operator's")
+        default: throw RequestError(.forbidden, "this is for accounts only, not for the operator")
         }
     }
 
-    private func erase(_ account: Account) async throws(BackendError) {
+    private func erase(_ account: Account, by credential: VerifiedCredential?) async throws {
         let erasure = Erasure(store: store, records: accounts.records, owners: owners, onError: onError)
-        guard try await erasure.begin(account) else { return }
+        guard try await erasure.begin(account, by: credential) else { return }
         authenticator.forget(account: account.name ?? "")
-        // Whoever was let in before the record said so may still be writing.
-        await requests.waitForOlder()
+        // Requests that were admitted before the record was marked may still be writing.
+        await requests.waitForEarlier()
         try await erasure.finish(account)
         authenticator.forget(account: account.name ?? "")
-        // Another server over this store may have let somebody in before it heard of it.
+        // Another server over this store may have admitted requests before it noticed the mark.
         try await erasure.clear(account)
         hub.poke()
     }
 
     private func makeAccount(_ request: ServiceRequest) async throws -> TransportAnswer {
-        // Whoever comes with another issuer's token asks for a new life after an erasure.
+        // With another issuer's token, the request is for a new incarnation after an erasure.
         if let field = request.head.headerFields[.authorization] { return try await makeExternalAccount(field) }
         let fields = try RequestFields(request.body, request.head.headerFields)
         let made = try await accounts.signUp(
@@ -130,11 +132,9 @@ extension Service {
     private func makeExternalAccount(_ field: String) async throws -> TransportAnswer {
         guard case .account(let caller) = try await authenticator.caller(field), caller.session == nil,
             let name = caller.account.name
-        else { throw RequestError(.forbidden, "only another issuer's token makes an account by itself") }
-        let known = try await accounts.record(name)
-        let record = try await ExternalAccounts(records: accounts.records, host: host).create(
-            name, issuer: known?.issuer ?? "")
-        guard let record, record.account != nil else { throw AuthenticationFailure.nameTaken }
+        else { throw RequestError(.forbidden, "only a token of another issuer makes an account without a password") }
+        let record = try await ExternalAccounts(records: accounts.records, host: host).renew(caller)
+        guard let record else { throw RequestError.outdatedCredential }
         guard let account = record.living else {
             throw RequestError(.conflict, "the account is being erased; try again when it is")
         }
@@ -162,7 +162,7 @@ extension Service {
                 try fields.text("username"), code: try fields.text("recovery_code"),
                 newPassword: try fields.text("new_password"), peer: request.peer)
         default:
-            throw RequestError(.badRequest, "there is no such grant_type", code: "unsupported_grant_type")
+            throw RequestError(.badRequest, "this grant_type is unknown", code: "unsupported_grant_type")
         }
         return try .json { json(describing(grant)) }
     }
@@ -171,10 +171,14 @@ extension Service {
         let prefix = KeyScope.serverPrefix + "accounts/"
         var after: EntryKey?
         if let name = query["after"] {
-            guard (try? Account(name)) != nil else { throw RequestError(.badRequest, "after is an account's name") }
+            guard AccountName.canExist(name) else {
+                throw RequestError(.badRequest, "after must be an account's name")
+            }
             after = try AccountRecord.key(of: name)
         }
-        let limit = try query.pageSize(configuration.limits)
+        guard let limit = query.pageSize(configuration.limits) else {
+            throw query.refusal(ofLimit: configuration.limits)
+        }
         let page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
         var rows: [JSON] = []
         var last: String?

@@ -18,7 +18,7 @@ public final class Service: Sendable {
     let owners: TransactionOwners
     let clockGuard: ClockRollbackGuard
     let ledgers: LedgerRules.Environment
-    let requests = RequestGenerations()
+    let requests = RequestEpochs()
     let hub: ChangeHub
     let limiter: RequestLimiter
     let usage: AccountUsage
@@ -63,14 +63,15 @@ public final class Service: Sendable {
         let authenticator = Authenticator(store, keys: keys, cryptography, configuration, host: host)
         let sessions = Sessions(
             records: records, keys: keys, cryptography: cryptography, configuration: configuration, host: host)
-        let guesses = GuessLimiter()
+        let credentials = Credentials(
+            records: records, guesses: GuessLimiter(), cryptography: cryptography, host: host)
         self.authenticator = authenticator
         accounts = AccountService(
-            records: records, sessions: sessions, authenticator: authenticator, guesses: guesses,
-            cryptography: cryptography, configuration: configuration, host: host)
+            records: records, credentials: credentials, sessions: sessions, authenticator: authenticator,
+            configuration: configuration)
         devices = DeviceGrants(
-            records: records, sessions: sessions, guesses: guesses, cryptography: cryptography, host: host,
-            codes: DeviceCodeCount(most: configuration.waitingDeviceCount))
+            records: records, sessions: sessions, credentials: credentials,
+            tickets: DeviceTickets(configuration.callerLimits, onRefusal: onRefusal))
         owners = TransactionOwners(records: records, policy: configuration.ownership)
         clockGuard = ClockRollbackGuard(records, host: host)
         ledgers = LedgerRules.Environment(
@@ -132,8 +133,8 @@ public final class Service: Sendable {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, ledgers.synchronousStore != nil
         else { return nil }
-        let generation = requests.enter()
-        defer { requests.leave(generation) }
+        let epoch = requests.start()
+        defer { requests.finish(epoch) }
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(
                 key, request.headerFields, synchronouslyBy: ledgerRules(of: caller), longest: longest),
@@ -181,8 +182,8 @@ public final class Service: Sendable {
             }
         }
         // An erasure waits for the others, so it is none of them.
-        let generation = place.isErasure ? nil : requests.enter()
-        defer { if let generation { requests.leave(generation) } }
+        let epoch = place.isErasure ? nil : requests.start()
+        defer { if let epoch { requests.finish(epoch) } }
         do {
             if place.isOpen(to: request.head.method) {
                 try admitStranger(place, peer: request.peer)
@@ -199,13 +200,15 @@ public final class Service: Sendable {
 
     private func respond(to target: WireTarget, _ request: ServiceRequest, _ caller: Caller) async -> ServiceAnswer {
         let route = target.place.route
+        let subject: String? = if case .operator = caller { target.place.subject } else { nil }
         do {
+            try target.checkQuery(request.head.method)
             let answer: TransportAnswer
             switch target.place {
             case .keys, .key, .batch:
                 let isCounted = isCounted(target.place, request.head.method, caller)
                 var values = try keyValues(of: caller, isCounted: isCounted)
-                values.reserve = request.reserveAnswer
+                values.reserve = { request.reserveAnswer($0, caller.name) }
                 if case .account(let account) = caller {
                     values.charge = { [limiter, host] reads, writes in
                         limiter.charge(
@@ -221,9 +224,9 @@ public final class Service: Sendable {
                 answer = try await keyValues(of: caller).respond(to: target, request.head, body: request.body)
             default: answer = try await respond(to: target, request, as: caller)
             }
-            return ServiceAnswer(answer, route: route, caller: caller.name)
+            return ServiceAnswer(answer, route: route, caller: caller.name, subject: subject)
         } catch {
-            return ServiceAnswer(failure(error), route: route, caller: caller.name)
+            return ServiceAnswer(failure(error), route: route, caller: caller.name, subject: subject)
         }
     }
 
@@ -237,7 +240,7 @@ public final class Service: Sendable {
         var rules: any KeyValueBackend = ledgerRules(of: caller)
         if caller.isErased {
             let cryptography = accounts.cryptography
-            rules = try ErasedLife(rules, caller.account) { cryptography.digest(of: $0) }
+            rules = try ErasedAccountView(rules, caller.account) { cryptography.digest(of: $0) }
         }
         if isCounted { rules = QuotaRules(store: rules, usage: usage, scope: caller.scope, now: host.now()) }
         return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)

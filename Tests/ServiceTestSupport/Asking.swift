@@ -104,14 +104,15 @@ extension Service {
     /// A service for tests by `clock`.
     package static func open(
         _ store: any KeyValueBackend, clock: SetClock = SetClock(1_800_000_000_000), issuer: String? = nil,
-        onError: @escaping @Sendable (BackendError) -> Void = { _ in },
+        cryptography: (any ServiceCryptography)? = nil, onError: @escaping @Sendable (BackendError) -> Void = { _ in },
         configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws(BackendError) -> Service {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.operatorToken = .operatorToken
         configure(&configuration)
         return try await Service(
-            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host, issuer: issuer),
-            host: clock.host, onError: onError)
+            store, configuration: configuration,
+            cryptography: cryptography ?? PlainCryptography(host: clock.host, issuer: issuer), host: clock.host,
+            onError: onError)
     }
 }

@@ -2,19 +2,27 @@ import Checksums
 package import SyncCore
 package import SyncService
 
-/// Cryptography without any: fast and repeatable, for tests of what is built on it. Proves nothing to anybody.
+/// A fast and repeatable replacement for cryptography, for tests of the code above it. It protects nothing.
 package struct PlainCryptography: ServiceCryptography {
     private let host: HostServices
-    /// The issuer whose tokens are believed beside the server's own: `external|SUBJECT|EXPIRES` or
+    /// Runs before the answer about a password is given.
+    package var afterVerifying: @Sendable () async -> Void = {}
+    /// Runs before a password is hashed.
+    package var beforeHashing: @Sendable () async -> Void = {}
+    /// The issuer whose tokens are accepted beside the server's own: `external|SUBJECT|EXPIRES` or
     /// `external|SUBJECT|EXPIRES|ISSUED`, in seconds.
     private let issuer: String?
 
     package init(host: HostServices = .system, issuer: String? = nil) { (self.host, self.issuer) = (host, issuer) }
 
-    package func hash(password: [UInt8]) async throws(CryptographyError) -> String { text(digest(of: password)) }
+    package func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+        await beforeHashing()
+        return text(digest(of: password))
+    }
 
-    package func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
-        text(digest(of: password)) == hash
+    package func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
+        await afterVerifying()
+        return text(digest(of: password)) == hash
     }
 
     package func digest(of bytes: [UInt8]) -> [UInt8] {

@@ -29,7 +29,7 @@ extension ConnectionHandler {
             context.write(wrapOutboundOut(.body(context.channel.allocator.buffer(bytes: bytes))), promise: nil)
         }
         // What is written to a stream of HTTP/2 is kept there until its client makes room for it.
-        sendEnd(room, isTracked: (room?.byteCount ?? 0) > 0)
+        sendEnd(room, isTracked: room?.isTaken == true)
         unflushedByteCount += bytes.count
         flushSoon()
         endAnswer()

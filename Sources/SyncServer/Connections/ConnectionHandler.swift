@@ -319,7 +319,8 @@ extension ConnectionHandler {
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let responder = door.responder
-        let room = AnswerRoom(door.admission, address: request.client.address)
+        let room = AnswerRoom(
+            door.admission, address: request.client.address, uncountedByteCount: exchange.uncountedByteCount)
         var asked = ServiceRequest(request.head, body: request.takeBody(), peer: request.client.text)
         asked.reserveAnswer = { room.reserve($0, account: $1) }
         responder.metrics.begin()

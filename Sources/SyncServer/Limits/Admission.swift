@@ -93,15 +93,28 @@ final class AnswerRoom: Sendable {
 
     private let admission: Admission
     private let address: ClientAddress?
+    private let uncountedByteCount: Int
     private let state = Mutex(State())
 
-    init(_ admission: Admission, address: ClientAddress?) { (self.admission, self.address) = (admission, address) }
+    /// - Parameter uncountedByteCount: the length up to which an answer needs no room.
+    init(_ admission: Admission, address: ClientAddress?, uncountedByteCount: Int) {
+        (self.admission, self.address, self.uncountedByteCount) = (admission, address, uncountedByteCount)
+    }
 
-    /// The bytes that are reserved.
+    /// The bytes that are reserved, with those that need no room.
     var byteCount: Int { state.withLock { $0.byteCount } }
+
+    /// Whether room has to be given back.
+    var isTaken: Bool { state.withLock { !$0.tickets.isEmpty } }
 
     /// Reserves `count` more bytes for `account`; `false` when there is no room.
     func reserve(_ count: Int, account: String?) -> Bool {
+        let isUncounted = state.withLock { state in
+            guard state.tickets.isEmpty, state.byteCount + count <= uncountedByteCount else { return false }
+            state.byteCount += count
+            return true
+        }
+        if isUncounted { return true }
         guard let ticket = try? admission.answers.take(count, address: address, account: account) else {
             admission.note(.overload)
             return false

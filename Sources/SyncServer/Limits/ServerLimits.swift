@@ -143,6 +143,10 @@ extension ServerLimits {
             Setting("account-writes", .rate(\.accountWrites), "writes of an account, one for each 64 KiB: 429"),
             Setting("account-requests", .count(\.accountRequests, many), "of an account at once: 429"),
             Setting("account-streams", .count(\.accountStreams, many), "open event streams of an account: 429"),
+            Setting("device-grants", .count(\.deviceGrants, many), "devices that wait for approval: 503"),
+            Setting(
+                "address-device-grants", .count(\.addressDeviceGrants, many),
+                "of an address that wait for approval: 429"),
             Setting("account-keys", .count(\.accountKeys, 0...1_000_000), "keys of an account beside its ledger: 507"),
             Setting("account-bytes", .size(\.accountBytes), "values under those keys together: 507"),
             Setting("requests", .number(\.requestCount, many), "under way at once: 503"),

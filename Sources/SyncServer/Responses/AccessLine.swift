@@ -9,6 +9,7 @@ enum AccessLine {
         let fraction = microseconds % 1_000
         var line = ""
         line.reserveCapacity(224)
+        if let subject = answer.subject { line += "account=" + quoted(subject) + " " }
         line += "address=" + (exchange.client?.text ?? "-") + " bytes=\(byteCount)"
         if let caller = answer.caller { line += " caller=" + quoted(caller) }
         line += " method=" + (exchange.method.map(ServerMetrics.name) ?? "none")

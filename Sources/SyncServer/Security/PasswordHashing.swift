@@ -2,7 +2,6 @@ import Crypto
 import CryptoExtras
 import NIOPosix
 public import SyncService
-import Synchronization
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -13,22 +12,22 @@ import Foundation
 /// Hashes of passwords by scrypt (RFC 7914), as text: `$scrypt$ln=17,r=8,p=1$SALT$HASH`, salt and hash in base64
 /// without padding.
 ///
-/// Each hash needs `128 · r · 2^ln` bytes and keeps a core busy, so they run on a few threads of their own, and no more
-/// wait for them than can be served before their senders give up.
+/// A hash needs `128 · r · 2^ln` bytes and keeps a core busy, so hashes run on a few threads of their own. Waiting ones
+/// are bounded in number, in total and per address, and take turns over their addresses.
 public final class PasswordHashing: Sendable {
-    /// What a hash costs.
+    /// The cost parameters of a hash.
     public struct Cost: Hashable, Sendable {
         /// The logarithm to base 2 of the number of rounds: 4 to 20.
         public var logarithm = 17
         /// The size of a block, in units of 128 bytes: 1 to 32.
         public var blockSize = 8
-        /// How often all of it is done: 1 to 16.
+        /// The number of repetitions: 1 to 16.
         public var parallelism = 1
 
         /// The parameters that OWASP recommends for scrypt: 2^17 rounds, blocks of 8, once; 128 MiB a hash.
         public init() {}
 
-        /// The same with 2^`logarithm` rounds.
+        /// The recommended parameters with 2^`logarithm` rounds.
         public init(logarithm: Int) { self.logarithm = logarithm }
 
         init?(_ text: Substring) {
@@ -51,62 +50,65 @@ public final class PasswordHashing: Sendable {
 
     private static let saltByteCount = 16
     private static let hashByteCount = 32
-    /// The longest that is hashed. The service refuses longer passwords before.
+    /// The longest password. The service refuses longer ones earlier.
     private static let passwordByteCount = 4_096
 
     private let cost: Cost
     private let threads: NIOThreadPool
-    private let queueLength: Int
-    private let underway = Mutex(0)
+    private let queue: PasswordQueue
 
-    /// Hashes of `cost`.
+    /// Creates the threads and the queue.
     ///
     /// - Parameters:
-    ///   - cost: of new hashes; older ones are verified with their own.
-    ///   - threadCount: how many are computed at once, at most; each needs its memory. As many as there are cores for
-    ///     `nil`.
-    ///   - queueLength: how many wait, at most; one more is refused at once.
+    ///   - cost: the cost of new hashes. Older ones are verified with their own.
+    ///   - threadCount: the number of hashes that are computed at once. Each needs its memory. `nil` for the number of
+    ///     cores.
+    ///   - queueLength: the number of hashes that may wait. A quarter of it is the share of one address, except for
+    ///     those of the machine itself.
     public init(cost: Cost = Cost(), threadCount: Int? = nil, queueLength: Int = 64) {
         self.cost = cost
-        self.queueLength = queueLength
-        threads = NIOThreadPool(numberOfThreads: max(1, threadCount ?? ProcessInfo.processInfo.activeProcessorCount))
+        let count = max(1, threadCount ?? ProcessInfo.processInfo.activeProcessorCount)
+        queue = PasswordQueue(slots: count, length: queueLength, share: max(1, queueLength / 4))
+        threads = NIOThreadPool(numberOfThreads: count)
         threads.start()
     }
 
     deinit { threads.shutdownGracefully { _ in } }
 
     /// A hash of `password` with a salt of its own.
-    public func hash(_ password: [UInt8]) async throws(CryptographyError) -> String {
+    ///
+    /// - Parameter peer: the client's address.
+    /// - Throws: `CryptographyError` when too many hashes are waiting already.
+    public func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
         let salt = SecureBytes.random(Self.saltByteCount)
-        let hash = try await derive(password, salt, Self.hashByteCount, cost)
+        let hash = try await derive(password, salt, Self.hashByteCount, cost, peer)
         return "$scrypt$\(cost.text)$\(UnpaddedBase64.text(of: salt))$\(UnpaddedBase64.text(of: hash))"
     }
 
-    /// Whether `text` is a hash of `password`. Takes as long for a wrong one.
+    /// Reports whether `text` is a hash of `password`. Takes as long for a wrong one.
     ///
-    /// - Throws: `CryptographyError` where `text` is no hash, or too many wait already.
-    public func verify(_ password: [UInt8], _ text: String) async throws(CryptographyError) -> Bool {
+    /// - Parameter peer: the client's address.
+    /// - Throws: `CryptographyError` when `text` is not a hash, or too many hashes are waiting already.
+    public func verify(_ password: [UInt8], _ text: String, peer: String) async throws(CryptographyError) -> Bool {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard parts.count == 5, parts[0].isEmpty, parts[1] == "scrypt", let cost = Cost(parts[2]),
             let salt = UnpaddedBase64.bytes(of: parts[3]), (8...64).contains(salt.count),
             let expected = UnpaddedBase64.bytes(of: parts[4]), (16...64).contains(expected.count)
-        else { throw CryptographyError("a stored password hash is none that this server can read") }
-        let hash = try await derive(password, salt, expected.count, cost)
+        else { throw CryptographyError("a stored password hash has a format that this server cannot read") }
+        let hash = try await derive(password, salt, expected.count, cost, peer)
         return SecureBytes.areEqual(hash, expected)
     }
 
     private func derive(
-        _ password: [UInt8], _ salt: [UInt8], _ byteCount: Int, _ cost: Cost
+        _ password: [UInt8], _ salt: [UInt8], _ byteCount: Int, _ cost: Cost, _ peer: String
     ) async throws(CryptographyError) -> [UInt8] {
         guard password.count <= Self.passwordByteCount else { throw CryptographyError("the password is too long") }
-        let limit = threads.numberOfThreads + queueLength
-        let isAdmitted = underway.withLock { count in
-            guard count < limit else { return false }
-            count += 1
-            return true
+        let address = ClientAddress(peer)?.network
+        let ticket: Budget.Ticket
+        do throws(Budget.Shortage) { ticket = try await queue.enter(address) } catch {
+            throw CryptographyError("too many passwords wait to be hashed (limit: \(error)); try again later")
         }
-        guard isAdmitted else { throw CryptographyError("too many passwords wait to be hashed; try again later") }
-        defer { underway.withLock { $0 -= 1 } }
+        defer { queue.leave(ticket) }
         do {
             return try await threads.runIfActive {
                 // BoringSSL wants the address of an empty password too.
@@ -117,7 +119,7 @@ public final class PasswordHashing: Sendable {
                 ).withUnsafeBytes { Array($0) }
             }
         } catch {
-            throw CryptographyError("a password hash cannot be computed; is there memory? \(error)")
+            throw CryptographyError("a password hash could not be computed, perhaps for lack of memory: \(error)")
         }
     }
 }

@@ -39,11 +39,13 @@ public final class ServerCryptography: ServiceCryptography {
     }
 
     /// See ``PasswordHashing``.
-    public func hash(password: [UInt8]) async throws(CryptographyError) -> String { try await passwords.hash(password) }
+    public func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+        try await passwords.hash(password, peer: peer)
+    }
 
     /// See ``PasswordHashing``.
-    public func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
-        try await passwords.verify(password, hash)
+    public func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
+        try await passwords.verify(password, hash, peer: peer)
     }
 
     /// SHA-256.
@@ -65,7 +67,7 @@ public final class ServerCryptography: ServiceCryptography {
         try await tokens.sign(claims, with: key)
     }
 
-    /// Verifies a token by the rules of whoever it says has issued it; none of these is taken from the token but the
+    /// Verifies a token by the rules of the issuer that it names; none of these is taken from the token but the
     /// name of the key.
     public func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken {
         let token = try WebToken(token)

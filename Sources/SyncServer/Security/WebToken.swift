@@ -33,6 +33,9 @@ struct WebToken {
             let payload = UnpaddedBase64.bytes(ofURLSafe: parts[1]),
             let signature = UnpaddedBase64.bytes(ofURLSafe: parts[2]), !signature.isEmpty
         else { throw TokenRefusal("it is not three parts in base64url") }
+        guard StrictJSON.isUnambiguous(header), StrictJSON.isUnambiguous(payload) else {
+            throw TokenRefusal("its header or payload is not JSON, or has a member twice")
+        }
         guard let fields = try? JSONDecoder().decode(Header.self, from: Data(header)) else {
             throw TokenRefusal("its header is no JSON of a token")
         }

@@ -1,29 +1,39 @@
 import EntitlementSync
 import Entitlements
-// Normalization is in the whole of it only.
+// `precomposedStringWithCanonicalMapping` is missing in FoundationEssentials.
 import Foundation
 import SyncCore
 
-/// Which names a new account of a server may have.
+/// The rules for account names on a server.
 ///
-/// Fewer than an `Account` may: what stands in a name can be seen, and what is seen is written in one way, so that
-/// nobody makes an account that looks like another's.
+/// A new account's name is restricted further than `Account` itself requires: every character is visible and the
+/// spelling is unique, so that no account can be made to look like another.
 enum AccountName {
-    /// The rule, for whoever chose another.
+    /// The rule for new names, as the refusal states it.
     static let rule =
-        "an account's name has 1 to 255 bytes, no space at its ends, only characters that are seen, and is in NFC"
+        "an account's name must be 1 to 255 bytes of visible characters in NFC, without spaces at either end, and not "
+        + "\"anonymous\", \"operator\" or \"self\""
 
-    /// Whether a new account may have `name`.
+    /// Names that mean something else in paths and logs.
+    private static let reserved: Set = ["operator", "self"]
+
+    /// Reports whether a new account may be called `name`.
     static func isFit(_ name: String) -> Bool {
-        guard (try? Account(name)) != nil, (try? AccountRecord.key(of: name)) != nil,
-            let first = name.unicodeScalars.first, let last = name.unicodeScalars.last
+        guard canExist(name), !reserved.contains(name), let first = name.unicodeScalars.first,
+            let last = name.unicodeScalars.last
         else { return false }
         guard !first.properties.isWhitespace, !last.properties.isWhitespace else { return false }
-        guard name.unicodeScalars.allSatisfy(isSeen) else { return false }
+        guard name.unicodeScalars.allSatisfy(isVisible) else { return false }
         return name.precomposedStringWithCanonicalMapping.utf8.elementsEqual(name.utf8)
     }
 
-    private static func isSeen(_ scalar: Unicode.Scalar) -> Bool {
+    /// Reports whether an account called `name` can exist. Accounts of earlier versions may have names that are no
+    /// longer given to new ones.
+    static func canExist(_ name: String) -> Bool {
+        (try? Account(name)) != nil && (try? AccountRecord.key(of: name)) != nil
+    }
+
+    private static func isVisible(_ scalar: Unicode.Scalar) -> Bool {
         guard !scalar.properties.isDefaultIgnorableCodePoint else { return false }
         return switch scalar.properties.generalCategory {
         case .control, .format, .privateUse, .surrogate, .unassigned, .lineSeparator, .paragraphSeparator: false

@@ -7,42 +7,42 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What the server knows of an account's name, in `server/accounts/NAME`.
+/// The record of an account name, stored under `server/accounts/NAME`.
 struct AccountRecord: Hashable, Sendable, Codable {
-    /// The name, as a token says it.
+    /// The name, as in a token.
     var name: String
-    /// The current life; `nil` after an erasure. While one is under way it is among the erased ones, too.
+    /// The current incarnation; `nil` after an erasure. During an erasure it is listed in ``erased`` as well.
     var incarnation: String?
-    /// Lives that were erased.
+    /// The erased incarnations.
     var erased: [String] = []
     /// The hash of the password; `nil` for an account of another issuer.
     var password: String?
-    /// Who issues its tokens; `nil` for this server.
+    /// The issuer of its tokens; `nil` for this server.
     var issuer: String?
-    /// Digests of the recovery codes that were not used, in hexadecimal.
+    /// The digests of unused recovery codes, in hexadecimal.
     var recoveryCodes: [String] = []
-    /// Sessions of another epoch are over: it goes up when all are ended at once.
+    /// The credential epoch. A password change, a recovery and a log-out everywhere increment it, which ends all
+    /// sessions of earlier epochs and voids every check of a credential that is still in progress.
     var epoch: Int64 = 0
-    /// Another issuer's tokens that were not made after this count nothing, in milliseconds since 1970 UTC; `nil` while
-    /// nobody has ended them.
+    /// The time up to which another issuer's tokens were ended, in milliseconds since 1970 UTC; `nil` for none.
     var tokensSince: Int64?
-    /// When this life began, in milliseconds since 1970 UTC.
+    /// The beginning of this incarnation, in milliseconds since 1970 UTC.
     var created: Int64
 
-    /// The current life, also while it is being erased; `nil` after that.
+    /// The current incarnation, also during its erasure; `nil` after it.
     var account: Account? { incarnation.flatMap { try? Account(name, incarnation: $0) } }
 
-    /// The current life, unless it is being erased.
+    /// The current incarnation, unless it is being erased.
     var living: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
 
-    /// Whether this life was erased, or is being erased.
+    /// Reports whether an incarnation was erased, or is being erased.
     func isErased(_ life: String) -> Bool { erased.contains { $0.utf8.elementsEqual(life.utf8) } }
 
     static func key(of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(prefix + LedgerKeys.escaped(name))
     }
 
-    /// The name in `key` as it stands there; `nil` where no account's record is under it.
+    /// The escaped name in the key of an account's record; `nil` for other keys.
     static func escapedName(of key: EntryKey) -> String? {
         key.hasPrefix(prefix) ? String(key.text.dropFirst(prefix.count)) : nil
     }
@@ -50,39 +50,39 @@ struct AccountRecord: Hashable, Sendable, Codable {
     private static let prefix = KeyScope.serverPrefix + "accounts/"
 }
 
-/// A log-in on one device, in `server/sessions/NAME/ID`.
+/// A session of one device, stored under `server/sessions/NAME/ID`.
 struct SessionRecord: Hashable, Sendable, Codable {
-    /// Its id: 32 hexadecimal digits.
+    /// The id: 32 hexadecimal digits.
     var id: String
-    /// Whose it is.
+    /// The name of the account.
     var account: String
-    /// In which life.
+    /// The incarnation of the account.
     var incarnation: String
-    /// Counts while the account's is the same.
+    /// The credential epoch of the account in which it began. It is void in every other one.
     var epoch: Int64
-    /// The digest of the secret that refreshes it now, in hexadecimal.
+    /// The digest of the current refresh secret, in hexadecimal.
     var secret: String
-    /// The digest of the one before, which is honoured for a while: the answer that brought its successor may be lost.
+    /// The digest of the previous secret, which works for a while: the answer with its successor may have been lost.
     var formerSecret: String?
-    /// How many secrets came before the one that counts now.
+    /// The number of secrets before the current one.
     var generation: Int64 = 0
-    /// When the former one was used, in milliseconds since 1970 UTC.
+    /// The time of the last refresh, in milliseconds since 1970 UTC.
     var rotated: Int64
-    /// When it began, in milliseconds since 1970 UTC.
+    /// The time at which it began, in milliseconds since 1970 UTC.
     var created: Int64
-    /// When it ends unless it is refreshed, in milliseconds since 1970 UTC.
+    /// The time at which it ends unless it is refreshed, in milliseconds since 1970 UTC.
     var expires: Int64
 
-    /// Whether it is over: it was not refreshed in time, or its dates are those of a clock that was wrong.
+    /// Reports whether it has ended: it was not refreshed in time, or its dates stem from a wrong clock.
     ///
     /// - Parameters:
     ///   - now: the time, in milliseconds since 1970 UTC.
-    ///   - lifetime: how long a session lives that is not refreshed, in milliseconds.
+    ///   - lifetime: the lifetime of a session without refresh, in milliseconds.
     func isOver(at now: Int64, lifetime: Int64) -> Bool {
         expires <= now || now - rotated >= lifetime || max(rotated, created) - now > ClockRollbackGuard.tolerance
     }
 
-    /// Whether it is of this life of the account.
+    /// Reports whether it belongs to this incarnation of the account.
     func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
 
     static func prefix(of name: String) -> String {
@@ -100,17 +100,17 @@ struct SessionRecord: Hashable, Sendable, Codable {
     }
 }
 
-/// Records of the server's own as JSON, read and written by compare-and-swap.
+/// The server's own records as JSON, read and written by compare-and-swap.
 struct RecordStore: Sendable {
     let backend: any KeyValueBackend
 
-    /// A record and the version that it has.
+    /// A record and its version.
     struct Held<Value: Sendable>: Sendable {
         var value: Value
         var version: EntryVersion
     }
 
-    /// The record under `key`; `nil` where there is none.
+    /// The record under `key`; `nil` if there is none.
     func read<Value: Codable & Sendable>(
         _ key: EntryKey, as type: Value.Type = Value.self
     ) async throws(BackendError) -> Held<Value>? {
@@ -123,10 +123,9 @@ struct RecordStore: Sendable {
         }
     }
 
-    /// Writes `value`, or deletes where it is `nil`, if the key still holds `version`.
+    /// Writes `value`, or deletes the record if it is `nil`, provided that the key still holds `version`.
     ///
-    /// - Returns: whether it did. What may have happened is settled by a look: the record is there as it was to be, or
-    ///   it is not.
+    /// - Returns: `false` when the key holds another version. An unknown outcome is resolved by reading the record.
     func replace<Value: Codable & Sendable & Equatable>(
         _ key: EntryKey, with value: Value?, if version: EntryVersion?
     ) async throws(BackendError) -> Bool {
@@ -148,10 +147,10 @@ struct RecordStore: Sendable {
         }
     }
 
-    /// Changes the record under `key` until nobody comes in between.
+    /// Changes the record under `key` by compare-and-swap, and repeats that when other writers interfere.
     ///
-    /// - Parameter change: what it is to be, `nil` to leave it as it is.
-    /// - Returns: what it is then; `nil` where `change` wanted nothing.
+    /// - Parameter change: computes the new record from the current one; `nil` leaves it unchanged.
+    /// - Returns: the new record; `nil` if `change` returned `nil`.
     func update<Value: Codable & Sendable & Equatable>(
         _ key: EntryKey, _ change: (Value?) throws(BackendError) -> Value?
     ) async throws(BackendError) -> Value? {
@@ -161,7 +160,7 @@ struct RecordStore: Sendable {
             if value == held?.value { return value }
             if try await replace(key, with: value, if: held?.version) { return value }
         }
-        throw BackendError(.busy, operation: .write, key: key, message: "others write this all the time; try again")
+        throw BackendError(.busy, operation: .write, key: key, message: "this record keeps changing; try again")
     }
 
     func bytes(of value: some Encodable) throws(BackendError) -> [UInt8] {

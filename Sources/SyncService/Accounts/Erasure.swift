@@ -2,32 +2,39 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// Erases an account: its ledger is replaced by the marker, all else of it is deleted, and its name is free again.
+/// Erases an account: replaces its ledger by the marker, deletes everything else, and frees its name.
 ///
-/// First the record says so, and keeps the password until all is done: interrupted, it is done again by whoever knows
-/// it.
+/// The account's record is marked first and keeps the password until the end, so that an interrupted erasure can be
+/// repeated with the password.
 struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
     let owners: TransactionOwners
-    /// Is told of a ledger that cannot be read: it is erased as any other, and its claims stay.
+    /// Receives the error of a ledger that cannot be read. It is erased all the same, but its claims remain.
     let onError: @Sendable (BackendError) -> Void
 
-    /// Notes that this life of the account is over: whoever is let in from now on changes nothing of it.
+    /// Marks this incarnation as erased in the account's record: requests that are admitted from now on cannot change
+    /// its keys.
     ///
-    /// - Returns: whether there is anything left to erase.
-    func begin(_ account: Account) async throws(BackendError) -> Bool {
+    /// - Parameter credential: the credential that authorises the erasure; `nil` for the operator.
+    /// - Returns: `false` when the account is erased already.
+    /// - Throws: ``RequestError`` when the credential is out of date.
+    func begin(_ account: Account, by credential: VerifiedCredential?) async throws -> Bool {
         guard let name = account.name else { return false }
+        var isOutdated = false
         let marked = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
             guard var record = known, record.account == account else { return nil }
+            isOutdated = credential.map { !$0.isCurrent(in: record) } ?? false
+            guard !isOutdated else { return nil }
             if !record.isErased(account.incarnation) { record.erased.append(account.incarnation) }
             return record
         }
+        if isOutdated { throw RequestError.outdatedCredential }
         return marked != nil
     }
 
-    /// Deletes what this life has, and frees its name.
+    /// Deletes everything of this incarnation and frees its name.
     func finish(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         let keys = try LedgerKeys(account)
@@ -41,7 +48,7 @@ struct Erasure: Sendable {
         }
     }
 
-    /// Deletes all that this life has but its marker.
+    /// Deletes all keys of this incarnation except its marker.
     func clear(_ account: Account) async throws(BackendError) {
         let keys = try LedgerKeys(account)
         var after: EntryKey?
@@ -52,8 +59,7 @@ struct Erasure: Sendable {
         } while after != nil
     }
 
-    /// Puts the marker in the ledger's place, and before that gives up the transactions that the ledger tells of: their
-    /// claims have the account's name.
+    /// Replaces the ledger by the marker, after releasing its claims on transactions, which contain the account's name.
     private func bury(_ key: EntryKey, of account: Account) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
         for _ in 0..<32 {
@@ -66,11 +72,11 @@ struct Erasure: Sendable {
             do throws(BackendError) {
                 if case .written = try await store.write(marker, to: key, if: precondition).outcome { return }
             } catch {
-                // The next look tells.
+                // The next read shows what happened.
                 guard error.disposition == .outcomeUnknown else { throw error }
             }
         }
-        throw BackendError(.busy, key: key, message: "others write this all the time; try again")
+        throw BackendError(.busy, key: key, message: "this key keeps changing; try again")
     }
 
     private func release(_ entry: Entry, _ key: EntryKey, of account: Account) async throws(BackendError) {
@@ -97,6 +103,6 @@ struct Erasure: Sendable {
                 guard error.disposition == .outcomeUnknown else { throw error }
             }
         }
-        throw BackendError(.busy, key: key, message: "others write this all the time; try again")
+        throw BackendError(.busy, key: key, message: "this key keeps changing; try again")
     }
 }

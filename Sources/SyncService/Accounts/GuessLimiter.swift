@@ -1,106 +1,120 @@
 import HTTPTypes
 import Synchronization
 
-/// Slows down whoever guesses secrets: so many wrong ones in five minutes for each account and address, and for each
-/// address over all accounts; of IPv6, for each /64. A right one costs nothing, but has its place among the wrong ones
-/// while it is looked at: many that come at once are no more than one after the other. What is not known is forgotten
-/// with the process.
+/// Limits the guessing of secrets: a number of wrong ones in five minutes per address and account, and a larger number
+/// per address over all accounts. An IPv6 address counts with its /64.
+///
+/// A right secret costs nothing, but occupies a place among the wrong ones while it is checked, so simultaneous guesses
+/// have no advantage over consecutive ones. The table lives in memory and has a bounded size in bytes: its keys are
+/// hashes under a random key of the process, so no caller chooses their length or which of them collide.
 final class GuessLimiter: Sendable {
-    /// How many wrong secrets an address may send for one account before it has to wait.
+    /// The number of wrong secrets that an address may send for one account.
     static let guessesForAccount = 10
-    /// How many over all accounts.
+    /// The number of wrong secrets that an address may send over all accounts.
     static let guessesForPeer = 50
-    /// How long a wrong one counts, in milliseconds.
+    /// The time for which a wrong secret counts, in milliseconds.
     static let period: Int64 = 300_000
-    /// How many addresses and accounts are remembered; the longest silent ones are forgotten first.
+    /// The number of remembered counts. The oldest are dropped first.
     static let capacity = 20_000
+
+    /// The target of a guess.
+    enum Subject: Hashable {
+        /// The password or a recovery code of an account.
+        case account(String)
+        /// The codes of devices, guessed with the token of an account.
+        case deviceCodes(String)
+    }
 
     private struct Count {
         var wrong = 0
-        /// How many are looked at now.
+        /// The number of secrets that are being checked.
         var pending = 0
         var since: Int64
 
         mutating func begin(_ now: Int64) {
-            // A clock that was set back must not keep anybody out.
             if isOver(now) { (wrong, since) = (0, now) }
         }
 
+        /// A count of a later time than now stems from a clock that was set back since. It must not block anyone.
         func isOver(_ now: Int64) -> Bool { now < since || now - since >= GuessLimiter.period }
     }
 
-    private struct Name: Hashable {
-        var peer: String
-        /// `nil` for all accounts.
-        var account: String?
+    private let counts = Mutex<[Int: Count]>([:])
 
-        init(peer: String, account: String? = nil) { (self.peer, self.account) = (peer, account) }
+    /// The size of the table, in bytes.
+    var byteCount: Int {
+        counts.withLock { $0.capacity * (MemoryLayout<Int>.stride + MemoryLayout<Count>.stride) }
     }
 
-    private let counts = Mutex<[Name: Count]>([:])
-
-    /// Looks at a secret that `peer` sent for `account`, unless it has to wait.
+    /// Runs the check of a secret that `peer` sent, unless the address has to wait.
     ///
     /// - Parameters:
     ///   - now: the time, in milliseconds since 1970 UTC.
-    ///   - isRight: looks, and answers `nil` for a wrong one.
-    /// - Throws: ``RequestError`` with status 429 where it has to wait, and whatever `isRight` throws, which counts as
-    ///   no guess.
+    ///   - check: checks the secret and returns `nil` for a wrong one.
+    /// - Throws: ``RequestError`` with status 429 when the address has to wait. Errors of `check` are passed on and
+    ///   count as no guess.
     func attempt<Value>(
-        _ peer: String, _ account: String, now: Int64, _ isRight: () async throws -> Value?
+        _ peer: String, _ subject: Subject, now: Int64, _ check: () async throws -> Value?
     ) async throws -> Value? {
         let peer = ClientAddress.guesser(peer)
-        let names = [Name(peer: peer, account: account), Name(peer: peer)]
-        if let delay = reserve(names, now: now) {
+        let keys = [Self.key(peer, subject), Self.key(peer, nil)]
+        if let delay = reserve(keys, now: now) {
             throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)
         }
         var isWrong = false
-        defer { release(names, isWrong: isWrong, now: now) }
-        let value = try await isRight()
+        defer { release(keys, isWrong: isWrong, now: now) }
+        let value = try await check()
         isWrong = value == nil
         return value
     }
 
+    private static func key(_ peer: String, _ subject: Subject?) -> Int {
+        var hasher = Hasher()
+        hasher.combine(peer)
+        hasher.combine(subject)
+        return hasher.finalize()
+    }
+
     /// Takes a place in each of the counts.
     ///
-    /// - Returns: how long to wait where there is none, in seconds.
-    private func reserve(_ names: [Name], now: Int64) -> Int64? {
+    /// - Returns: the time to wait when there is none, in seconds.
+    private func reserve(_ keys: [Int], now: Int64) -> Int64? {
         counts.withLock { counts in
             if counts.count >= Self.capacity { Self.trim(&counts, now: now) }
             var waits: [Int64] = []
-            for (name, most) in zip(names, [Self.guessesForAccount, Self.guessesForPeer]) {
-                guard var count = counts[name] else { continue }
+            for (key, most) in zip(keys, [Self.guessesForAccount, Self.guessesForPeer]) {
+                guard var count = counts[key] else { continue }
                 count.begin(now)
                 if count.wrong >= most {
                     waits.append((Self.period - (now - count.since) + 999) / 1_000)
                 } else if count.wrong + count.pending >= most {
-                    // Those before may be right.
+                    // The pending ones may be right.
                     waits.append(1)
                 }
             }
             guard waits.isEmpty else { return waits.max() }
-            for name in names {
-                var count = counts[name] ?? Count(since: now)
+            for key in keys {
+                var count = counts[key] ?? Count(since: now)
                 count.begin(now)
                 count.pending += 1
-                counts[name] = count
+                counts[key] = count
             }
             return nil
         }
     }
 
-    private func release(_ names: [Name], isWrong: Bool, now: Int64) {
+    private func release(_ keys: [Int], isWrong: Bool, now: Int64) {
         counts.withLock { counts in
-            for name in names {
-                guard var count = counts[name] else { continue }
+            for key in keys {
+                guard var count = counts[key] else { continue }
                 count.pending -= 1
                 if isWrong { count.wrong += 1 }
-                counts[name] = count.pending == 0 && count.wrong == 0 ? nil : count
+                counts[key] = count.pending == 0 && count.wrong == 0 ? nil : count
             }
         }
     }
 
-    private static func trim(_ counts: inout [Name: Count], now: Int64) {
+    private static func trim(_ counts: inout [Int: Count], now: Int64) {
         counts = counts.filter { $0.value.pending > 0 || !$0.value.isOver(now) }
         guard counts.count >= capacity else { return }
         let oldest = counts.values.map(\.since).sorted()[capacity / 2]

@@ -1,12 +1,17 @@
-/// The cryptography that accounts need. The service itself has none, so that it builds anywhere and a simulation can
-/// hash passwords in no time.
+/// The cryptography of accounts and tokens. The service itself contains none, so that it builds on every platform and
+/// a simulation can replace the slow hashing of passwords.
 public protocol ServiceCryptography: Sendable {
     /// A salted hash of `password` that is slow to guess (scrypt, RFC 7914), as one line of text with its parameters.
     /// Does not block the threads of other tasks.
-    func hash(password: [UInt8]) async throws(CryptographyError) -> String
+    ///
+    /// - Parameter peer: the address of the client, so that the work can be shared fairly among addresses.
+    /// - Throws: ``CryptographyError``, also when too many hashes of the address, or of all addresses, are waiting.
+    func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String
 
-    /// Whether `hash` is that of `password`. Takes as long for a wrong password.
-    func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool
+    /// Reports whether `hash` was made of `password`. Takes as long for a wrong password.
+    ///
+    /// - Parameter peer: as for ``hash(password:peer:)``.
+    func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool
 
     /// SHA-256 of `bytes`: 32 bytes.
     func digest(of bytes: [UInt8]) -> [UInt8]
@@ -14,7 +19,7 @@ public protocol ServiceCryptography: Sendable {
     /// HMAC-SHA-256 of `bytes` under `key`: 32 bytes.
     func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8]
 
-    /// Bytes that nobody can guess.
+    /// Unpredictable bytes.
     func randomBytes(_ count: Int) -> [UInt8]
 
     /// A new key to sign tokens with: the private key's bytes (Ed25519, 32 bytes).
@@ -23,14 +28,14 @@ public protocol ServiceCryptography: Sendable {
     /// A token of `claims`, signed by `key`, which is named in its header: a JWT (RFC 7519) by EdDSA (RFC 8037).
     func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String
 
-    /// What `token` says, if one of `keys` or a configured issuer's has signed it by the algorithm of that key, for
-    /// this audience, and it counts at `now` (milliseconds since 1970 UTC).
+    /// The content of `token`, if it was signed with one of `keys` or of a configured issuer's keys by the algorithm of
+    /// that key, for this audience, and is valid at `now` (milliseconds since 1970 UTC).
     ///
     /// - Throws: ``TokenRefusal`` for every other one.
     func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken
 }
 
-/// A key of this server's to sign tokens with.
+/// A key with which this server signs tokens.
 public struct SigningKey: Hashable, Sendable {
     /// Its name in a token's header (`kid`).
     public var id: String
@@ -41,19 +46,19 @@ public struct SigningKey: Hashable, Sendable {
     public init(id: String, bytes: [UInt8]) { (self.id, self.bytes) = (id, bytes) }
 }
 
-/// What an access token of this server's says.
+/// The claims of an access token of this server.
 public struct AccessClaims: Hashable, Sendable {
     /// The account's name (`sub`).
     public var account: String
-    /// Which life of the account (`inc`).
+    /// The incarnation of the account (`inc`).
     public var incarnation: String
     /// The session that it belongs to (`sid`).
     public var session: String
-    /// Who made it and whom it is for (`iss` and `aud`): the server's name.
+    /// The issuer and the audience (`iss` and `aud`): the server's name.
     public var server: String
-    /// When it was made (`iat`), in seconds since 1970 UTC.
+    /// The time of issue (`iat`), in seconds since 1970 UTC.
     public var issuedAt: Int64
-    /// From when on it counts nothing (`exp`), in seconds since 1970 UTC.
+    /// The expiry (`exp`), in seconds since 1970 UTC.
     public var expiresAt: Int64
 
     /// Claims of the given parts.
@@ -65,27 +70,27 @@ public struct AccessClaims: Hashable, Sendable {
     }
 }
 
-/// A token that can be believed.
+/// A token whose signature, audience and dates were verified.
 public enum VerifiedToken: Hashable, Sendable {
-    /// One of this server's.
+    /// A token of this server.
     case own(AccessClaims)
-    /// One of a configured issuer: who it is about (`sub`), when it was made (`iat`, where it says so) and until when
-    /// it counts, in seconds since 1970 UTC.
+    /// A token of a configured issuer: its subject (`sub`), the time of issue (`iat`, if stated) and the expiry, in
+    /// seconds since 1970 UTC.
     case external(issuer: String, subject: String, issuedAt: Int64?, expiresAt: Int64)
 }
 
-/// A token that is not believed. What is wrong is for the log; a client hears the same of all of them.
+/// The reason for which a token is rejected. It is for the log; clients receive one message for all reasons.
 public struct TokenRefusal: Error, Hashable, Sendable {
     /// One line for the log, without the token.
     public var reason: String
-    /// Whether it was good once.
+    /// The token was valid in the past.
     public var isExpired: Bool
 
     /// A refusal for `reason`.
     public init(_ reason: String, isExpired: Bool = false) { (self.reason, self.isExpired) = (reason, isExpired) }
 }
 
-/// Something cannot be computed: a stored hash is none, there is no memory.
+/// A failed computation: a stored hash is malformed, memory is short, or too many hashes are waiting.
 public struct CryptographyError: Error, Hashable, Sendable {
     /// One line for the log, without secrets.
     public var reason: String

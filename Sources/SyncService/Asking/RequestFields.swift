@@ -1,22 +1,19 @@
+import Entitlements
 import HTTPTypes
 import SyncProtocol
 
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
-/// The members of a request's body: a JSON object, or a form (`application/x-www-form-urlencoded`) where the
-/// protocol that a client speaks asks for it (RFC 6749).
+/// The members of a request's body: a JSON object, or a form (`application/x-www-form-urlencoded`) for clients of
+/// OAuth 2.0 (RFC 6749).
 struct RequestFields {
     private var texts: [String: String] = [:]
     private var flags: [String: Bool] = [:]
 
-    /// The longest body, in bytes: names, passwords and tokens have 1 KiB each. Strangers send them.
+    /// The longest body, in bytes. Anonymous clients send them; names, passwords and tokens have 1 KiB each.
     private static let maximumByteCount = 1 << 16
 
-    /// Reads a body; throws what is wrong with it.
+    /// Reads a body.
+    ///
+    /// - Throws: ``RequestError`` for a body that is too long, malformed, or has a member twice.
     init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
         guard body.count <= Self.maximumByteCount else {
             throw RequestError(.contentTooLarge, "a body has at most \(Self.maximumByteCount) bytes here")
@@ -26,21 +23,24 @@ struct RequestFields {
         switch media {
         case "application/json": try readJSON(body)
         case "application/x-www-form-urlencoded": try readForm(body)
-        default: throw RequestError(.unsupportedMediaType, "the body is application/json or a form")
+        default: throw RequestError(.unsupportedMediaType, "the body must be application/json or a form")
         }
     }
 
     private mutating func readJSON(_ body: [UInt8]) throws(RequestError) {
         guard !body.isEmpty else { return }
-        let members: [String: Member]
-        do { members = try JSONDecoder().decode([String: Member].self, from: Data(body)) } catch {
-            throw RequestError(.badRequest, "the body is no JSON object")
+        let value: JSONValue
+        do throws(JSONSyntaxError) { value = try JSONValue(parsing: body) } catch {
+            throw RequestError(.badRequest, "the body must be a JSON object: \(error)")
+        }
+        guard case .object(let members) = value else {
+            throw RequestError(.badRequest, "the body must be a JSON object, not \(value.typeName)")
         }
         for (name, member) in members {
             switch member {
-            case .text(let text): texts[name] = text
-            case .flag(let flag): flags[name] = flag
-            case .other: break
+            case .string(let text): texts[name] = text
+            case .bool(let flag): flags[name] = flag
+            default: break
             }
         }
     }
@@ -49,7 +49,7 @@ struct RequestFields {
         // In a form a plus sign is a space.
         let text = String(decoding: body.map { $0 == UInt8(ascii: "+") ? UInt8(ascii: " ") : $0 }, as: UTF8.self)
         guard let form = WireQuery(text[...]) else {
-            throw RequestError(.badRequest, "the form is not percent-encoded UTF-8")
+            throw RequestError(.badRequest, "the form must be percent-encoded UTF-8")
         }
         for pair in form.pairs {
             guard texts.updateValue(pair.value, forKey: pair.name) == nil else {
@@ -59,50 +59,41 @@ struct RequestFields {
         flags = texts.compactMapValues { Bool($0) }
     }
 
-    private enum Member: Decodable {
-        case text(String)
-        case flag(Bool)
-        case other
-
-        init(from decoder: any Decoder) throws {
-            let container = try decoder.singleValueContainer()
-            if let text = try? container.decode(String.self) {
-                self = .text(text)
-            } else if let flag = try? container.decode(Bool.self) {
-                self = .flag(flag)
-            } else {
-                self = .other
-            }
-        }
-    }
-
     /// The text called `name`.
     func text(_ name: String) throws(RequestError) -> String {
         guard let text = texts[name] else {
-            throw RequestError(.badRequest, "the member \"\(name)\" is missing, or is no text", code: "invalid_request")
+            throw RequestError(
+                .badRequest, "the member \"\(name)\" must be present, and a text", code: "invalid_request")
         }
         return text
     }
 
-    /// The text called `name`, if it is there.
+    /// The text called `name`, if it is present.
     func optionalText(_ name: String) -> String? { texts[name] }
 
     /// The flag called `name`.
     func flag(_ name: String) throws(RequestError) -> Bool {
         guard let flag = flags[name] else {
-            throw RequestError(.badRequest, "the member \"\(name)\" is missing, or neither true nor false")
+            throw RequestError(.badRequest, "the member \"\(name)\" must be present, and true or false")
         }
         return flag
     }
 }
 
-/// A request that is not done, for a reason that is the client's.
+/// The strict reading of JSON from clients.
+package enum StrictJSON {
+    /// Reports whether `bytes` are one JSON text (RFC 8259) in which no object has a member twice. Foundation's decoder
+    /// silently takes one of the two.
+    package static func isUnambiguous(_ bytes: [UInt8]) -> Bool { (try? JSONValue(parsing: bytes)) != nil }
+}
+
+/// The refusal of a request for a reason that the client can act on.
 struct RequestError: Error {
     var status: HTTPResponse.Status
     var detail: String
-    /// The error of OAuth 2.0 (RFC 6749, section 5.2; RFC 8628, section 3.5), where it is one of those.
+    /// The error of OAuth 2.0 (RFC 6749, section 5.2; RFC 8628, section 3.5), if it is one of those.
     var code: String?
-    /// When to try again, in seconds.
+    /// The time to wait before the next attempt, in seconds.
     var retryAfter: Int64?
 
     init(_ status: HTTPResponse.Status, _ detail: String, code: String? = nil, retryAfter: Int64? = nil) {

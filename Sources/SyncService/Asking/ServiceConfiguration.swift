@@ -1,43 +1,41 @@
 public import Entitlements
 
-/// How a server behaves.
+/// The configuration of a service.
 public struct ServiceConfiguration: Sendable {
-    /// The server's name: issuer and audience of its tokens. Changing it ends all access tokens.
+    /// The server's name: the issuer and the audience of its tokens. Changing it invalidates all access tokens.
     public var name: String
-    /// What is sold, for `/v1/catalog` and `/v1/entitlements`; `nil` for a server that only keeps ledgers.
+    /// The products, for `/v1/catalog` and `/v1/entitlements`; `nil` for a server that only keeps ledgers.
     public var catalog: Catalog?
-    /// The catalogue as it is handed out.
+    /// The catalogue as it is served.
     public var catalogJSON: [UInt8]
-    /// Whether anybody may make an account. Beside another issuer of tokens it had better be `false`: a name that
-    /// somebody has taken here is none that the issuer's user of that name can have.
+    /// Anyone may create an account. Set it to `false` beside another issuer of tokens: a name that is taken here is
+    /// not available to the issuer's user of that name.
     public var allowsSignUp = true
-    /// The origins of web pages that may ask (`https://shop.example.com`), byte for byte.
+    /// The origins of web pages that may send requests (`https://shop.example.com`), compared byte by byte.
     public var origins: [String] = []
-    /// The address of the page on which a person approves a device, for the device grant (RFC 8628). The server's own
-    /// first page unless set.
+    /// The address of the page on which a person approves a device, for the device grant (RFC 8628). The default is the
+    /// server's own start page.
     public var approvalPage: String
-    /// How many devices may wait to be approved at once, by the device grant, 1 or more.
-    public var waitingDeviceCount = 10_000
-    /// The token that reaches every key but the server's own; `nil` for none.
+    /// The token that gives access to every key except the server's own; `nil` for none.
     public var operatorToken: String?
-    /// Who owns a transaction that two accounts claim.
+    /// The owner of a transaction that two accounts claim.
     public var ownership = Ownership.keepWithFirst
-    /// How long an access token counts, in seconds.
+    /// The lifetime of an access token, in seconds.
     public var accessTokenLifetime = 600
-    /// How long a session lives that is not refreshed, in seconds.
+    /// The lifetime of a session without refresh, in seconds.
     public var sessionLifetime = 180 * 86_400
-    /// Whether the clock is right although the store has seen later times; for one start, after the clock was ahead.
+    /// Accepts the clock although the store has seen later times; for one start, after the clock was ahead.
     public var isClockAccepted = false
-    /// How much one request may ask for.
+    /// The limits of one request.
     public var limits = KeyValueService.Limits()
-    /// How often an address or an account may ask, and how much an account may have.
+    /// The limits of an address and of an account.
     public var callerLimits = CallerLimits()
 
-    /// Whose a transaction is that two accounts have recorded.
+    /// The rule for a transaction that two accounts have recorded.
     public enum Ownership: String, Hashable, Sendable, CaseIterable {
-        /// Whoever came first, for good, or until his account is erased.
+        /// The account that recorded it first owns it until it is erased.
         case keepWithFirst
-        /// Both.
+        /// Both accounts own it.
         case share
     }
 

@@ -1,24 +1,47 @@
 import HTTPTypes
-import SyncCore
 import SyncProtocol
 
 extension WireQuery {
-    /// How long a page is to be: `limit`, where there is one, but never more than the server's own limit.
-    func pageSize(_ limits: KeyValueService.Limits) throws(BackendError) -> Int {
+    /// The size of the page that is asked for with `limit`, at most the server's own limit; `nil` when `limit` is
+    /// malformed, see ``refusal(ofLimit:)``.
+    func pageSize(_ limits: KeyValueService.Limits) -> Int? {
         guard let text = self["limit"] else { return limits.usualPageSize }
-        let isNumber = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
-        // More than a machine word is more than the limit, too.
-        let number = isNumber ? Int(text) ?? .max : 0
-        guard number >= 1 else {
-            throw BackendError(.invalidCursor, message: "limit is a whole number of 1 or more")
+        guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
+            return nil
         }
-        return min(number, limits.pageSize)
+        // A number beyond a machine word is beyond the limit, too.
+        let number = Int(text) ?? .max
+        return number >= 1 ? min(number, limits.pageSize) : nil
     }
 
-    /// The flag called `name`; `nil` where it is missing. A misspelt one must not be taken for a no.
+    /// The refusal of a malformed `limit`.
+    func refusal(ofLimit limits: KeyValueService.Limits) -> RequestError {
+        let text = Self.shortened(self["limit"] ?? "")
+        return RequestError(.badRequest, "limit must be a whole number from 1 to \(limits.pageSize), not \"\(text)\"")
+    }
+
+    /// The flag called `name`; `nil` when it is missing.
+    ///
+    /// - Throws: ``RequestError`` for any value but `true` and `false`, so that a misspelt flag is not ignored.
     func flag(_ name: String) throws(RequestError) -> Bool? {
         guard let text = self[name] else { return nil }
-        guard let flag = Bool(text) else { throw RequestError(.badRequest, "\(name) is true or false") }
+        guard let flag = Bool(text) else {
+            throw RequestError(.badRequest, "\(name) must be true or false, not \"\(Self.shortened(text))\"")
+        }
         return flag
+    }
+
+    /// Refuses parameters other than `known`.
+    func check(known: [String]) throws(RequestError) {
+        guard let unknown = pairs.first(where: { !known.contains($0.name) }) else { return }
+        throw RequestError(
+            .badRequest,
+            "unknown query parameter \"\(Self.shortened(unknown.name))\"; "
+                + (known.isEmpty ? "none is known here" : "known here: " + known.joined(separator: ", ")))
+    }
+
+    /// A text from a client as part of a message.
+    private static func shortened(_ text: String) -> String {
+        text.count <= 64 ? text : text.prefix(64) + "…"
     }
 }

@@ -1,10 +1,11 @@
+import EntitlementSync
 public import HTTPTypes
 import SyncCore
 import SyncProtocol
 
-/// What a request is about: the path and the query of its request line, taken apart once.
+/// The target of a request: the path and the query of its request line, parsed once.
 struct WireTarget: Sendable {
-    /// Everything that there is under `/v1`.
+    /// The resources under `/v1`.
     enum Place: Hashable, Sendable {
         case keys
         case key(EntryKey)
@@ -27,7 +28,7 @@ struct WireTarget: Sendable {
     let place: Place
     let query: WireQuery
 
-    /// Why a request line names nothing.
+    /// The reason for which a request line has no target.
     enum Failure: Error {
         case absent
         case malformed(String)
@@ -42,7 +43,7 @@ struct WireTarget: Sendable {
             return
         }
         guard let query = WireQuery(path[path.utf8.index(after: mark)...]) else {
-            throw .malformed("the query is not percent-encoded UTF-8")
+            throw .malformed("the query must be percent-encoded UTF-8")
         }
         self.query = query
         place = try Self.place(String(path[..<mark]))
@@ -67,10 +68,10 @@ struct WireTarget: Sendable {
         if let place = fixed[path] { return place }
         let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         guard parts.count == 5, path.utf8.starts(with: "/v1/accounts/".utf8) else { throw .absent }
-        // In a path an ampersand is a character as any other.
+        // In a path an ampersand is an ordinary character.
         let part = String(decoding: parts[3], as: UTF8.self).replacing("&", with: "%26")
         guard let name = WireQuery(("name=" + part)[...])?["name"], !name.isEmpty
-        else { throw .malformed("an account's name is percent-encoded UTF-8") }
+        else { throw .malformed("an account's name must be percent-encoded UTF-8") }
         switch String(decoding: parts[4], as: UTF8.self) {
         case "recovery-code": return .recoveryCode(of: name)
         case "erasure": return .erasure(of: name)
@@ -79,8 +80,33 @@ struct WireTarget: Sendable {
     }
 }
 
+extension WireTarget {
+    /// Refuses unknown query parameters of listings and of the operator's routes, where a misspelt one would give a
+    /// wrong answer. Other routes ignore them.
+    func checkQuery(_ method: HTTPRequest.Method) throws(RequestError) {
+        switch place {
+        case .keys: try query.check(known: ["prefix", "after", "limit"])
+        case .changes: try query.check(known: ["after", "limit"])
+        case .accounts where method == .get: try query.check(known: ["after", "limit"])
+        case .recoveryCode, .erasure: try query.check(known: [])
+        default: break
+        }
+    }
+}
+
 extension WireTarget.Place {
-    /// Whether it erases an account.
+    /// The name of the account that a request of the operator acts upon, if it acts upon one.
+    var subject: String? {
+        switch self {
+        case .recoveryCode(let name), .erasure(let name): return name
+        case .key(let key) where key.hasPrefix(LedgerKeys.accountPrefix):
+            let name = key.text.dropFirst(LedgerKeys.accountPrefix.count).prefix { $0 != "/" }
+            return String(name).replacing("%2F", with: "/").replacing("%25", with: "%")
+        default: return nil
+        }
+    }
+
+    /// Reports whether it erases an account.
     var isErasure: Bool {
         switch self {
         case .ownErasure, .erasure: true
@@ -88,7 +114,7 @@ extension WireTarget.Place {
         }
     }
 
-    /// As the OpenAPI document writes it.
+    /// The path in the OpenAPI document.
     var route: String {
         switch self {
         case .keys: "/v1/kv"
@@ -110,7 +136,7 @@ extension WireTarget.Place {
         }
     }
 
-    /// What it takes.
+    /// The methods that it accepts, in addition to `HEAD` and `OPTIONS`.
     var methods: [HTTPRequest.Method] {
         switch self {
         case .keys, .changes, .ownAccount, .entitlements, .catalog: [.get]
@@ -122,7 +148,7 @@ extension WireTarget.Place {
         }
     }
 
-    /// As `Allow` has it: `HEAD` is answered wherever `GET` is, and `OPTIONS` everywhere.
+    /// The value of `Allow`: `HEAD` is answered wherever `GET` is, and `OPTIONS` everywhere.
     var allowed: String {
         let names = methods.flatMap { $0 == .get ? [.get, .head] : [$0] } + [.options]
         return names.map(\.rawValue).joined(separator: ", ")
@@ -130,7 +156,7 @@ extension WireTarget.Place {
 }
 
 extension Service {
-    /// Each path under `/v1` as the OpenAPI document writes it, and what it takes.
+    /// Each path under `/v1` as in the OpenAPI document, with its methods.
     public static var routes: [(path: String, methods: [HTTPRequest.Method])] {
         let name = "a"
         guard let key = try? EntryKey(name) else { return [] }

@@ -28,7 +28,7 @@ public final class KeyScope: Sendable {
     /// The keys of `account`, of its entry in the directory and of the marker that stands for each erased life.
     ///
     /// - Parameter erased: lives of the account that were erased; when `account` is one of them, its own marker is all
-    ///   that is reached, and the entry, as ``ErasedLife`` shows it.
+    ///   that is reached, and the entry, as ``ErasedAccountView`` shows it.
     static func account(
         _ account: Account, _ keys: LedgerKeys, erased: [String]
     ) throws(BackendError) -> KeyScope {

@@ -176,18 +176,27 @@ extension KeyValueService {
 
     private func list(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
         let after: EntryKey? = if let text = query["after"] { try EntryKey(text) } else { nil }
-        let limit = try query.pageSize(limits)
+        guard let limit = query.pageSize(limits) else { return query.refusal(ofLimit: limits).answer }
         guard let prefix = scope.listing(of: query["prefix"] ?? "") else {
             return try .json { try KeyPageBody.json(of: KeyPage(items: [], next: nil)) }
         }
         var page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
         page.items.removeAll { !scope.contains($0.key) }
+        // The server's own keys are one block. A page that ends in it goes on behind it, so that `next` names none.
+        if let next = page.next, next.hasPrefix(KeyScope.serverPrefix), !scope.contains(next) {
+            let rest = try await store.list(
+                prefix: prefix, after: try EntryKey(KeyScope.serverPrefix + "\u{10FFFF}"),
+                limit: limit - page.items.count
+            ).outcome
+            page = KeyPage(items: page.items + rest.items, next: rest.next)
+        }
         return try .json { try KeyPageBody.json(of: page) }
     }
 
     private func changes(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
         let cursor: ChangeCursor? = if let text = query["after"] { try CursorText.cursor(text) } else { nil }
-        let page = try await changes(since: cursor, limit: try query.pageSize(limits))
+        guard let limit = query.pageSize(limits) else { return query.refusal(ofLimit: limits).answer }
+        let page = try await changes(since: cursor, limit: limit)
         return try .json { try ChangePageBody.json(of: page) }
     }
 

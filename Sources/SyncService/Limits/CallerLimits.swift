@@ -20,6 +20,10 @@ public struct CallerLimits: Hashable, Sendable {
     public var accountRequests: Int? = 128
     /// Open streams of events of one account, 1 or more.
     public var accountStreams: Int? = 32
+    /// Devices that may wait for approval at once, 1 or more.
+    public var deviceGrants: Int? = 10_000
+    /// Devices of one address that may wait for approval at once, 1 or more.
+    public var addressDeviceGrants: Int? = 64
     /// Keys that one account may have beside its ledger, 0 or more.
     public var accountKeys: Int? = 1_000
     /// Bytes of the values under those keys, 0 or more.

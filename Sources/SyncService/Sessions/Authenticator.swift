@@ -2,14 +2,14 @@ import EntitlementSync
 import SyncCore
 import Synchronization
 
-/// Who asks.
+/// The authenticated sender of a request.
 enum Caller: Sendable {
-    /// Whoever runs the server.
+    /// The operator of the server.
     case `operator`
-    /// An account's device.
+    /// A device of an account.
     case account(AccountCaller)
 
-    /// The name, for the log.
+    /// The name in the log.
     var name: String {
         switch self {
         case .operator: "operator"
@@ -18,30 +18,32 @@ enum Caller: Sendable {
     }
 }
 
-/// An account's device. One object for all requests with a token.
+/// A device of an account. One object serves all requests with the same token.
 final class AccountCaller: Sendable {
     let account: Account
     let keys: LedgerKeys
     let scope: KeyScope
-    /// As the log has it.
+    /// The name in the log.
     let name: String
     /// `nil` for tokens of another issuer.
     let session: String?
-    /// When a token of another issuer was made, in milliseconds since 1970 UTC, where it says so.
+    /// The credential epoch of the account in which the token was checked.
+    let epoch: Int64
+    /// The time at which another issuer made its token, in milliseconds since 1970 UTC, if the token states it.
     let issued: Int64?
-    /// Until when it is believed, in milliseconds since 1970 UTC.
+    /// The end of the token's validity, in milliseconds since 1970 UTC.
     let expires: Int64
-    /// The version that the account's record had when it was looked at.
+    /// The version of the account's record when the token was checked.
     let recordVersion: EntryVersion?
-    /// Whether this life of the account was erased: only the marker can be read.
+    /// This incarnation of the account was erased: only the marker can be read.
     let isErased: Bool
     private let rules = Mutex<LedgerRules?>(nil)
 
     init(
-        _ account: Account, erased: [String], session: String?, issued: Int64? = nil, expires: Int64, isErased: Bool,
-        recordVersion: EntryVersion? = nil
+        _ account: Account, epoch: Int64, erased: [String], session: String?, issued: Int64? = nil, expires: Int64,
+        isErased: Bool, recordVersion: EntryVersion? = nil
     ) throws(BackendError) {
-        self.recordVersion = recordVersion
+        (self.epoch, self.recordVersion) = (epoch, recordVersion)
         (self.account, self.session, self.issued, self.expires) = (account, session, issued, expires)
         self.isErased = isErased
         name = "\(account)"
@@ -49,13 +51,13 @@ final class AccountCaller: Sendable {
         scope = try KeyScope.account(account, keys, erased: erased)
     }
 
-    /// Whose end ends its streams.
+    /// The session or account whose end closes the caller's streams.
     var origin: ChangeHub.Origin? {
         if let session { return .session(session) }
         return account.name.map { .account(LedgerKeys.escaped($0), recordVersion) }
     }
 
-    /// What holds for its keys, which is made once.
+    /// The ledger rules for its keys, created once.
     func rules(_ make: () -> LedgerRules) -> LedgerRules {
         rules.withLock { rules in
             if let rules { return rules }
@@ -66,46 +68,45 @@ final class AccountCaller: Sendable {
     }
 }
 
-/// Why a request's credential is not taken.
+/// The reason for which a request's credential is rejected.
 enum AuthenticationFailure: Error {
-    /// There is none.
+    /// There is no credential.
     case missing
-    /// It is none of ours, or it is over. The reason is for the log.
+    /// The credential is unknown, or no longer valid. The reason is for the log.
     case invalid(String)
-    /// The issuer's account has the name of one that this server made.
+    /// An account that this server made has the name of the issuer's account.
     case nameTaken
     /// The store failed.
     case store(BackendError)
 }
 
-/// Believes tokens: each is verified once and then remembered until it expires or is revoked.
+/// Verifies tokens. Each is verified once and then cached until it expires or is revoked.
 final class Authenticator: Sendable {
-    /// How many tokens are remembered.
+    /// The number of cached tokens.
     static let capacity = 100_000
-    /// How many bytes they have together.
+    /// Their total size, in bytes.
     static let byteCapacity = 64 << 20
-    /// How many tokens of one account are remembered: with one more, one of the others is looked at anew.
+    /// The number of cached tokens of one account. One more evicts another of the account.
     static let accountCapacity = 256
     /// The longest token, in bytes.
     static let tokenByteCount = 8_192
-    /// How long another issuer's token is remembered, in milliseconds, however long it counts: its key may be
-    /// withdrawn.
+    /// The time for which another issuer's token is cached at most, in milliseconds: the issuer may withdraw its key.
     static let externalPeriod: Int64 = 3_600_000
 
     private struct Cache {
-        /// By the field that a token comes in, as almost everybody writes it: to look one up costs no copy of it.
+        /// By the usual spelling of the header field with the token, so that a look-up needs no copy.
         var callers: [String: AccountCaller] = [:]
-        /// How many bytes these fields have.
+        /// The total size of these fields, in bytes.
         var byteCount = 0
-        /// The fields with tokens of each account, by the name as it stands in a key.
+        /// The fields with tokens of each account, by the escaped name in its keys.
         var tokens: [String: Set<String>] = [:]
-        /// Goes up with each revocation: what was looked up before one must not be remembered after it.
+        /// Incremented by each revocation: a token that was verified before one must not be cached after it.
         var revocations: UInt64 = 0
         var lastReload: Int64 = .min
 
         mutating func insert(_ field: String, _ caller: AccountCaller, now: Int64) {
             let name = LedgerKeys.escaped(caller.account.name ?? "")
-            // One whose time is over may be there still.
+            // An expired entry may still exist.
             forget(field, of: name)
             makeRoom(for: field.utf8.count, now: now)
             if let known = tokens[name], known.count >= Authenticator.accountCapacity, let one = known.first {
@@ -116,7 +117,7 @@ final class Authenticator: Sendable {
             byteCount += field.utf8.count
         }
 
-        /// Forgets the tokens of an account, or of one of its sessions.
+        /// Drops the tokens of an account, or of one of its sessions.
         mutating func remove(_ name: String, session: String?) {
             revocations += 1
             for field in tokens[name] ?? [] where session == nil || callers[field]?.session == session {
@@ -160,16 +161,16 @@ final class Authenticator: Sendable {
         operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
     }
 
-    /// How many tokens are remembered, and how many bytes the fields have that they come in.
+    /// The number of cached tokens, and the size of their header fields.
     var remembered: (count: Int, byteCount: Int) { cache.withLock { ($0.callers.count, $0.byteCount) } }
 
-    /// Whose request it is, where the same `Authorization` was believed before and still counts.
+    /// The caller whose `Authorization` was verified before and is still valid.
     func known(_ field: String) -> AccountCaller? {
         guard let known = cache.withLock({ $0.callers[field] }), known.expires > host.now() else { return nil }
         return known
     }
 
-    /// Whose request it is that has `field` as its `Authorization`.
+    /// The caller of a request with `field` as its `Authorization`.
     func caller(_ field: String?) async throws(AuthenticationFailure) -> Caller {
         guard let field else { throw .missing }
         if let known = known(field) { return .account(known) }
@@ -179,10 +180,10 @@ final class Authenticator: Sendable {
             throw .invalid("not a bearer token")
         }
         let token = String(field[space...].drop { $0 == " " })
-        // By digest, so that the time it takes tells nothing of the token.
+        // By digest, so that the time reveals nothing about the token.
         if let operatorDigest, cryptography.digest(of: Array(token.utf8)) == operatorDigest { return .operator }
         guard token.utf8.count <= Self.tokenByteCount else { throw .invalid("longer than any token") }
-        // However the field was written: there are many ways, and each would take a place.
+        // The cache has one spelling of the field: each other one would take a place of its own.
         let usual = "Bearer " + token
         if let known = known(usual) { return .account(known) }
         let before = cache.withLock { $0.revocations }
@@ -194,13 +195,13 @@ final class Authenticator: Sendable {
         return .account(caller)
     }
 
-    /// Forgets the tokens of a session, or of all sessions of an account: the next request looks again.
+    /// Drops the tokens of a session, or of all sessions of an account. The next request verifies them again.
     func forget(account: String, session: String? = nil) {
         cache.withLock { $0.remove(LedgerKeys.escaped(account), session: session) }
     }
 
-    /// Hears of each key that changed, whoever changed it: an account or a session of another content is looked at
-    /// anew.
+    /// Receives each changed key, of this server or another over the same store, and drops the tokens of the account or
+    /// the session that it holds.
     func notice(_ key: EntryKey) {
         guard key.hasPrefix(KeyScope.serverPrefix) else { return }
         let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
@@ -237,7 +238,7 @@ final class Authenticator: Sendable {
         return overflow ? (seconds < 0 ? .min : .max) : product
     }
 
-    /// Forged tokens must not make the store read all the time.
+    /// Limits the reads that forged tokens cause.
     private func mayReload(_ now: Int64) -> Bool {
         cache.withLock { cache in
             guard cache.lastReload == .min || now < cache.lastReload || now - cache.lastReload > 10_000 else {
@@ -262,14 +263,15 @@ final class Authenticator: Sendable {
             let isCurrent = record.account == account && session.epoch == record.epoch
             guard isErased || isCurrent else { throw AuthenticationFailure.invalid("its session was ended") }
             return try AccountCaller(
-                account, erased: record.erased, session: claims.session, expires: claims.expiresAt * 1_000,
-                isErased: isErased)
+                account, epoch: session.epoch, erased: record.erased, session: claims.session,
+                expires: claims.expiresAt * 1_000, isErased: isErased)
         } catch {
             throw Self.failure(error)
         }
     }
 
-    /// The account of another issuer's token. Who comes for the first time gets one; who was erased asks for it.
+    /// The account of another issuer's token. It is created for the first token of a subject; after an erasure the
+    /// client has to ask for a new one.
     private func caller(
         _ issuer: String, _ subject: String, issued: Int64?, expires: Int64
     ) async throws(AuthenticationFailure) -> AccountCaller {
@@ -278,7 +280,7 @@ final class Authenticator: Sendable {
             var held = try await record(subject)
             if held == nil {
                 guard AccountName.isFit(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
-                _ = try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
+                try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
                 held = try await record(subject)
             }
             guard let held, held.value.issuer == issuer else { throw AuthenticationFailure.nameTaken }
@@ -291,8 +293,8 @@ final class Authenticator: Sendable {
             let account = try Account(subject, incarnation: life)
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
             return try AccountCaller(
-                account, erased: record.erased, session: nil, issued: issued, expires: expires, isErased: isErased,
-                recordVersion: held.version)
+                account, epoch: record.epoch, erased: record.erased, session: nil, issued: issued, expires: expires,
+                isErased: isErased, recordVersion: held.version)
         } catch {
             throw Self.failure(error)
         }
@@ -311,19 +313,34 @@ final class Authenticator: Sendable {
     }
 }
 
-/// Accounts whose tokens another issuer makes.
+/// The accounts whose tokens another issuer makes.
 struct ExternalAccounts: Sendable {
     let records: RecordStore
     let host: HostServices
 
-    /// The account of `subject`: a new one, also after an erasure; the one that is there else.
-    func create(_ subject: String, issuer: String) async throws(BackendError) -> AccountRecord? {
+    /// Creates the account of a subject that the server does not know yet.
+    func create(_ subject: String, issuer: String) async throws(BackendError) {
         let (incarnation, now) = (host.randomUUID(), host.now())
-        let key = try AccountRecord.key(of: subject)
-        return try await records.update(key) { (known: AccountRecord?) throws(BackendError) in
-            var record = known ?? AccountRecord(name: subject, issuer: issuer, created: now)
-            guard record.issuer == issuer else { return record }
-            if record.incarnation == nil { (record.incarnation, record.created) = (incarnation, now) }
+        _ = try await records.update(try AccountRecord.key(of: subject)) {
+            (known: AccountRecord?) throws(BackendError) in
+            known ?? AccountRecord(name: subject, incarnation: incarnation, issuer: issuer, created: now)
+        }
+    }
+
+    /// Begins a new incarnation of the caller's account if the caller has seen the previous one erased.
+    ///
+    /// - Returns: the account's record; `nil` when it was erased after the caller's token was checked, or such tokens
+    ///   were ended before the erasure.
+    func renew(_ caller: AccountCaller) async throws(BackendError) -> AccountRecord? {
+        let (incarnation, now) = (host.randomUUID(), host.now())
+        return try await records.update(try AccountRecord.key(of: caller.credential.name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            guard var record = known, record.issuer != nil, record.epoch == caller.epoch else { return nil }
+            if record.incarnation == nil {
+                let isEnded = record.tokensSince.map { caller.issued ?? .min <= $0 } ?? false
+                guard caller.isErased, !isEnded else { return nil }
+                (record.incarnation, record.created) = (incarnation, now)
+            }
             return record
         }
     }

@@ -1,4 +1,5 @@
 import EntitlementSync
+import HTTPTypes
 import SyncCore
 
 #if canImport(FoundationEssentials)
@@ -7,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Log-ins: what a device holds to get access tokens, without the password.
+/// The sessions of accounts: what a device holds to obtain access tokens without the password.
 struct Sessions: Sendable {
     let records: RecordStore
     let keys: KeyRing
@@ -15,13 +16,13 @@ struct Sessions: Sendable {
     let configuration: ServiceConfiguration
     let host: HostServices
 
-    /// How long the predecessor of a refresh token is honoured, in milliseconds: the answer that brought its successor
-    /// may be lost.
+    /// The time for which a refresh token works after its successor was issued, in milliseconds: the answer with the
+    /// successor may have been lost.
     static let grace: Int64 = 60_000
-    /// How many sessions an account has at once; the oldest end.
+    /// The number of sessions of an account. The oldest end when there are more.
     static let mostForAccount = 100
 
-    /// What a device gets.
+    /// The tokens of a session.
     struct Grant: Sendable {
         var accessToken: String
         var refreshToken: String
@@ -29,46 +30,55 @@ struct Sessions: Sendable {
         var expiresIn: Int
     }
 
-    /// Begins a session of the account that `record` is of.
-    func begin(_ record: AccountRecord) async throws(BackendError) -> Grant {
-        guard let account = record.account else {
-            throw BackendError(.damaged, message: "the account has no life to log in to")
-        }
+    /// Begins a session on the strength of a credential that was checked.
+    ///
+    /// - Throws: ``RequestError`` with the code `invalid_grant` when the epoch of the check has ended.
+    func begin(_ credential: VerifiedCredential) async throws -> Grant {
+        let (name, account) = (credential.name, credential.account)
         let now = host.now()
         if keys.secret.isEmpty { try await keys.load() }
         let secret = cryptography.randomBytes(32)
         let session = SessionRecord(
-            id: Hexadecimal.text(cryptography.randomBytes(16)), account: record.name,
-            incarnation: account.incarnation, epoch: record.epoch, secret: digest(secret), rotated: now,
+            id: Hexadecimal.text(cryptography.randomBytes(16)), account: name,
+            incarnation: account.incarnation, epoch: credential.epoch, secret: digest(secret), rotated: now,
             created: now, expires: now + lifetime)
         try await endOldest(of: account, now: now)
-        let key = try SessionRecord.key(session.id, of: record.name)
+        let key = try SessionRecord.key(session.id, of: name)
         guard try await records.replace(key, with: session, if: nil) else {
-            throw BackendError(.busy, key: key, message: "this session is there already; try again")
+            throw BackendError(.busy, key: key, message: "the new session's id is taken; try again")
+        }
+        // A session of an ended epoch is void, and must not be left behind after the others were deleted.
+        guard let record = try await record(name), counts(session, record.value) else {
+            try await end(session.id, of: name)
+            throw RequestError(
+                .badRequest, "the account's password or sessions changed meanwhile; log in again", code: "invalid_grant"
+            )
         }
         return try await grant(session, account, secret)
     }
 
-    /// The successor of a refresh token: the same one for each try within the grace.
+    /// The successor of a refresh token: the same one for each attempt within the grace.
     ///
-    /// - Returns: `nil` for a token that counts nothing. One that was used long ago, or whose successor was, ends its
-    ///   session: somebody has a copy of it.
+    /// - Returns: `nil` for an invalid token. A token that was used before the grace, or whose successor was used, ends
+    ///   its session, because a copy of it exists.
     func refresh(_ text: String) async throws(BackendError) -> Grant? {
         guard let token = RefreshToken(text) else { return nil }
         if keys.secret.isEmpty { try await keys.load() }
         guard token.isGenuine(cryptography, key: keys.secret) else { return nil }
         let now = host.now()
-        // Made of the old one, so that whoever asks twice gets the same, and nobody else can make it.
+        // Derived from the old secret, so that a repeated request gets the same answer and only the server can make it.
         let successor = cryptography.authenticationCode(of: token.secret, key: keys.secret)
         let presented = digest(token.secret)
         let key = try SessionRecord.key(token.session, of: token.account)
-        guard let record = try await records.read(try AccountRecord.key(of: token.account), as: AccountRecord.self)
-        else { return nil }
-        var isReplayed = false
-        let session = try await records.update(key) { (known: SessionRecord?) throws(BackendError) in
-            isReplayed = false
-            guard var session = known, !session.isOver(at: now, lifetime: lifetime), counts(session, record.value)
-            else { return nil }
+        guard var record = try await record(token.account) else { return nil }
+        var (isReplayed, isOfOtherEpoch) = (false, false)
+        let rotate = { (known: SessionRecord?) throws(BackendError) -> SessionRecord? in
+            (isReplayed, isOfOtherEpoch) = (false, false)
+            guard var session = known, !session.isOver(at: now, lifetime: lifetime) else { return nil }
+            guard counts(session, record.value) else {
+                isOfOtherEpoch = true
+                return nil
+            }
             if session.secret == presented, session.generation == token.generation {
                 (session.formerSecret, session.secret) = (presented, digest(successor))
                 (session.rotated, session.expires) = (now, now + lifetime)
@@ -81,6 +91,12 @@ struct Sessions: Sendable {
             }
             isReplayed = token.generation < session.generation
             return nil
+        }
+        var session = try await records.update(key, rotate)
+        if isOfOtherEpoch, let current = try await self.record(token.account), current.version != record.version {
+            // A password change moved the session to the new epoch after the account was read.
+            record = current
+            session = try await records.update(key, rotate)
         }
         if isReplayed { try await end(token.session, of: token.account) }
         guard let session, let account = try? Account(session.account, incarnation: session.incarnation) else {
@@ -96,20 +112,37 @@ struct Sessions: Sendable {
             guard let held = try await records.read(key, as: SessionRecord.self) else { return }
             if try await records.replace(key, with: SessionRecord?.none, if: held.version) { return }
         }
-        throw BackendError(.busy, key: key, message: "this session is refreshed all the time; try again")
+        throw BackendError(.busy, key: key, message: "this session keeps changing; try again")
     }
 
-    /// Deletes what is left of sessions that are over, all of an account's but `kept`. Those of other lives of its name
-    /// stay: their devices have to hear of the erasure.
-    func clear(_ account: Account, but kept: String?) async throws(BackendError) {
-        guard let name = account.name else { return }
-        for session in try await all(of: name) where session.id != kept && session.isOf(account) {
-            try await end(session.id, of: name)
+    /// Moves a session into the epoch that its owner has begun, if it belongs to the epoch in which the owner was
+    /// checked. Any other session stays ended.
+    func move(
+        _ id: String, from old: VerifiedCredential, to new: VerifiedCredential
+    ) async throws(BackendError) {
+        _ = try await records.update(try SessionRecord.key(id, of: old.name)) {
+            (known: SessionRecord?) throws(BackendError) in
+            guard var session = known, session.isOf(old.account), session.epoch == old.epoch else { return nil }
+            session.epoch = new.epoch
+            return session
         }
     }
 
-    /// Whether a session counts: the account lives in its life and did not end all at once since; one of an erased life
-    /// counts, too, because its device must hear of the erasure.
+    /// Deletes the sessions of epochs before that of `credential`. Those of other incarnations remain, because their
+    /// devices have to learn of the erasure.
+    func clear(before credential: VerifiedCredential) async throws(BackendError) {
+        for session in try await all(of: credential.name)
+        where session.isOf(credential.account) && session.epoch < credential.epoch {
+            try await end(session.id, of: credential.name)
+        }
+    }
+
+    private func record(_ name: String) async throws(BackendError) -> RecordStore.Held<AccountRecord>? {
+        try await records.read(try AccountRecord.key(of: name))
+    }
+
+    /// Reports whether a session is valid: it belongs to the current incarnation and epoch of the account. One of an
+    /// erased incarnation is valid too, because its device must learn of the erasure.
     private func counts(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
         let isErased = record.isErased(session.incarnation)
         let isCurrent = record.incarnation.map { $0.utf8.elementsEqual(session.incarnation.utf8) } == true

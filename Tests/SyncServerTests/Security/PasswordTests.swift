@@ -5,16 +5,17 @@ import Testing
 @Suite("Password hashes")
 struct PasswordTests {
     private let passwords = PasswordHashing(cost: .init(logarithm: 8))
+    private let peer = "127.0.0.1"
 
     @Test("a hash fits its password only, and is another one each time")
     func fits() async throws {
         let password = Array("correct horse".utf8)
-        let hash = try await passwords.hash(password)
+        let hash = try await passwords.hash(password, peer: peer)
         #expect(hash.hasPrefix("$scrypt$ln=8,r=8,p=1$"))
-        #expect(try await passwords.verify(password, hash))
-        #expect(try await passwords.hash(password) != hash)
+        #expect(try await passwords.verify(password, hash, peer: peer))
+        #expect(try await passwords.hash(password, peer: peer) != hash)
         for wrong in ["correct hors", "correct horse ", "", "Correct horse"] {
-            #expect(try await !passwords.verify(Array(wrong.utf8), hash), "\(wrong)")
+            #expect(try await !passwords.verify(Array(wrong.utf8), hash, peer: peer), "\(wrong)")
         }
     }
 
@@ -23,20 +24,20 @@ struct PasswordTests {
         // Password "pleaseletmein", salt "SodiumChloride", 2^14 rounds, blocks of 8, once, 64 bytes.
         let hash = "cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofLVQylVYT8Pz2LUlwUkKpr55h6F3A1lHkDfzwF7RVdYhw"
         let stored = "$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU$\(hash)"
-        #expect(try await passwords.verify(Array("pleaseletmein".utf8), stored))
-        #expect(try await !passwords.verify(Array("pleaseletmeim".utf8), stored))
+        #expect(try await passwords.verify(Array("pleaseletmein".utf8), stored, peer: peer))
+        #expect(try await !passwords.verify(Array("pleaseletmeim".utf8), stored, peer: peer))
     }
 
     @Test("the usual cost is OWASP's, 128 MiB, and can be paid here")
     func usualCost() async throws {
-        let hash = try await PasswordHashing(threadCount: 1).hash(Array("correct horse".utf8))
+        let hash = try await PasswordHashing(threadCount: 1).hash(Array("correct horse".utf8), peer: peer)
         #expect(hash.hasPrefix("$scrypt$ln=17,r=8,p=1$"))
-        #expect(try await passwords.verify(Array("correct horse".utf8), hash))
+        #expect(try await passwords.verify(Array("correct horse".utf8), hash, peer: peer))
     }
 
     @Test("a stored hash that is none is an error, and none asks for more than a server has")
     func damaged() async throws {
-        let hash = try await passwords.hash(Array("correct horse".utf8))
+        let hash = try await passwords.hash(Array("correct horse".utf8), peer: peer)
         let parts = hash.split(separator: "$", omittingEmptySubsequences: false)
         for text in [
             "", "$", "correct horse", "$scrypt", hash + "$", "$bcrypt" + hash.dropFirst("$scrypt".count),
@@ -47,7 +48,7 @@ struct PasswordTests {
             "$scrypt$\(parts[2])$\(parts[3])=$\(parts[4])",
         ] {
             await #expect(throws: CryptographyError.self, "\(text)") {
-                try await passwords.verify(Array("correct horse".utf8), text)
+                try await passwords.verify(Array("correct horse".utf8), text, peer: peer)
             }
         }
     }
@@ -57,14 +58,14 @@ struct PasswordTests {
         let few = PasswordHashing(cost: .init(logarithm: 12), threadCount: 1, queueLength: 3)
         let results = await withTaskGroup(of: Bool.self) { group in
             for number in 0..<32 {
-                group.addTask { (try? await few.hash(Array("password \(number)".utf8))) != nil }
+                group.addTask { (try? await few.hash(Array("password \(number)".utf8), peer: peer)) != nil }
             }
             return await group.reduce(into: [Bool]()) { $0.append($1) }
         }
         let served = results.count { $0 }
         #expect(served >= 4 && served < 32, "\(served)")
         // And then there is room again.
-        #expect(try await few.hash([1]).isEmpty == false)
+        #expect(try await few.hash([1], peer: peer).isEmpty == false)
     }
 
     @Test("digests and codes are those of the standards")

@@ -141,6 +141,26 @@ struct TokenTests {
     }
 }
 
+extension TokenTests {
+    @Test("a signed token that has a member twice, in its header or its payload, is refused")
+    func duplicateMembers() async throws {
+        let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
+        func signed(_ header: String, _ payload: String) throws -> String {
+            let input = [header, payload].map { Forged.base64(Array($0.utf8)) }.joined(separator: ".")
+            return "\(input).\(Forged.base64(Array(try secret.signature(for: Data(input.utf8)))))"
+        }
+        let seconds = now / 1_000
+        let header = #""alg":"EdDSA","kid":"k1","typ":"JWT""#
+        let payload =
+            #""iss":"\#(Self.server)","aud":"\#(Self.server)","sub":"alice","inc":"i1","sid":"s1","#
+            + #""iat":\#(seconds),"exp":\#(seconds + 600)"#
+        let good = try signed("{\(header)}", "{\(payload)}")
+        #expect(try await cryptography.verify(good, keys: [key], now: now) == .own(claims()))
+        _ = await refusal(of: try signed(#"{\#(header),"kid":"k1"}"#, "{\(payload)}"))
+        _ = await refusal(of: try signed("{\(header)}", #"{\#(payload),"sub":"alice"}"#))
+    }
+}
+
 /// Tokens of a test's own making.
 enum Forged {
     static func payload(server: String, now: Int64) -> [String: Any] {

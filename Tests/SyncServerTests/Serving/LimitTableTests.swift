@@ -26,7 +26,7 @@ struct LimitTableTests {
         #expect(shown.exitCode == 0)
         let rows = shown.output.split(separator: "\n").map { $0.split(separator: " ").prefix(2).map(String.init) }
         #expect(rows.contains(["log-ins", "3/30"]) && rows.contains(["account-bytes", "none"]))
-        #expect(rows.count == 32)
+        #expect(rows.count == 34)
         for arguments in [["--limit", "nothing=1"], ["--limit", "requests=0"], ["--trusted-proxy", "10.0.0.1/8"]] {
             let refused = try Tool.run(program, ["serve", "--store", "memory:"] + arguments)
             #expect(refused.exitCode == 2)

@@ -99,7 +99,7 @@ struct LimitNameTests {
     @Test("every limit can be set to what is shown of it, and to another value")
     func all() throws {
         let usual = limits()
-        #expect(usual.rows.count == 32)
+        #expect(usual.rows.count == 34)
         for row in usual.rows {
             var limits = usual
             try limits.set("\(row.name)=\(row.value)")

@@ -7,9 +7,10 @@ import Testing
 
 @Suite("Names of accounts")
 struct AccountNameTests {
+    private let store = MemoryBackend()
     private let service: Service
 
-    init() async throws { service = try await .open(MemoryBackend()) }
+    init() async throws { service = try await .open(store) }
 
     @Test(
         "a name that looks like another, or like nothing, is nobody's",
@@ -17,7 +18,7 @@ struct AccountNameTests {
             " ", "alice ", " alice", "\u{A0}alice", "alice\u{3000}", "ali\u{200B}ce", "\u{202E}ecila", "alice\u{AD}",
             "a\u{2028}b", "a\u{85}b", "\u{FEFF}alice", "\u{E000}", "a\u{378}", "cafe\u{301}", "\u{212B}",
             "alice\u{FE0F}",
-            "\u{1100}\u{1161}", "\u{3164}", "", "a\nb", "anonymous",
+            "\u{1100}\u{1161}", "\u{3164}", "", "a\nb", "anonymous", "operator", "self",
         ])
     func unfit(_ name: String) async throws {
         #expect(await AccountPerson(service, name).signUp().status == 400)
@@ -36,6 +37,27 @@ struct AccountNameTests {
         #expect(await AccountPerson(service, name).signUp().status == 201)
         let issuing = try await Service.open(MemoryBackend(), issuer: "https://login.example.com")
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 200)
+    }
+
+    @Test("an account that has a reserved name from before keeps working, and the name is not given out again")
+    func reserved() async throws {
+        #expect(await AccountPerson(service, "alice").signUp().status == 201)
+        guard case .found(let entry) = try await store.read(try EntryKey("server/accounts/alice")).outcome else {
+            Issue.record("there is no record")
+            return
+        }
+        for name in ["operator", "self"] {
+            let record = String(decoding: entry.value, as: UTF8.self).replacing("\"alice\"", with: "\"\(name)\"")
+            let key = try EntryKey("server/accounts/\(name)")
+            _ = try await store.write(Array(record.utf8), to: key, if: .absent)
+            let person = AccountPerson(service, name)
+            #expect(await person.signUp().status == 200)
+            let session = await person.logIn()
+            #expect(session.status == 200 && session["account"] == name)
+            #expect(await service.refresh(session["refresh_token"]).status == 200)
+            #expect(await person.erase(token: session["access_token"]).status == 204)
+            #expect(await person.signUp().status == 400)
+        }
     }
 
     @Test("an ampersand in a path belongs to the name: what is meant for a&b does not reach a")

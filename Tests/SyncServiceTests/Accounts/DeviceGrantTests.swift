@@ -2,8 +2,9 @@ import HTTPTypes
 import ServiceTestSupport
 import SyncCore
 import SyncProtocol
-import SyncService
 import Testing
+
+@testable import SyncService
 
 @Suite("Devices that wait to be approved")
 struct DeviceGrantTests {
@@ -67,7 +68,11 @@ struct DeviceGrantTests {
             try await store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items
                 .filter { $0.key.hasPrefix("server/devices/") || $0.key.hasPrefix("server/expiries/") }.count
         }
-        let service = try await Service.open(store, clock: clock, configure: { $0.waitingDeviceCount = 100 })
+        let service = try await Service.open(
+            store, clock: clock,
+            configure: {
+                ($0.callerLimits.deviceGrants, $0.callerLimits.addressDeviceGrants) = (100, nil)
+            })
         // Ahead of the time at which the server began, so that it can go back.
         clock.advance(seconds: 100_000)
         for _ in 0..<50 { #expect(await service.ask(.post, "/v1/devices").status == 200) }
@@ -96,5 +101,48 @@ struct DeviceGrantTests {
         #expect(await alice.erase(token: token).status == 204)
         #expect(await AccountPerson(service, password: "another person").signUp().status == 201)
         #expect(await service.redeem(device["device_code"]).problem?.error == "invalid_grant")
+    }
+
+    @Test("one address fills its share of the waiting devices and no more; the machine itself has no share")
+    func shares() async throws {
+        let service = try await Service.open(store, clock: clock, configure: { $0.callerLimits.deviceGrants = 200 })
+        func begin(_ peer: String) async -> Reply { await service.ask(.post, "/v1/devices", peer: peer) }
+        var begun: [Reply] = []
+        for _ in 0..<64 { begun.append(await begin("198.51.100.1")) }
+        #expect(begun.allSatisfy { $0.status == 200 })
+        clock.advance(seconds: 60)
+        let refused = await begin("198.51.100.1")
+        #expect(refused.status == 429 && refused.fields[.retryAfter] == "540")
+        #expect(await begin("198.51.100.2").status == 200)
+        // All of a /64 is one address.
+        for number in 0..<64 { #expect(await begin("2001:db8::\(String(number, radix: 16))").status == 200) }
+        #expect(await begin("2001:db8::ffff").status == 429)
+        for _ in 0..<71 { #expect(await begin("127.0.0.1").status == 200) }
+        let full = await begin("198.51.100.2")
+        #expect(full.status == 503 && full.fields[.retryAfter] == "540")
+        #expect(await begin("127.0.0.1").status == 503)
+        clock.advance(seconds: 540)
+        #expect(await begin("198.51.100.1").status == 200, "the first 64 have expired")
+        #expect(service.devices.tickets.taken == 137)
+    }
+
+    @Test("a code that was redeemed or refused gives its place back, and leaves nothing in the store")
+    func places() async throws {
+        let service = try await Service.open(
+            store, clock: clock, configure: { $0.callerLimits.addressDeviceGrants = 2 })
+        let token = await alice.signUp()["access_token"]
+        let (first, second) = (await service.ask(.post, "/v1/devices"), await service.ask(.post, "/v1/devices"))
+        #expect(await service.ask(.post, "/v1/devices").status == 429)
+        #expect(await alice.approve(first["user_code"], token: token).status == 204)
+        #expect(await service.ask(.post, "/v1/devices").status == 429, "an approved device still waits")
+        #expect(await service.redeem(first["device_code"]).status == 200)
+        let third = await service.ask(.post, "/v1/devices")
+        #expect(third.status == 200)
+        let refusal: [String: any Sendable] = ["user_code": second["user_code"] ?? "", "approve": false]
+        #expect(await service.ask(.post, "/v1/devices/approvals", token: token, json: refusal).status == 204)
+        #expect(await service.redeem(second["device_code"]).problem?.error == "access_denied")
+        #expect(service.devices.tickets.taken == 1)
+        let keys = try await store.list(prefix: "server/", after: nil, limit: 100).outcome.items.map(\.key.text)
+        #expect(keys.count { $0.hasPrefix("server/devices/") || $0.hasPrefix("server/expiries/") } == 2)
     }
 }

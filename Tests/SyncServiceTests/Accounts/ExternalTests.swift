@@ -27,11 +27,11 @@ struct ExternalTests {
             return try await wrapped.verify(token, keys: keys, now: now)
         }
 
-        func hash(password: [UInt8]) async throws(CryptographyError) -> String {
-            try await wrapped.hash(password: password)
+        func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String {
+            try await wrapped.hash(password: password, peer: peer)
         }
-        func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
-            try await wrapped.verify(password: password, hash: hash)
+        func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool {
+            try await wrapped.verify(password: password, hash: hash, peer: peer)
         }
         func digest(of bytes: [UInt8]) -> [UInt8] { wrapped.digest(of: bytes) }
         func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
@@ -72,6 +72,19 @@ struct ExternalTests {
         #expect(await service.refresh(session["refresh_token"]).status == 400)
         clock.advance(seconds: 1)
         #expect(await service.status(of: token(0)) == 200, "whoever logs in at the issuer again is let in")
+    }
+
+    @Test("a token that was ended begins no new account after an erasure; a later one does")
+    func endedBeforeErasure() async throws {
+        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        func token() -> String { "external|carol|\(clock.now / 1_000 + 600)|\(clock.now / 1_000)" }
+        let ended = token()
+        #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: ended).status == 204)
+        #expect(await service.ask(.post, "/v1/accounts/carol/erasure", token: .operatorToken).status == 204)
+        #expect(await service.ask(.post, "/v1/accounts", token: ended).status == 403)
+        clock.advance(seconds: 1)
+        #expect(await service.ask(.post, "/v1/accounts", token: token()).status == 201)
+        #expect(await service.status(of: token()) == 200)
     }
 
     @Test("a token is verified anew each hour, however long it counts")

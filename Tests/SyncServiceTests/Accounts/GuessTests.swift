@@ -3,53 +3,31 @@ import ServiceTestSupport
 import SyncCore
 import Synchronization
 import SyncProtocol
-import SyncService
 import Testing
+
+@testable import SyncService
 
 @Suite("Guesses that come at once")
 struct GuessTests {
-    /// Counts the passwords that it looks at, and looks slowly.
-    private final class SlowCryptography: ServiceCryptography {
-        private let wrapped: PlainCryptography
-        private let looked = Mutex(0)
-        var count: Int { looked.withLock { $0 } }
-
-        init(_ host: HostServices) { wrapped = PlainCryptography(host: host) }
-
-        func hash(password: [UInt8]) async throws(CryptographyError) -> String {
-            try await wrapped.hash(password: password)
-        }
-
-        func verify(password: [UInt8], hash: String) async throws(CryptographyError) -> Bool {
-            looked.withLock { $0 += 1 }
-            for _ in 0..<1_000 { await Task.yield() }
-            return try await wrapped.verify(password: password, hash: hash)
-        }
-
-        func digest(of bytes: [UInt8]) -> [UInt8] { wrapped.digest(of: bytes) }
-        func authenticationCode(of bytes: [UInt8], key: [UInt8]) -> [UInt8] {
-            wrapped.authenticationCode(of: bytes, key: key)
-        }
-        func randomBytes(_ count: Int) -> [UInt8] { wrapped.randomBytes(count) }
-        func makeSigningKey() -> [UInt8] { wrapped.makeSigningKey() }
-        func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String {
-            try await wrapped.sign(claims, with: key)
-        }
-        func verify(
-            _ token: String, keys: [SigningKey], now: Int64
-        ) async throws(TokenRefusal) -> VerifiedToken { try await wrapped.verify(token, keys: keys, now: now) }
+    /// Counts the passwords that are checked.
+    private final class Counter: Sendable {
+        private let value = Mutex(0)
+        var count: Int { value.withLock { $0 } }
+        func increment() { value.withLock { $0 += 1 } }
     }
 
     private let clock = SetClock(1_800_000_000_000)
-    private let cryptography: SlowCryptography
+    private let checked = Counter()
     private let service: Service
     private let alice: AccountPerson
 
     init() async throws {
-        cryptography = SlowCryptography(clock.host)
-        service = try await Service(
-            MemoryBackend(), configuration: ServiceConfiguration(name: "https://sync.example.com"),
-            cryptography: cryptography, host: clock.host, onError: { _ in })
+        var cryptography = PlainCryptography(host: clock.host)
+        cryptography.afterVerifying = { [checked] in
+            checked.increment()
+            for _ in 0..<1_000 { await Task.yield() }
+        }
+        service = try await .open(MemoryBackend(), clock: clock, cryptography: cryptography)
         alice = AccountPerson(service)
         #expect(await alice.signUp().status == 201)
     }
@@ -66,7 +44,7 @@ struct GuessTests {
     @Test("400 wrong passwords at once are ten that are looked at")
     func wrong() async throws {
         let replies = await logIn((0..<400).map { "wrong password \($0)" })
-        #expect(cryptography.count == 10)
+        #expect(checked.count == 10)
         #expect(replies.filter { $0.status == 400 }.count == 10)
         let waits = replies.filter { $0.status == 429 }.compactMap { $0.fields[.retryAfter].flatMap(Int.init) }
         #expect(waits.count == 390 && waits.allSatisfy { (1...300).contains($0) })
@@ -83,5 +61,30 @@ struct GuessTests {
         let many = await logIn(Array(repeating: "correct horse", count: 30))
         #expect(many.allSatisfy { $0.status == 200 || ($0.status == 429 && $0.fields[.retryAfter] == "1") })
         #expect(await alice.logIn().status == 200)
+    }
+
+    @Test("3,000 names of 60 KB are refused as wrong, and nothing of them is remembered")
+    func longNames() async throws {
+        let long = String(repeating: "x", count: 60_000)
+        for number in 0..<3_000 {
+            let guess = AccountPerson(service, "\(number)\(long)")
+            let reply = await guess.logIn(peer: "198.51.\(number / 256).\(number % 256)")
+            #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
+        }
+        #expect(service.accounts.credentials.guesses.byteCount < 4_096)
+    }
+
+    @Test("however many addresses guess names of full length, the table stays below 2 MiB")
+    func manyNames() async throws {
+        let guesses = GuessLimiter()
+        let long = String(repeating: "x", count: 240)
+        for number in 0..<50_000 {
+            let right: Bool? = try await guesses.attempt(
+                "10.\(number >> 16).\(number >> 8 & 255).\(number & 255)", .account("\(number)\(long)"),
+                now: clock.now
+            ) { nil }
+            #expect(right == nil)
+        }
+        #expect(guesses.byteCount < 2 << 20)
     }
 }

@@ -1,21 +1,25 @@
 import SyncCore
 import Synchronization
 
-/// A store that lets a test do something before each write and delete, or fail it.
+/// A store that runs code of a test before each read, write and delete of one key, and can fail it.
 final class HookedBackend: KeyValueBackend {
     typealias Hook = @Sendable (EntryKey, Bool) async throws(BackendError) -> Void
 
     private let wrapped = MemoryBackend()
     private let hook = Mutex<Hook?>(nil)
+    private let keyHook = Mutex<(@Sendable (EntryKey) async -> Void)?>(nil)
     private let readHook = Mutex<(@Sendable () async throws(BackendError) -> Void)?>(nil)
 
     var capabilities: Capabilities { wrapped.capabilities }
     var label: String { wrapped.label }
 
-    /// From now on `body` is called before each change, with the key and whether it is a delete.
+    /// Calls `body` before each change from now on, with the key and `true` for a delete.
     func before(_ body: Hook?) { hook.withLock { $0 = body } }
 
-    /// From now on `body` is called after several entries were read.
+    /// Calls `body` before each read of a single key from now on.
+    func beforeReading(_ body: (@Sendable (EntryKey) async -> Void)?) { keyHook.withLock { $0 = body } }
+
+    /// Calls `body` after each read of several keys from now on.
     func afterReading(_ body: (@Sendable () async throws(BackendError) -> Void)?) { readHook.withLock { $0 = body } }
 
     /// All keys.
@@ -24,7 +28,8 @@ final class HookedBackend: KeyValueBackend {
     }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await wrapped.read(key, unless: knownVersion)
+        await keyHook.withLock { $0 }?(key)
+        return try await wrapped.read(key, unless: knownVersion)
     }
 
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
@@ -56,7 +61,29 @@ final class HookedBackend: KeyValueBackend {
     func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
-/// Something that happens once, and that others wait for.
+/// Pauses the first task that passes after the gate was closed, until it is opened.
+final class Gate: Sendable {
+    private let isClosed = Mutex(false)
+    /// Happens when a task waits.
+    let reached = Event()
+    private let opened = Event()
+
+    func close() { isClosed.withLock { $0 = true } }
+
+    func open() { opened.happen() }
+
+    func pass() async {
+        let isClosed = isClosed.withLock { isClosed in
+            defer { isClosed = false }
+            return isClosed
+        }
+        guard isClosed else { return }
+        reached.happen()
+        await opened.wait()
+    }
+}
+
+/// A condition that becomes true once, and that tasks wait for.
 final class Event: Sendable {
     private struct State {
         var hasHappened = false

@@ -1,14 +1,16 @@
 import EntitlementSync
 import SyncCore
 
-/// The store as a device of an erased life sees it: of its name it hears that this life was erased, and nothing of the
-/// lives before and after.
-struct ErasedLife: KeyValueBackend {
+/// The store as the devices of an erased account see it.
+///
+/// The directory entry of the name says that this incarnation was erased. It does not mention earlier or later
+/// incarnations of the same name.
+struct ErasedAccountView: KeyValueBackend {
     private let store: any KeyValueBackend
     private let key: EntryKey
     private let entry: Entry
 
-    /// - Parameter digest: names the entry's content.
+    /// - Parameter digest: computes the version of the synthetic directory entry from its content.
     init(_ store: any KeyValueBackend, _ account: Account, digest: ([UInt8]) -> [UInt8]) throws(BackendError) {
         self.store = store
         key = try LedgerKeys.directoryEntry(of: account.name ?? "")

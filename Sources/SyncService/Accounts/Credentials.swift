@@ -1,0 +1,215 @@
+import EntitlementSync
+import HTTPTypes
+import SyncCore
+
+/// The proof that a credential of an account was checked: a password, a recovery code, a token, or a device code that
+/// was approved.
+///
+/// It names the incarnation of the account and the credential epoch in which the check took place. A password change, a
+/// recovery and a log-out everywhere start a new epoch. Whatever the proof authorises compares the epoch in the same
+/// atomic write, or with the record after the write, and is refused if the epoch has ended. Only ``Credentials`` and
+/// ``AccountCaller`` make one.
+struct VerifiedCredential: Sendable {
+    /// The account and its incarnation.
+    let account: Account
+    /// The account's name.
+    let name: String
+    /// The credential epoch of the account's record at the time of the check.
+    let epoch: Int64
+
+    fileprivate init(_ account: Account, epoch: Int64) {
+        (self.account, name, self.epoch) = (account, account.name ?? "", epoch)
+    }
+
+    fileprivate init?(_ record: AccountRecord) {
+        guard let account = record.account else { return nil }
+        self.init(account, epoch: record.epoch)
+    }
+
+    /// Reports whether the epoch of the check still lasts, according to `record`.
+    func isCurrent(in record: AccountRecord) -> Bool { record.account == account && record.epoch == epoch }
+}
+
+extension AccountCaller {
+    /// The credential that the caller's token proves.
+    var credential: VerifiedCredential { VerifiedCredential(account, epoch: epoch) }
+}
+
+extension RequestError {
+    /// The refusal of an operation whose credential check is out of date.
+    static let outdatedCredential = RequestError(
+        .forbidden,
+        "the account was erased, or its password or sessions changed, while this was under way; log in and try again")
+}
+
+/// Checks the credentials of accounts, and changes account records on the strength of such a check.
+struct Credentials: Sendable {
+    let records: RecordStore
+    let guesses: GuessLimiter
+    let cryptography: any ServiceCryptography
+    let host: HostServices
+
+    /// The length of a password, in bytes.
+    static let passwordByteCounts = 8...1_024
+    /// The age up to which another issuer's token replaces a password, in milliseconds.
+    static let recency: Int64 = 300_000
+
+    /// Checks the password of the account called `name`. Takes as long when there is no such account.
+    ///
+    /// A text that cannot be an account's name is refused at once and counts as no guess: the rule for names is public,
+    /// so the time reveals nothing, and nothing has to be remembered about it.
+    ///
+    /// - Throws: ``RequestError`` with the code `invalid_grant` for a wrong name or password.
+    func check(password: String, of name: String, peer: String) async throws -> VerifiedCredential {
+        let wrong = RequestError(.badRequest, "name or password is wrong", code: "invalid_grant")
+        guard AccountName.canExist(name) else { throw wrong }
+        let verified = try await guesses.attempt(peer, .account(name), now: host.now()) {
+            () async throws -> VerifiedCredential? in
+            let record = try await record(name)
+            return try await isPassword(password, of: record, peer) ? record.flatMap { VerifiedCredential($0) } : nil
+        }
+        guard let verified else { throw wrong }
+        return verified
+    }
+
+    /// Checks the password of an authenticated caller.
+    ///
+    /// - Parameter isErasing: accepts an account whose erasure was interrupted.
+    func check(
+        password: String, of caller: AccountCaller, peer: String, isErasing: Bool = false
+    ) async throws -> VerifiedCredential {
+        let erased = RequestError(.forbidden, "the account was erased")
+        let name = caller.credential.name
+        let record = try await record(name)
+        guard (isErasing ? record?.account : record?.living) == caller.account else { throw erased }
+        guard caller.session != nil else {
+            throw RequestError(.forbidden, "this account's password is kept by its issuer; ask there")
+        }
+        let verified = try await check(password: password, of: name, peer: peer)
+        // The name may have a new owner by now.
+        guard verified.account == caller.account else { throw erased }
+        return verified
+    }
+
+    /// Checks that the owner of the account is present, rather than a holder of a short-lived access token who would
+    /// turn it into a lasting session.
+    ///
+    /// - Parameter password: ignored for accounts of another issuer, whose token must be recent instead.
+    func checkPresence(of caller: AccountCaller, password: String?, peer: String) async throws -> VerifiedCredential {
+        guard caller.session == nil else {
+            guard let password else {
+                throw RequestError(
+                    .badRequest, "approving a device needs the account's password in the member \"password\"",
+                    code: "invalid_request")
+            }
+            return try await check(password: password, of: caller, peer: peer)
+        }
+        guard let issued = caller.issued, host.now() - issued <= Self.recency else {
+            throw RequestError(
+                .forbidden,
+                "approving a device needs a token that is at most 5 minutes old (iat); log in at its issuer again"
+            )
+        }
+        return caller.credential
+    }
+
+    /// Checks a recovery code of the account called `name`.
+    ///
+    /// - Parameter digest: the digest of the code as the record keeps it.
+    /// - Returns: `nil` for a wrong name or code.
+    func check(
+        recoveryCodeDigest digest: String, of name: String, peer: String
+    ) async throws -> VerifiedCredential? {
+        guard AccountName.canExist(name) else { return nil }
+        return try await guesses.attempt(peer, .account(name), now: host.now()) {
+            () async throws -> VerifiedCredential? in
+            guard let record = try await record(name), record.living != nil, record.recoveryCodes.contains(digest)
+            else { return nil }
+            return VerifiedCredential(record)
+        }
+    }
+
+    /// Checks the approval of a device, which counts for the incarnation and the epoch in which it was given.
+    func check(
+        approvalBy name: String, incarnation: String?, epoch: Int64?
+    ) async throws(BackendError) -> VerifiedCredential? {
+        guard let record = try await record(name), record.living != nil, record.incarnation == incarnation,
+            record.epoch == epoch
+        else { return nil }
+        return VerifiedCredential(record)
+    }
+
+    /// Reports whether the epoch of `credential` still lasts.
+    func isCurrent(_ credential: VerifiedCredential) async throws(BackendError) -> Bool {
+        guard let record = try await record(credential.name), record.living != nil else { return false }
+        return credential.isCurrent(in: record)
+    }
+
+    /// Creates an account.
+    ///
+    /// - Returns: `nil` when the name is taken.
+    func create(
+        _ name: String, password: String, recoveryCodes: [String]
+    ) async throws(BackendError) -> VerifiedCredential? {
+        let (incarnation, now) = (host.randomUUID(), host.now())
+        let record = try await records.update(try AccountRecord.key(of: name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            var record = known ?? AccountRecord(name: name, created: now)
+            // The names of another issuer stay reserved after an erasure.
+            guard record.incarnation == nil, record.issuer == nil else { return record }
+            (record.incarnation, record.created, record.password) = (incarnation, now, password)
+            record.recoveryCodes = recoveryCodes
+            record.epoch += 1
+            return record
+        }
+        guard let record, record.incarnation == incarnation else { return nil }
+        return VerifiedCredential(record)
+    }
+
+    /// Changes the account's record if the epoch of `credential` still lasts.
+    ///
+    /// - Returns: the credential in the epoch after the change; `nil` when the epoch had ended.
+    func change(
+        _ credential: VerifiedCredential, _ body: (inout AccountRecord) -> Void
+    ) async throws(BackendError) -> VerifiedCredential? {
+        let changed = try await records.update(try AccountRecord.key(of: credential.name)) {
+            (known: AccountRecord?) throws(BackendError) in
+            guard var record = known, record.living != nil, credential.isCurrent(in: record) else { return nil }
+            body(&record)
+            return record
+        }
+        return changed.flatMap { VerifiedCredential($0) }
+    }
+
+    /// The record of the account called `name`.
+    func record(_ name: String) async throws(BackendError) -> AccountRecord? {
+        try await records.read(try AccountRecord.key(of: name), as: AccountRecord.self)?.value
+    }
+
+    /// Hashes a new password.
+    func hash(_ password: String, peer: String) async throws(RequestError) -> String {
+        do throws(CryptographyError) {
+            return try await cryptography.hash(password: Array(password.utf8), peer: peer)
+        } catch {
+            throw Self.overload
+        }
+    }
+
+    private func isPassword(
+        _ password: String, of record: AccountRecord?, _ peer: String
+    ) async throws(RequestError) -> Bool {
+        let known = record?.incarnation == nil ? nil : record?.password
+        do throws(CryptographyError) {
+            if let known, password.utf8.count <= Self.passwordByteCounts.upperBound {
+                return try await cryptography.verify(password: Array(password.utf8), hash: known, peer: peer)
+            }
+            _ = try await cryptography.hash(password: Array("no account's password".utf8), peer: peer)
+            return false
+        } catch {
+            throw Self.overload
+        }
+    }
+
+    private static let overload = RequestError(
+        .serviceUnavailable, "too many passwords are being checked; try again", retryAfter: 1)
+}

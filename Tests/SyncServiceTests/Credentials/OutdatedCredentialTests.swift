@@ -1,0 +1,253 @@
+import HTTPTypes
+import ServiceTestSupport
+import SyncCore
+import SyncProtocol
+import SyncService
+import Testing
+
+/// Each test pauses a request between the check of its credential and the write that the check authorises, lets the
+/// owner change the password meanwhile, and expects that the request is refused.
+@Suite("A credential that is out of date when it is used")
+struct OutdatedCredentialTests {
+    private let store = HookedBackend()
+    private let clock = SetClock(1_800_000_000_000)
+    private let gate = Gate()
+    private let service: Service
+    private let alice: AccountPerson
+    private let owner: String?
+    private let thief: String?
+    private let codes: [String]
+
+    init() async throws {
+        var cryptography = PlainCryptography(host: clock.host)
+        cryptography.afterVerifying = { [gate] in await gate.pass() }
+        service = try await .open(store, clock: clock, cryptography: cryptography)
+        alice = AccountPerson(service)
+        let made = await alice.signUp()
+        owner = made["access_token"]
+        codes = try #require(made.members["recovery_codes"] as? [String])
+        thief = await alice.logIn()["access_token"]
+        #expect(await service.status(of: owner) == 200)
+        #expect(await service.status(of: thief) == 200)
+    }
+
+    /// Runs `request` up to the gate, then `change`, then the rest of the request.
+    private func interrupt(
+        _ request: @escaping @Sendable () async -> Reply, by change: () async -> Reply
+    ) async -> Reply {
+        gate.close()
+        async let reply = request()
+        await gate.reached.wait()
+        let status = await change().status
+        #expect(status == 204)
+        gate.open()
+        return await reply
+    }
+
+    private func changePassword() async -> Reply { await alice.changePassword(to: "battery staple", token: owner) }
+
+    private var renewed: AccountPerson { AccountPerson(service, password: "battery staple") }
+
+    private func expectThatOnlyTheOwnerIsIn() async throws {
+        #expect(await service.status(of: owner) == 200)
+        #expect(await service.status(of: thief) == 401)
+        #expect(await alice.logIn().status == 400)
+        let sessions = try await store.keys().count { $0.hasPrefix("server/sessions/alice/") }
+        #expect(sessions == 1)
+        #expect(await renewed.logIn().status == 200)
+    }
+
+    /// Pauses the first write of a key that begins with `prefix`.
+    private func pauseWrites(of prefix: String) {
+        store.before { [gate] (key, _) throws(BackendError) in
+            if key.hasPrefix(prefix) { await gate.pass() }
+        }
+    }
+
+    @Test("makes no recovery codes")
+    func recoveryCodes() async throws {
+        let reply = await interrupt {
+            await service.ask(
+                .post, "/v1/accounts/self/recovery-codes", token: thief, json: ["password": "correct horse"])
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.status == 403 && reply.members["recovery_codes"] == nil)
+        try await expectThatOnlyTheOwnerIsIn()
+        for code in (reply.members["recovery_codes"] as? [String] ?? []) + codes {
+            #expect(await service.recover("alice", code).status == 400)
+        }
+    }
+
+    @Test("sets no password")
+    func password() async throws {
+        let reply = await interrupt {
+            await alice.changePassword(to: "thief's password", token: thief)
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.status == 403)
+        #expect(await AccountPerson(service, password: "thief's password").logIn().status == 400)
+        try await expectThatOnlyTheOwnerIsIn()
+    }
+
+    @Test("approves no device")
+    func approval() async throws {
+        let device = await service.ask(.post, "/v1/devices")
+        let reply = await interrupt {
+            await alice.approve(device["user_code"], token: thief)
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.status == 403)
+        #expect(await service.redeem(device["device_code"]).problem?.error == "invalid_grant")
+        try await expectThatOnlyTheOwnerIsIn()
+    }
+
+    @Test("redeems no approved device")
+    func redemption() async throws {
+        let device = await service.ask(.post, "/v1/devices")
+        #expect(await alice.approve(device["user_code"], token: thief).status == 204)
+        pauseWrites(of: "server/sessions/alice/")
+        let reply = await interrupt {
+            await service.redeem(device["device_code"])
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.problem?.error == "invalid_grant")
+        try await expectThatOnlyTheOwnerIsIn()
+    }
+
+    @Test("erases nothing")
+    func erasure() async throws {
+        let reply = await interrupt {
+            await alice.erase(token: thief)
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.status == 403)
+        try await expectThatOnlyTheOwnerIsIn()
+    }
+
+    @Test("begins no session, by logging in or by signing up once more")
+    func logIn() async throws {
+        let reply = await interrupt {
+            await alice.logIn()
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
+        try await expectThatOnlyTheOwnerIsIn()
+    }
+
+    @Test("joins no account by signing up once more")
+    func signUp() async throws {
+        let reply = await interrupt {
+            await alice.signUp()
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.status == 409)
+        try await expectThatOnlyTheOwnerIsIn()
+    }
+
+    @Test("recovers nothing with a code that was checked before all sessions were ended")
+    func recovery() async throws {
+        pauseWrites(of: "server/accounts/alice")
+        let reply = await interrupt {
+            await service.recover("alice", codes[0])
+        } by: {
+            await service.ask(.delete, "/v1/sessions?everywhere=true", token: owner)
+        }
+        #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
+        #expect(await AccountPerson(service, password: "another horse").logIn().status == 400)
+        #expect(await alice.logIn().status == 200)
+    }
+
+    @Test("ends no sessions of the owner, who has changed the password since the token was checked")
+    func logOut() async throws {
+        pauseWrites(of: "server/accounts/alice")
+        let reply = await interrupt {
+            await service.ask(.delete, "/v1/sessions?everywhere=true", token: thief)
+        } by: {
+            await changePassword()
+        }
+        #expect(reply.status == 403)
+        try await expectThatOnlyTheOwnerIsIn()
+    }
+
+    @Test("keeps no session that was ended before the password was checked")
+    func endedSession() async throws {
+        let other = try await Service.open(store, clock: clock)
+        #expect(await other.status(of: thief) == 200)
+        // The epoch ends, and the sessions of it cannot be deleted.
+        store.before { (key, isDelete) throws(BackendError) in
+            if isDelete { throw BackendError(.unavailable, key: key, message: "the disk is away") }
+        }
+        #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: owner).status == 503)
+        let change = await other.ask(
+            .put, "/v1/accounts/self/password", token: thief,
+            json: ["password": "correct horse", "new_password": "battery staple"])
+        #expect(change.status == 503, "the other server has not noticed yet, and the password is right")
+        store.before(nil)
+        #expect(await service.status(of: thief) == 401)
+        #expect(await service.status(of: owner) == 401)
+    }
+
+    @Test("a log-in with the new password, while the change is under way, stays")
+    func newSession() async throws {
+        // The other gate stands at the check of the password.
+        let gate = Gate()
+        store.before { (key, _) throws(BackendError) in
+            if key.hasPrefix("server/sessions/alice/") { await gate.pass() }
+        }
+        gate.close()
+        async let change = changePassword()
+        await gate.reached.wait()
+        let session = await renewed.logIn()
+        #expect(session.status == 200)
+        gate.open()
+        #expect(await change.status == 204)
+        #expect(await service.status(of: session["access_token"]) == 200)
+        #expect(await service.refresh(session["refresh_token"]).status == 200)
+        #expect(await service.status(of: owner) == 200)
+    }
+
+    @Test("the session that changes the password is refreshed at the same time and goes on")
+    func refresh() async throws {
+        let session = await alice.logIn()
+        let (token, refreshToken) = (session["access_token"], session["refresh_token"])
+        let id = try #require(refreshToken?.split(separator: ".")[2])
+        store.beforeReading { [gate] key in
+            if key.text == "server/sessions/alice/\(id)" { await gate.pass() }
+        }
+        // Verified before, so that changing the password does not read the session first.
+        #expect(await service.status(of: token) == 200)
+        let reply = await interrupt {
+            await service.refresh(refreshToken)
+        } by: {
+            await alice.changePassword(to: "battery staple", token: token)
+        }
+        #expect(reply.status == 200)
+        #expect(await service.status(of: reply["access_token"]) == 200)
+    }
+
+    @Test("a token of another issuer begins no new account after an erasure that it has not seen")
+    func external() async throws {
+        let issuer = "https://login.example.com"
+        let first = try await Service.open(store, clock: clock, issuer: issuer)
+        let second = try await Service.open(store, clock: clock, issuer: issuer)
+        let token = "external|carol|\(clock.now / 1_000 + 600)"
+        #expect(await first.status(of: token) == 200)
+        store.beforeReading { [gate] key in
+            if key.text == "server/accounts/carol" { await gate.pass() }
+        }
+        let reply = await interrupt {
+            await first.ask(.post, "/v1/accounts", token: token)
+        } by: {
+            await second.ask(.post, "/v1/accounts/carol/erasure", token: .operatorToken)
+        }
+        #expect(reply.status == 403)
+        #expect(await second.ask(.post, "/v1/accounts", token: token).status == 201, "it has seen it now")
+    }
+}
