@@ -79,10 +79,10 @@ struct ServerDeviceTests {
                 == .refused(4, "name or password is wrong"))
         #expect(
             try run("account create alice", on: "other", password: "wrong horse")
-                == .refused(5, "there is an account of this name; log in, or take another name"))
+                == .refused(5, "this name is taken; log in, or choose another name"))
         #expect(
             try run("account create bob", on: "other", password: "short")
-                == .refused(2, "a password has 8 to 1024 bytes"))
+                == .refused(2, "a password must be 8 to 1024 bytes, not 5"))
         #expect(try run("account create bob").exitCode == 4, "alice is logged in at the server from here")
         #expect(try run("sync", on: "other").exitCode == 4)
         #expect(try run("sync --account alice", on: "other") == .refused(4, logInFirst))
