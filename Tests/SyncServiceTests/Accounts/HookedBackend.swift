@@ -15,7 +15,7 @@ final class HookedBackend: KeyValueBackend {
     /// From now on `body` is called before each change, with the key and whether it is a delete.
     func before(_ body: Hook?) { hook.withLock { $0 = body } }
 
-    /// From now on `body` is called after several entries were read.
+    /// From now on `body` is called after several entries were read or listed.
     func afterReading(_ body: (@Sendable () async throws(BackendError) -> Void)?) { readHook.withLock { $0 = body } }
 
     /// All keys.
@@ -46,7 +46,9 @@ final class HookedBackend: KeyValueBackend {
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        let answer = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        try await readHook.withLock { $0 }?()
+        return answer
     }
 
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
