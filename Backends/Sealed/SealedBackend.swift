@@ -97,11 +97,13 @@ public struct SealedBackend: KeyValueBackend {
         return Answer(try await open(answer.outcome, under: key, during: .delete), serverTime: answer.serverTime)
     }
 
-    /// Lists keys, which are not sealed.
+    /// Lists keys, which are not sealed, without the sizes of the values, which are.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        var answer = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        for index in answer.outcome.items.indices { answer.outcome.items[index].byteCount = nil }
+        return answer
     }
 
     /// Reads and opens several values, each on its own.

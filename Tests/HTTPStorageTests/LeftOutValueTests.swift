@@ -37,7 +37,7 @@ struct LeftOutValueTests {
         ) async throws(TransportError) -> TransportAnswer {
             paths.withLock { $0.append("\(request.method) \(request.path ?? "")") }
             var asked = ServiceRequest(request, body: body, peer: "192.0.2.1")
-            asked.reserveAnswer = { [self] _ in
+            asked.reserveAnswer = { [self] _, _ in
                 refusalCount.withLock { count in
                     count -= 1
                     return count < 0

@@ -8,7 +8,7 @@ struct EntryTable {
 
     private static let numberByKey = "SELECT id FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND key = ?"
     private static let listed =
-        "SELECT key, version, sequence, checksum, seal, id FROM entry INDEXED BY liveEntryByKey"
+        "SELECT key, version, sequence, checksum, seal, id, length(value) FROM entry INDEXED BY liveEntryByKey"
         + " WHERE live = 1 AND key >= ? ORDER BY key"
     private static let keyInRow = "SELECT key FROM entry WHERE id = ?"
     private static let namedBackwards =
@@ -64,7 +64,9 @@ struct EntryTable {
             }
             let isWhole = EntryLookup.isSealed(row) && !row.isNull(1)
             if !isWhole { try confirm(key, ofRow: row.integer(5)) }
-            items.append(KeyPage.Item(key: key, version: isWhole ? EntryVersion(bytes: row.bytes(1)) : row.mark(4)))
+            let version = isWhole ? EntryVersion(bytes: row.bytes(1)) : row.mark(4)
+            let byteCount = isWhole && !row.isNull(6) ? Int(row.integer(6)) : nil
+            items.append(KeyPage.Item(key: key, version: version, byteCount: byteCount))
             return true
         }
         try confirm(met, from: start)

@@ -164,7 +164,7 @@ private struct MemoryState: Sendable {
             return !key.text.utf8.lexicographicallyPrecedes(prefix.utf8)
         }
         let items = keys[start...].prefix(limit).prefix { $0.hasPrefix(prefix) }.compactMap { key in
-            entries[key].map { KeyPage.Item(key: key, version: $0.version) }
+            entries[key].map { KeyPage.Item(key: key, version: $0.version, byteCount: $0.value.count) }
         }
         let following = keys[(start + items.count)...].first
         let hasMore = items.count == limit && following?.hasPrefix(prefix) == true

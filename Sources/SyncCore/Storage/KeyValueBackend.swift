@@ -68,6 +68,9 @@ public protocol KeyValueBackend: Sendable {
     ///
     /// A key that is there during the whole listing is listed once; one that comes or goes meanwhile may be.
     ///
+    /// An item has the size of its value if the store knows it without reading the value. A wrapper that changes values
+    /// leaves it out.
+    ///
     /// - Parameters:
     ///   - prefix: empty for all keys.
     ///   - cursor: the ``KeyPage/next`` of the page before.

@@ -89,11 +89,14 @@ public struct KeyPage: Hashable, Sendable {
         public var key: EntryKey
         /// The version it held when the page was made.
         public var version: EntryVersion
+        /// The number of bytes of the value of this version; `nil` when the store does not know it without reading.
+        public var byteCount: Int?
 
-        /// A listed key and its version.
-        public init(key: EntryKey, version: EntryVersion) {
+        /// A listed key, its version, and the size of its value where it is known.
+        public init(key: EntryKey, version: EntryVersion, byteCount: Int? = nil) {
             self.key = key
             self.version = version
+            self.byteCount = byteCount
         }
     }
 

@@ -19,7 +19,7 @@ final class HookedBackend: KeyValueBackend {
     /// Calls `body` before each read of a single key from now on.
     func beforeReading(_ body: (@Sendable (EntryKey) async -> Void)?) { keyHook.withLock { $0 = body } }
 
-    /// Calls `body` after each read of several keys from now on.
+    /// Calls `body` after each read of several keys, and after each listing, from now on.
     func afterReading(_ body: (@Sendable () async throws(BackendError) -> Void)?) { readHook.withLock { $0 = body } }
 
     /// All keys.
@@ -51,7 +51,9 @@ final class HookedBackend: KeyValueBackend {
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        let answer = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+        try await readHook.withLock { $0 }?()
+        return answer
     }
 
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {

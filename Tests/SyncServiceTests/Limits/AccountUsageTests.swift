@@ -1,4 +1,5 @@
 import SyncCore
+import SyncCoreTesting
 import Synchronization
 import Testing
 
@@ -23,7 +24,7 @@ struct AccountUsageTests {
 
     /// Whether there is room for so many bytes more, which is not taken.
     private func hasRoom(_ count: Int) -> Bool {
-        guard usage.reserve(count, under: second, of: "a/") == nil else { return false }
+        guard usage.reserve(count, under: second, of: "a/", now: 0) == nil else { return false }
         usage.settle(nil, under: second, of: "a/")
         return true
     }
@@ -31,12 +32,12 @@ struct AccountUsageTests {
     @Test("of several changes of a key at once the longest counts, whichever is told last", arguments: [false, true])
     func several(isLongestFirst: Bool) async throws {
         try await count()
-        for size in [1, 600] { #expect(usage.reserve(size, under: first, of: "a/") == nil) }
+        for size in [1, 600] { #expect(usage.reserve(size, under: first, of: "a/", now: 0) == nil) }
         for size in isLongestFirst ? [600, 1] : [1, 600] { usage.settle(size, under: first, of: "a/") }
         #expect(!hasRoom(401))
         #expect(hasRoom(400))
         // The next one alone says how it is.
-        #expect(usage.reserve(1, under: first, of: "a/") == nil)
+        #expect(usage.reserve(1, under: first, of: "a/", now: 0) == nil)
         usage.settle(1, under: first, of: "a/")
         #expect(hasRoom(999))
     }
@@ -45,7 +46,7 @@ struct AccountUsageTests {
     func deleted(isDeletedFirst: Bool) async throws {
         try await count()
         usage.beginDeleting(first)
-        #expect(usage.reserve(600, under: first, of: "a/") == nil)
+        #expect(usage.reserve(600, under: first, of: "a/", now: 0) == nil)
         for size in isDeletedFirst ? [nil, 600] : [600, nil] { usage.settle(size, under: first, of: "a/") }
         #expect(!hasRoom(401))
         usage.beginDeleting(first)
@@ -58,7 +59,7 @@ struct AccountUsageTests {
         _ = try await store.write([1], to: first, if: .any)
         store.afterReading { [usage, first] () async throws(BackendError) in
             // Once: the second count has nothing to do.
-            guard usage.reserve(900, under: first, of: "a/") == nil else { return }
+            guard usage.reserve(900, under: first, of: "a/", now: 0) == nil else { return }
             usage.settle(900, under: first, of: "a/")
         }
         try await count()
@@ -69,7 +70,7 @@ struct AccountUsageTests {
     @Test("what was begun before an account is counted anew, and done meanwhile, counts; what was deleted does not")
     func countedAnew() async throws {
         try await count()
-        #expect(usage.reserve(600, under: first, of: "a/") == nil)
+        #expect(usage.reserve(600, under: first, of: "a/", now: 0) == nil)
         let isFirst = Flag()
         store.afterReading { [store, usage, first] () async throws(BackendError) in
             guard isFirst.raise() else { return }
@@ -92,6 +93,61 @@ struct AccountUsageTests {
         #expect(isFirst.isRaised && isSecond.isRaised)
     }
 
+    @Test("a deleted key keeps its place for an hour, also over counts; written again it reuses the place")
+    func deletedKeys() async throws {
+        var limits = CallerLimits()
+        limits.accountKeys = 3
+        let usage = AccountUsage(limits) { _ in }
+        let store = store
+        let keys = try (0..<8).map { try EntryKey("a/\($0)") }
+        func write(_ key: EntryKey, now: Int64) async throws -> Bool {
+            try await usage.count("a/", in: store, now: now) { _ in true }
+            guard usage.reserve(1, under: key, of: "a/", now: now) == nil else { return false }
+            _ = try await store.write([1], to: key, if: .any)
+            usage.settle(1, under: key, of: "a/")
+            return true
+        }
+        func delete(_ key: EntryKey, now: Int64) async throws {
+            usage.beginDeleting(key)
+            _ = try await store.delete(key, if: .any)
+            usage.settle(nil, under: key, of: "a/", deletedAt: now)
+        }
+        for key in keys.prefix(3) {
+            #expect(try await write(key, now: 0))
+            try await delete(key, now: 0)
+        }
+        #expect(try await !write(keys[3], now: 0))
+        #expect(try await write(keys[0], now: 1))
+        try await delete(keys[0], now: 500_000)
+        // A condition that fails on a deleted key does not free its place.
+        #expect(usage.reserve(1, under: keys[0], of: "a/", now: 500_000) == nil)
+        usage.settle(nil, under: keys[0], of: "a/")
+        // Deleting a key that holds nothing takes no place.
+        try await delete(keys[7], now: 500_000)
+        for now in [AccountUsage.period, 2 * AccountUsage.period, AccountUsage.deletionPeriod - 1] {
+            #expect(try await !write(keys[3], now: now))
+        }
+        #expect(try await write(keys[3], now: AccountUsage.deletionPeriod))
+        #expect(try await write(keys[4], now: AccountUsage.deletionPeriod))
+        #expect(try await !write(keys[5], now: AccountUsage.deletionPeriod))
+        #expect(try await write(keys[5], now: AccountUsage.deletionPeriod + 500_000))
+    }
+
+    @Test("an account is counted from a listing, and values are read only if the listing has no sizes")
+    func listing() async throws {
+        _ = try await store.write([UInt8](repeating: 1, count: 600), to: first, if: .any)
+        let counting = CountingBackend(store)
+        try await usage.count("a/", in: counting, now: 0) { _ in true }
+        let counts = counting.takeCounts()
+        #expect(counts.lists == 1 && counts.total == 1 && !hasRoom(401))
+        #expect(hasRoom(400))
+        let sizeless = SizelessBackend(wrapped: store)
+        usage.forget("a/", after: [])
+        try await usage.count("a/", in: sizeless, now: 0) { _ in true }
+        #expect(!hasRoom(401))
+        #expect(hasRoom(400))
+    }
+
     @Test("as many accounts are remembered as there is room for, those that have nothing too")
     func capacity() async throws {
         let usage = AccountUsage(CallerLimits(), capacity: 10) { _ in }
@@ -106,7 +162,7 @@ struct AccountUsageTests {
 
     @Test("what is under way when an account was counted counts")
     func underWay() async throws {
-        #expect(usage.reserve(600, under: first, of: "a/") == nil)
+        #expect(usage.reserve(600, under: first, of: "a/", now: 0) == nil)
         try await count()
         #expect(!hasRoom(401))
         usage.settle(600, under: first, of: "a/")
@@ -160,6 +216,33 @@ struct AccountUsageTests {
         try await count()
         #expect(!hasRoom(1_000))
         #expect(hasRoom(999))
+    }
+
+    /// A store that does not know the sizes of its values.
+    private struct SizelessBackend: KeyValueBackend {
+        let wrapped: HookedBackend
+        var capabilities: Capabilities { wrapped.capabilities }
+        var label: String { wrapped.label }
+
+        func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+            try await wrapped.read(key, unless: known)
+        }
+
+        func write(
+            _ value: [UInt8], to key: EntryKey, if precondition: Precondition
+        ) async throws(BackendError) -> Answer<WriteOutcome> {
+            try await wrapped.write(value, to: key, if: precondition)
+        }
+
+        func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+            try await wrapped.delete(key, if: precondition)
+        }
+
+        func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+            var answer = try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
+            for index in answer.outcome.items.indices { answer.outcome.items[index].byteCount = nil }
+            return answer
+        }
     }
 
     private final class Flag: Sendable {

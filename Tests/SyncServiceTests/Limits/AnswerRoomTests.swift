@@ -92,7 +92,7 @@ struct AnswerRoomTests {
         let head = HTTPRequest(method: method, scheme: "http", authority: "x", path: path, headerFields: fields)
         var request = ServiceRequest(head, body: body, peer: "192.0.2.1")
         let budget = Room(room)
-        request.reserveAnswer = { budget.reserve($0) }
+        request.reserveAnswer = { count, _ in budget.reserve(count) }
         let answer = await service.respond(to: request)
         guard case .bytes(let bytes) = answer.body else { return (answer.response, []) }
         return (answer.response, bytes)

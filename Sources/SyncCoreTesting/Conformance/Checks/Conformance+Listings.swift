@@ -28,9 +28,16 @@ extension Conformance {
             }
         },
         Check("listing gives the versions that a read gives") { trial in
-            for number in 0..<10 { try await trial.put([UInt8(number)], at: trial.key("k/\(number)")) }
+            for number in 0..<10 {
+                let value = [UInt8](repeating: 1, count: number * number * number)
+                try await trial.put(value, at: trial.key("k/\(number)"))
+            }
             let page = try await trial.backend.list(prefix: "k/", after: nil, limit: 100).outcome
             try trial.expect(page.items.count == 10 && page.next == nil, "listed \(page.items.count) of 10 keys")
+            for (number, item) in page.items.enumerated() {
+                let count = item.byteCount ?? number * number * number
+                try trial.expect(count == number * number * number, "\"\(item.key)\" is listed with another size")
+            }
             for item in page.items {
                 let outcome = try await trial.backend.read(item.key, unless: item.version).outcome
                 try trial.expect(outcome == .unchanged, "\"\(item.key)\" is listed with another version than it has")

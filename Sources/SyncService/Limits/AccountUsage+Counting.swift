@@ -1,0 +1,106 @@
+import SyncCore
+import Synchronization
+
+// Counting an account by listing its keys.
+extension AccountUsage {
+    /// Makes sure that the account whose keys begin with `prefix` is counted. Concurrent callers share one count.
+    ///
+    /// - Parameter isCounted: Whether a key counts.
+    func count(
+        _ prefix: String, in store: any KeyValueBackend, now: Int64, isCounted: @Sendable (EntryKey) -> Bool
+    ) async throws(BackendError) {
+        while true {
+            let (isKnown, isRunning) = state.withLock { state in
+                if let counted = state.usages[prefix]?.counted, now >= counted, now - counted < Self.period {
+                    return (true, false)
+                }
+                if state.counts[prefix] != nil { return (false, true) }
+                state.counts[prefix] = Count()
+                return (false, false)
+            }
+            if isKnown { return }
+            if isRunning {
+                switch await waitForCount(prefix) {
+                case .success: return
+                // It was over already, or its caller was cancelled.
+                case nil: continue
+                case .failure(let error) where error.kind == .cancelled: continue
+                case .failure(let error): throw error
+                }
+            }
+            do throws(BackendError) {
+                // It may take long, and must not occupy the thread of an event loop.
+                let usage = try await withTaskExecutorPreference(globalConcurrentExecutor) {
+                    () async throws(BackendError) in try await Self.count(prefix, in: store, isCounted)
+                }
+                install(usage, of: prefix, now: now)
+            } catch {
+                end(prefix, .failure(error))
+                throw error
+            }
+            return
+        }
+    }
+
+    /// Waits for the running count; `nil` if there is none.
+    private func waitForCount(_ prefix: String) async -> Result<Void, BackendError>? {
+        await withCheckedContinuation { continuation in
+            let isOver = state.withLock { state in
+                guard state.counts[prefix] != nil else { return true }
+                state.counts[prefix]?.waiting.append(continuation)
+                return false
+            }
+            if isOver { continuation.resume(returning: nil) }
+        }
+    }
+
+    private static func count(
+        _ prefix: String, in store: any KeyValueBackend, _ isCounted: @Sendable (EntryKey) -> Bool
+    ) async throws(BackendError) -> Usage {
+        var usage = Usage()
+        var after: EntryKey?
+        repeat {
+            let page = try await store.list(prefix: prefix, after: after, limit: 256).outcome
+            for item in page.items where isCounted(item.key) {
+                if let byteCount = item.byteCount {
+                    usage.set(byteCount, of: item.key)
+                } else if case .found(let entry) = try await store.read(item.key).outcome {
+                    usage.set(entry.value.count, of: item.key)
+                }
+            }
+            after = page.next
+        } while after != nil
+        return usage
+    }
+
+    /// Ends a count.
+    private func install(_ counted: Usage, of prefix: String, now: Int64) {
+        state.withLock { state in
+            var usage = counted
+            usage.counted = now
+            for (key, size) in state.counts[prefix]?.changed ?? [:] {
+                if size == nil, limits.accountKeys != nil { usage.noteDeletion(of: key, at: now) }
+                usage.set(size, of: key)
+            }
+            for (key, running) in state.running where key.hasPrefix(prefix) && running.size > usage.sizes[key] ?? 0 {
+                usage.set(running.size, of: key)
+            }
+            if let former = state.usages.removeValue(forKey: prefix) {
+                state.weight -= former.weight
+                usage.addDeletions(of: former)
+                usage.removeExpiredDeletions(at: now)
+            }
+            while state.weight + usage.weight > capacity, let other = state.usages.popFirst() {
+                state.weight -= other.value.weight
+            }
+            state.weight += usage.weight
+            state.usages[prefix] = usage
+        }
+        end(prefix, .success(()))
+    }
+
+    private func end(_ prefix: String, _ outcome: Result<Void, BackendError>) {
+        let waiting = state.withLock { $0.counts.removeValue(forKey: prefix)?.waiting ?? [] }
+        for continuation in waiting { continuation.resume(returning: outcome) }
+    }
+}

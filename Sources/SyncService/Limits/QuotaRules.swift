@@ -1,0 +1,103 @@
+import SyncCore
+
+/// The cause of an over-quota error.
+struct QuotaReached: Error {}
+
+/// The store as one account sees it, with a quota beside its ledger. Changes that need less are always allowed.
+struct QuotaRules: KeyValueBackend {
+    let store: any KeyValueBackend
+    let usage: AccountUsage
+    let scope: KeyScope
+    let now: Int64
+
+    var capabilities: Capabilities { store.capabilities }
+    var label: String { store.label }
+
+    func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await store.read(key, unless: knownVersion)
+    }
+
+    func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]> {
+        try await store.read(requests)
+    }
+
+    func write(
+        _ value: [UInt8], to key: EntryKey, if precondition: Precondition
+    ) async throws(BackendError) -> Answer<WriteOutcome> {
+        guard scope.isCounted(key) else { return try await store.write(value, to: key, if: precondition) }
+        try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
+        if let error = usage.reserve(value.count, under: key, of: scope.prefix, now: now) { throw error }
+        do throws(BackendError) {
+            let answer = try await store.write(value, to: key, if: precondition)
+            settle(key, value.count, .success(answer.outcome))
+            return answer
+        } catch {
+            settle(key, value.count, .failure(error))
+            throw error
+        }
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        guard scope.isCounted(key) else { return try await store.delete(key, if: precondition) }
+        usage.beginDeleting(key)
+        do throws(BackendError) {
+            let answer = try await store.delete(key, if: precondition)
+            settle(key, 0, .success(answer.outcome))
+            return answer
+        } catch {
+            settle(key, 0, .failure(error))
+            throw error
+        }
+    }
+
+    func write(
+        _ requests: [WriteRequest]
+    ) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]> {
+        if requests.contains(where: { $0.value != nil && scope.isCounted($0.key) }) {
+            try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
+        }
+        let verdicts = requests.map { request -> BackendError? in
+            guard scope.isCounted(request.key) else { return nil }
+            guard let value = request.value else {
+                usage.beginDeleting(request.key)
+                return nil
+            }
+            return usage.reserve(value.count, under: request.key, of: scope.prefix, now: now)
+        }
+        let allowed = zip(requests, verdicts).filter { $0.1 == nil }.map(\.0)
+        guard !allowed.isEmpty else { return Answer(verdicts.compactMap { $0 }.map { .failure($0) }) }
+        let answer: Answer<[Result<WriteOutcome, BackendError>]>
+        do throws(BackendError) { answer = try await store.write(allowed) } catch {
+            usage.forget(scope.prefix, after: allowed.map(\.key))
+            throw error
+        }
+        for (request, result) in zip(allowed, answer.outcome) {
+            settle(request.key, request.value?.count ?? 0, result)
+        }
+        var results = answer.outcome[...]
+        return Answer(
+            verdicts.compactMap { $0.map { .failure($0) } ?? results.popFirst() }, serverTime: answer.serverTime,
+            companion: answer.companion)
+    }
+
+    /// Ends a change with its outcome.
+    private func settle(_ key: EntryKey, _ count: Int, _ result: Result<WriteOutcome, BackendError>) {
+        guard scope.isCounted(key) else { return }
+        switch result {
+        case .success(.written): usage.settle(count, under: key, of: scope.prefix)
+        case .success(.deleted): usage.settle(nil, under: key, of: scope.prefix, deletedAt: now)
+        case .success(.conflict(let entry)): usage.settle(entry?.value.count, under: key, of: scope.prefix)
+        case .failure: usage.forget(scope.prefix, after: [key])
+        }
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await store.list(prefix: prefix, after: cursor, limit: limit)
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await store.changes(since: cursor, limit: limit)
+    }
+
+    func signals() -> AsyncStream<Void> { store.signals() }
+}
