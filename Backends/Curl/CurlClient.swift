@@ -80,13 +80,13 @@ public final class CurlClient: HTTPStreamingTransport {
 extension CurlClient {
     /// How a client reaches servers.
     public struct Configuration: Hashable, Sendable {
-        /// Whose certificates are believed.
+        /// The certificates that servers must be signed by.
         public enum Trust: Hashable, Sendable {
-            /// Those that libcurl was built to believe: the system's.
+            /// The authorities that libcurl was built to trust: the system's.
             case system
-            /// Those in this file in PEM, and no others.
+            /// Only the certificates in this PEM file; the system's authorities are not trusted.
             case file(String)
-            /// These, in PEM, and no others.
+            /// Only these certificates in PEM; the system's authorities are not trusted.
             case pem([UInt8])
         }
 
@@ -100,8 +100,11 @@ extension CurlClient {
             case server(String)
         }
 
-        /// Whose certificates are believed.
+        /// The certificates that servers must be signed by.
         public var trust = Trust.system
+        /// A folder of authorities, named as `openssl rehash` names them, that takes the place of the folder libcurl
+        /// was built with; `nil` for that one. Tests use it to stand in for the system's.
+        package var defaultAuthorityFolder: String?
         /// Through what requests go.
         public var proxy = Proxy.environment
         /// Named in each request that names none itself; `nil` for none.

@@ -74,13 +74,10 @@ final class CurlHandle {
         if let agent = configuration.userAgent {
             try check(ccurl_set_text(easy, CURLOPT_USERAGENT, agent), "USERAGENT")
         }
-        switch configuration.trust {
-        case .system: break
-        case .file(let path): try check(ccurl_set_text(easy, CURLOPT_CAINFO, path), "CAINFO")
-        case .pem(var bytes):
-            let code = bytes.withUnsafeMutableBytes { ccurl_set_certificates(easy, $0.baseAddress, $0.count) }
-            try check(code, "CAINFO_BLOB")
+        if let folder = configuration.defaultAuthorityFolder {
+            try check(ccurl_set_text(easy, CURLOPT_CAPATH, folder), "CAPATH")
         }
+        try setTrust(configuration.trust, of: easy)
         switch configuration.proxy {
         case .environment: break
         case .none: try check(ccurl_set_text(easy, CURLOPT_PROXY, ""), "PROXY")
@@ -88,6 +85,22 @@ final class CurlHandle {
             try check(ccurl_set_text(easy, CURLOPT_PROXY, address), "PROXY")
             try check(ccurl_set_text(easy, CURLOPT_NOPROXY, ""), "NOPROXY")
         }
+    }
+
+    private static func setTrust(
+        _ trust: CurlClient.Configuration.Trust, of easy: UnsafeMutableRawPointer
+    ) throws(TransportError) {
+        switch trust {
+        case .system: return
+        case .file(let path): try check(ccurl_set_text(easy, CURLOPT_CAINFO, path), "CAINFO")
+        case .pem(var bytes):
+            let code = bytes.withUnsafeMutableBytes { ccurl_set_certificates(easy, $0.baseAddress, $0.count) }
+            try check(code, "CAINFO_BLOB")
+        }
+        // Debian builds libcurl with a default folder of authorities, which it trusts beside the given certificates.
+        let code = ccurl_set_text(easy, CURLOPT_CAPATH, nil)
+        // TLS libraries other than OpenSSL and its kin may have no such folder, and then no default either.
+        if code != CURLE_NOT_BUILT_IN, code != CURLE_UNKNOWN_OPTION { try check(code, "CAPATH") }
     }
 
     private static func check(_ code: CURLcode, _ option: String) throws(TransportError) {
