@@ -13,7 +13,21 @@ extension FileBackend {
         case never
     }
 
-    /// Who else writes into the folder.
+    /// The users of this machine who may use the files and folders that a store creates.
+    ///
+    /// Only what is created from now on gets these rights; a store that exists keeps its own. Docs/Backends.md says how
+    /// to change those.
+    public enum Access: Hashable, Sendable {
+        /// Only the user of the process: files get mode 0600, folders 0700.
+        case owner
+        /// The members of the folder's group as well: files get mode 0660, folders 2770, whatever the umask says.
+        ///
+        /// Create the folder first and give it the group that all users of the store are members of
+        /// (`install -d -m 2770 -g GROUP DIR`). Every process that uses the store needs this option.
+        case group
+    }
+
+    /// The kind of writers that share the folder.
     public enum Sharing: Hashable, Sendable {
         /// Processes that honour advisory locks: those of this machine, and those of others where the file server
         /// passes locks on.

@@ -16,6 +16,8 @@ public import SyncCore
 ///   For a device's own store a missing folder is an empty store, and the first write makes it. As the remote of an
 ///   engine it must be there, see ``Creation``.
 /// - **Plain**: no symbolic link is followed to a file, and only regular files are opened.
+/// - **Private**: other users of the machine can neither read the store nor hold its lock, unless ``Access/group`` says
+///   otherwise.
 ///
 /// A precondition holds against every process on this machine. On a network file system that holds only where the
 /// server honours `flock`. A folder that a tool copies between machines has no lock at all; ``Sharing/fileSyncTool`` is
@@ -46,17 +48,19 @@ public final class FileBackend: KeyValueBackend {
     ///
     /// - Parameters:
     ///   - folder: an absolute path, or one relative to the current directory at the time of each call.
-    ///   - sharing: who else writes into the folder.
+    ///   - sharing: the kind of writers that share the folder.
+    ///   - access: the users of this machine who may use what the store creates.
     ///   - creation: who makes the store where there is none yet.
     ///   - host: where versions come from, and the timer of waiting for the lock.
     ///   - lockTimeout: how long a write waits for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 or more.
     public convenience init(
-        folder: String, sharing: Sharing = .locks, creating creation: Creation = .unlessRemote,
-        host: HostServices = .system, lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
+        folder: String, sharing: Sharing = .locks, access: Access = .owner,
+        creating creation: Creation = .unlessRemote, host: HostServices = .system,
+        lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
     ) {
         self.init(
-            folder: folder, fileSystem: POSIXFileSystem(), sharing: sharing, creating: creation, host: host,
+            folder: folder, fileSystem: POSIXFileSystem(access: access), sharing: sharing, creating: creation, host: host,
             lockTimeout: lockTimeout, maximumValueByteCount: maximumValueByteCount)
     }
 

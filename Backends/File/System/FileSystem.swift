@@ -40,7 +40,7 @@ package protocol FileSystem: Sendable {
 package enum OpenMode: Sendable {
     /// An existing file, to read.
     case read
-    /// A file that must not exist yet, to write; readable by the owner only.
+    /// A file that must not exist yet, to write.
     case createNew
     /// A file to read, write and lock, made when it is missing.
     case createShared
