@@ -52,7 +52,8 @@ struct Serve: AsyncParsableCommand {
         let store = try openStore(host, limits)
         let logger = try makeLogger()
         if let at { logger.warning("the clock began at \(at.singleLine), for tests") }
-        var configuration = try service.configuration(limits.listener, hasIssuer: issuer.isGiven)
+        var configuration = try service.configuration(
+            limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
         configuration.callerLimits = limits.callers
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
