@@ -60,9 +60,9 @@ struct SecretOptions: ParsableArguments {
         let mode = "0" + String(status.st_mode & 0o7777, radix: 8)
         throw Failure(
             .usage,
-            "\(option): \(path.singleLine) has mode \(mode), so every user of this machine has access to the secret in "
-                + "it: chmod o-rwx \(path.singleLine), and replace the secret if others may have read it; or allow this "
-                + "with --allow-open-secrets")
+            "\(option): \(path.singleLine) has mode \(mode), so every user of this machine has access to the secret "
+                + "in it: chmod o-rwx \(path.singleLine), and replace the secret if others may have read it; or allow "
+                + "this with --allow-open-secrets")
     }
 
     /// Whether systemd or a container runtime provides the file.
