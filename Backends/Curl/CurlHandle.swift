@@ -14,7 +14,7 @@ final class CurlHandle {
     private let configuration: CurlClient.Configuration
     /// Where libcurl writes one line about an error.
     private let text: UnsafeMutablePointer<CChar>
-    /// What libcurl was told for the exchange before: an idle device asks for the same again and again.
+    /// The settings of the previous exchange: an idle device repeats the same request.
     private var told: Told?
     /// The header of `told`; libcurl reads it while it sends.
     private var list: UnsafeMutablePointer<curl_slist>?
@@ -74,13 +74,10 @@ final class CurlHandle {
         if let agent = configuration.userAgent {
             try check(ccurl_set_text(easy, CURLOPT_USERAGENT, agent), "USERAGENT")
         }
-        switch configuration.trust {
-        case .system: break
-        case .file(let path): try check(ccurl_set_text(easy, CURLOPT_CAINFO, path), "CAINFO")
-        case .pem(var bytes):
-            let code = bytes.withUnsafeMutableBytes { ccurl_set_certificates(easy, $0.baseAddress, $0.count) }
-            try check(code, "CAINFO_BLOB")
+        if let folder = configuration.defaultAuthorityFolder {
+            try check(ccurl_set_text(easy, CURLOPT_CAPATH, folder), "CAPATH")
         }
+        try setTrust(configuration.trust, of: easy)
         switch configuration.proxy {
         case .environment: break
         case .none: try check(ccurl_set_text(easy, CURLOPT_PROXY, ""), "PROXY")
@@ -88,6 +85,22 @@ final class CurlHandle {
             try check(ccurl_set_text(easy, CURLOPT_PROXY, address), "PROXY")
             try check(ccurl_set_text(easy, CURLOPT_NOPROXY, ""), "NOPROXY")
         }
+    }
+
+    private static func setTrust(
+        _ trust: CurlClient.Configuration.Trust, of easy: UnsafeMutableRawPointer
+    ) throws(TransportError) {
+        switch trust {
+        case .system: return
+        case .file(let path): try check(ccurl_set_text(easy, CURLOPT_CAINFO, path), "CAINFO")
+        case .pem(var bytes):
+            let code = bytes.withUnsafeMutableBytes { ccurl_set_certificates(easy, $0.baseAddress, $0.count) }
+            try check(code, "CAINFO_BLOB")
+        }
+        // Debian builds libcurl with a default folder of authorities, which it trusts beside the given certificates.
+        let code = ccurl_set_text(easy, CURLOPT_CAPATH, nil)
+        // TLS libraries other than OpenSSL and its kin may have no such folder, and then no default either.
+        if code != CURLE_NOT_BUILT_IN, code != CURLE_UNKNOWN_OPTION { try check(code, "CAPATH") }
     }
 
     private static func check(_ code: CURLcode, _ option: String) throws(TransportError) {
@@ -192,7 +205,7 @@ final class CurlHandle {
     }
 }
 
-/// The settings of an exchange that libcurl keeps until it is told others.
+/// The settings of an exchange that libcurl keeps until they are replaced.
 private struct Told {
     let url: String
     let method: String
@@ -216,7 +229,7 @@ private struct Told {
 }
 
 extension CurlHandle {
-    /// What the exchange has come to, when libcurl has ended it with `code`.
+    /// The outcome of the exchange that libcurl has ended with `code`.
     func outcome(of code: CURLcode) -> Result<TransportAnswer, TransportError> {
         if let failure { return .failure(failure) }
         if code != CURLE_OK { return .failure(error(of: code)) }
@@ -230,7 +243,7 @@ extension CurlHandle {
 
     private func error(of code: CURLcode) -> TransportError {
         var kind = TransportError.Kind(code)
-        // Sent once, and then nobody was reached to send it to again.
+        // It was sent once, and the server was not reached again to repeat it.
         if isSent, kind == .unreachable || kind == .untrusted { kind = .interrupted }
         // The word of libcurl 7 for a line beyond its own bound.
         if isSent, !head.isComplete, code == CURLE_OUT_OF_MEMORY { kind = .tooLarge }
@@ -300,7 +313,7 @@ extension CurlHandle {
             return bytes.count
         }
         if buffer.offer(bytes) { return bytes.count }
-        // Whoever does not read cannot notice that nothing comes.
+        // A reader that does not read cannot notice silence.
         deadline = nil
         return Int(CURL_WRITEFUNC_PAUSE)
     }

@@ -1,19 +1,33 @@
 import SyncCore
 
 extension FileBackend {
-    /// Who makes the store where there is none yet.
+    /// The rule for creating a store that does not exist.
     public enum Creation: Hashable, Sendable {
-        /// The first write does, as is right for a device's own store; but not where the store is the remote of an
+        /// The first write creates it, as suits a device's own store; but not if the store is the remote of an
         /// engine (see ``FileBackend/asRemote``).
         case unlessRemote
-        /// The first write does, also where the store is a remote.
+        /// The first write creates it, even if the store is a remote.
         case whenNeeded
-        /// Nobody here. A folder that is missing, or empty where a store should be, is `BackendError.Kind.missing`:
-        /// the share may not be mounted, and an empty mount point is no store in which nothing was ever bought.
+        /// Nothing creates it. A folder that is missing, or empty, is `BackendError.Kind.missing`: the share may not be
+        /// mounted, and an empty mount point is no store in which nothing was ever bought.
         case never
     }
 
-    /// Who else writes into the folder.
+    /// The users of this machine who may use the files and folders that a store creates.
+    ///
+    /// Only what is created from now on gets these rights; a store that exists keeps its own. Docs/Backends.md says how
+    /// to change those.
+    public enum Access: Hashable, Sendable {
+        /// Only the user of the process: files get mode 0600, folders 0700.
+        case owner
+        /// The members of the folder's group as well: files get mode 0660, folders 2770, whatever the umask says.
+        ///
+        /// Create the folder first and give it the group that all users of the store are members of
+        /// (`install -d -m 2770 -g GROUP DIR`). Every process that uses the store needs this option.
+        case group
+    }
+
+    /// The kind of writers that share the folder.
     public enum Sharing: Hashable, Sendable {
         /// Processes that honour advisory locks: those of this machine, and those of others where the file server
         /// passes locks on.
@@ -27,8 +41,8 @@ extension FileBackend {
         /// itself), and temporary names that tools leave alone. Other files are ignored.
         ///
         /// **Conflict copies** that the tool makes are listed and read, and never written or deleted: each has a key
-        /// beside the one that it is a copy of, which ends in the copy's file name, and which nobody may write. What a
-        /// copy holds may be nowhere else.
+        /// beside the one that it is a copy of, which ends in the copy's file name and cannot be written. A copy may
+        /// hold data that is nowhere else.
         ///
         /// **Half-copied files** are listed too, and reading them is an error of their own.
         case fileSyncTool
@@ -51,7 +65,7 @@ extension FileBackend {
 ///
 /// The last is no copy, but it stands for an entry that is there and cannot be read now, and so it is no absence.
 /// So a copy is any file that has `.entry` in its name, is no entry's own, and is not temporary. A name like
-/// `X-laptop.entry` may be an entry's own, of the key `X-laptop`; what is in the file tells.
+/// `X-laptop.entry` may be an entry's own, of the key `X-laptop`; the content of the file decides.
 enum ConflictCopy {
     /// Whether a file called `name` is a copy of some entry.
     static func isName(_ name: String) -> Bool {

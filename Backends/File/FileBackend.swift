@@ -16,6 +16,8 @@ public import SyncCore
 ///   For a device's own store a missing folder is an empty store, and the first write makes it. As the remote of an
 ///   engine it must be there, see ``Creation``.
 /// - **Plain**: no symbolic link is followed to a file, and only regular files are opened.
+/// - **Private**: other users of the machine can neither read the store nor hold its lock, unless ``Access/group`` says
+///   otherwise.
 ///
 /// A precondition holds against every process on this machine. On a network file system that holds only where the
 /// server honours `flock`. A folder that a tool copies between machines has no lock at all; ``Sharing/fileSyncTool`` is
@@ -46,17 +48,20 @@ public final class FileBackend: KeyValueBackend {
     ///
     /// - Parameters:
     ///   - folder: an absolute path, or one relative to the current directory at the time of each call.
-    ///   - sharing: who else writes into the folder.
-    ///   - creation: who makes the store where there is none yet.
-    ///   - host: where versions come from, and the timer of waiting for the lock.
-    ///   - lockTimeout: how long a write waits for other processes.
+    ///   - sharing: the kind of writers that share the folder.
+    ///   - access: the users of this machine who may use what the store creates.
+    ///   - creation: the rule for creating a store that does not exist.
+    ///   - host: the source of versions, and the timer of waiting for the lock.
+    ///   - lockTimeout: the longest wait of a write for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 or more.
     public convenience init(
-        folder: String, sharing: Sharing = .locks, creating creation: Creation = .unlessRemote,
-        host: HostServices = .system, lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
+        folder: String, sharing: Sharing = .locks, access: Access = .owner,
+        creating creation: Creation = .unlessRemote, host: HostServices = .system,
+        lockTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20
     ) {
         self.init(
-            folder: folder, fileSystem: POSIXFileSystem(), sharing: sharing, creating: creation, host: host,
+            folder: folder, fileSystem: POSIXFileSystem(access: access), sharing: sharing, creating: creation,
+            host: host,
             lockTimeout: lockTimeout, maximumValueByteCount: maximumValueByteCount)
     }
 
@@ -88,7 +93,7 @@ public final class FileBackend: KeyValueBackend {
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
-    /// This store, which nobody makes where it is missing: `BackendError.Kind.missing` instead. With
+    /// This store, without creation: a missing one is `BackendError.Kind.missing`. With
     /// ``Creation/whenNeeded`` the store itself.
     public var asRemote: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
@@ -97,7 +102,7 @@ public final class FileBackend: KeyValueBackend {
             lockTimeout: lockTimeout, maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20)
     }
 
-    /// This store for bringing its entries into another one: what is whole is read, also where the marker
+    /// This store in a form for copying its entries into another one: whole entries are read even if the marker
     /// `store.format` is damaged, missing or of a later format.
     ///
     /// A folder without any entry is refused as ever. Nothing is written: writes, deletions and questions for changes
@@ -172,7 +177,7 @@ public final class FileBackend: KeyValueBackend {
     /// Lists keys: reads the names of the folders on the way, sorts them, and reads the header of each listed entry.
     ///
     /// An entry that cannot be read, being damaged, of a later format or no file, is listed with a version that is a
-    /// digest of what is there; reading it tells what is wrong. A folder that cannot be read is an error that names it
+    /// digest of its content; reading it throws the reason. A folder that cannot be read is an error that names it
     /// as a key, after a page of what comes before.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
@@ -247,8 +252,9 @@ extension KeyValueBackend where Self == FileBackend {
     ///
     /// - Parameters:
     ///   - folder: its path.
-    ///   - creation: who makes the store where there is none yet; by default the first write, unless it is a remote.
-    ///   - host: where versions come from, and the timer of waiting for other processes.
+    ///   - creation: the rule for creating a store that does not exist; by default the first write creates it, unless
+    ///     the store is a remote.
+    ///   - host: the source of versions, and the timer of waiting for other processes.
     public static func file(
         _ folder: String, creating creation: FileBackend.Creation = .unlessRemote, host: HostServices = .system
     ) -> FileBackend {
@@ -259,8 +265,9 @@ extension KeyValueBackend where Self == FileBackend {
     ///
     /// - Parameters:
     ///   - folder: its path.
-    ///   - creation: who makes the folder where there is none yet; by default nobody, where it is a remote.
-    ///   - host: where versions come from, and the timer of waiting for other processes.
+    ///   - creation: the rule for creating a folder that does not exist; by default the first write creates it, unless
+    ///     the store is a remote.
+    ///   - host: the source of versions, and the timer of waiting for other processes.
     public static func folder(
         _ folder: String, creating creation: FileBackend.Creation = .unlessRemote, host: HostServices = .system
     ) -> FileBackend {

@@ -9,38 +9,55 @@ extension SQLiteBackend {
             busyTimeout: .seconds(10), maximumValueByteCount: 64 << 20)
     }
 
-    /// What `PRAGMA synchronous` says on the connection that writes: 2 is FULL. `nil` when none is open.
+    /// A store that retains another number of changes: for tests that go beyond it.
+    package convenience init(
+        path: String, retainedChangeCount: Int64, numbering: (@Sendable ([UInt8]) -> Int64)? = nil
+    ) {
+        let file = StoreFile(
+            path: path, mayBeMade: true, numbering: numbering ?? { Seals.number(of: $0) },
+            retainedChangeCount: retainedChangeCount)
+        self.init(
+            file: file, creating: .unlessRemote, host: .system, busyTimeout: .seconds(10),
+            maximumValueByteCount: 64 << 20)
+    }
+
+    /// `PRAGMA synchronous` of the writing connection: 2 is FULL. `nil` if none is open.
     package func synchronousPragma() async throws(BackendError) -> Int64? {
         try await onWriter { try StoreSchema.pragma("synchronous", in: $0) }
     }
 
-    /// What `PRAGMA journal_mode` says on the connection that writes.
+    /// `PRAGMA journal_mode` of the writing connection.
     package func journalMode() async throws(BackendError) -> String? {
         try await onWriter { try String.fetchOne($0, sql: "PRAGMA journal_mode") ?? "" }
     }
 
-    /// How many changes are kept.
-    package func changeRowCount() async throws(BackendError) -> Int64 {
-        try await onWriter { try Int64.fetchOne($0, sql: "SELECT count(*) FROM change") ?? 0 } ?? 0
+    /// The number of changes that are kept.
+    package func changeRowCount() async throws(BackendError) -> Int64 { try await rowCount(of: "change") }
+
+    /// The number of keys that are kept, deleted ones included.
+    package func entryRowCount() async throws(BackendError) -> Int64 { try await rowCount(of: "entry") }
+
+    private func rowCount(of table: String) async throws(BackendError) -> Int64 {
+        try await onWriter { try Int64.fetchOne($0, sql: "SELECT count(*) FROM \(table)") ?? 0 } ?? 0
     }
 
-    /// What a read would be answered without SQLite; `nil` where SQLite has to be asked.
+    /// The answer to a read from memory; `nil` if SQLite has to be asked.
     package func remembered(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) -> ReadOutcome? {
         store.current()?.cache?.read(key, unless: knownVersion)
     }
 
-    /// What would be answered without SQLite of the changes after `cursor`; `nil` where SQLite has to be asked.
+    /// The changes after `cursor` from memory; `nil` if SQLite has to be asked.
     package func rememberedChanges(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
         store.current()?.recentChanges?.page(since: cursor, limit: limit)
     }
 
-    /// How many bytes of keys and values it keeps in memory.
+    /// The bytes of keys and values in memory.
     package var rememberedByteCount: Int { store.current()?.cache?.heldByteCount ?? 0 }
 
-    /// How many transactions this object has committed.
+    /// The number of transactions that this object has committed.
     package var commitCount: Int { store.commitCount }
 
-    /// Lets the file have no more than `count` pages, as a full disk would.
+    /// Limits the file to `count` pages, as a full disk would.
     package func limitPages(to count: Int) async throws(BackendError) {
         _ = try await onWriter { try $0.execute(sql: "PRAGMA max_page_count = \(count)") }
     }

@@ -1,10 +1,10 @@
 public import SyncCore
 
-/// A store in one SQLite database, one row a key: for an app that `syncd` shares the store with, for a server, for
-/// anything up to millions of keys.
+/// A store in one SQLite database, one row a key: for an app that shares the store with `syncd`, for a server, and for
+/// up to millions of keys.
 ///
-/// - **Durable**: an acknowledged write has survived a power cut. The database is in write-ahead mode with
-///   `synchronous = FULL`, which is read back from the connection that writes before it is used.
+/// - **Durable**: an acknowledged write survives a power cut. The database is in write-ahead mode with
+///   `synchronous = FULL`, which is read back from the writing connection before it is used.
 /// - **Atomic**: a write and its change are one transaction, and preconditions are checked in it, against all processes
 ///   of this machine.
 /// - **Grouped**: writes that arrive while another one waits for the disk are committed together with one
@@ -21,12 +21,17 @@ public import SyncCore
 /// - **Careful**: a database of another application or of a later version, or a file that is no database, is refused
 ///   and left as it was. A missing file is an empty store, and the first write makes it, in a folder that must exist;
 ///   as the remote of an engine it must be there, see ``Creation``.
-/// - **Told**: changes are signalled, those of other processes as soon as the file system tells of them.
-/// - **Quick**: an entry that was read or written lately, and the sequence of what this object changed lately, is
-///   answered from memory until any process has committed something that this object does not know; that is asked of
-///   SQLite's own index of its log, with each read.
+/// - **Signalled**: changes are signalled, those of other processes as soon as the file system reports them.
+/// - **Quick**: entries that were read or written lately, and the changes that this object made lately, are answered
+///   from memory until any process commits something that this object does not know. Each read checks this in SQLite's
+///   own index of its log.
 ///
-/// The present entry of a deleted key is gone; the key itself stays known, for the sequence of changes.
+/// A deleted key leaves a row without a value, which is removed when 100,000 changes have come after the deletion.
+/// Cursors expire after as many changes.
+///
+/// ``close()`` leaves the file alone as the whole store. Without it the last writes may be in `path-wal`, and the two
+/// files belong together. A log beside a file that was put back from a backup is refused with
+/// `BackendError.Kind.damaged`, since SQLite would write it over the backup.
 ///
 /// Reads do blocking file I/O on the caller's executor, some 0.01 ms; writes wait for the disk on a thread of the
 /// store's own.
@@ -35,18 +40,18 @@ public import SyncCore
 /// let backend: some KeyValueBackend = .sqlite("/var/lib/example/entitlements.sqlite")
 /// ```
 public final class SQLiteBackend: KeyValueBackend {
-    /// Who makes the store where there is none yet.
+    /// The rule for creating a store that does not exist.
     public enum Creation: Hashable, Sendable {
-        /// The first write does, as is right for a device's own store; but not where the store is the remote of an
+        /// The first write creates it, as suits a device's own store; but not if the store is the remote of an
         /// engine (see ``SQLiteBackend/asRemote``).
         case unlessRemote
-        /// The first write does, also where the store is a remote.
+        /// The first write creates it, even if the store is a remote.
         case whenNeeded
-        /// Nobody here: a file that is missing or empty is `BackendError.Kind.missing`.
+        /// Nothing creates it: a file that is missing or empty is `BackendError.Kind.missing`.
         case never
     }
 
-    /// What it honours: everything.
+    /// All capabilities.
     public let capabilities: Capabilities
     /// `sqlite:` and the path.
     public let label: String
@@ -60,9 +65,9 @@ public final class SQLiteBackend: KeyValueBackend {
     /// - Parameters:
     ///   - path: an absolute path, or one relative to the current directory at the time of each call. SQLite keeps
     ///     `path-wal` and `path-shm` beside it.
-    ///   - creation: who makes the store where there is none yet.
-    ///   - host: where versions and tags come from, and the timer of waiting for other processes.
-    ///   - busyTimeout: how long a call waits for other processes.
+    ///   - creation: the rule for creating a store that does not exist.
+    ///   - host: the source of versions and tags, and the timer of waiting for other processes.
+    ///   - busyTimeout: the longest wait of a call for other processes.
     ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
     ///   - cachedByteCount: about how many bytes of entries are kept in memory, to be read again while no other process
     ///     commits anything, and beside them one change for each KiB of it, about 4,096 at most; 0 for none.
@@ -102,15 +107,26 @@ public final class SQLiteBackend: KeyValueBackend {
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
-    /// This store, which nobody makes where it is missing: `BackendError.Kind.missing` instead. With
+    /// This store, without creation: a missing one is `BackendError.Kind.missing`. With
     /// ``Creation/whenNeeded`` the store itself.
     public var asRemote: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
+        let file = StoreFile(
+            path: store.file.path, mayBeMade: false, numbering: store.file.numbering,
+            retainedChangeCount: store.file.retainedChangeCount)
         return SQLiteBackend(
-            path: store.file.path, creating: .never, host: store.host, busyTimeout: store.timeout,
+            file: file, creating: .never, host: store.host, busyTimeout: store.timeout,
             maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20,
             cachedByteCount: store.cachedByteCount, logByteCount: store.logByteCount)
     }
+
+    /// Closes the store, so that its file alone is all of it and can be copied or moved.
+    ///
+    /// Call it when nothing uses this object any more; a later call opens the store again. The write-ahead log is taken
+    /// into the database and removed. If another process has the store open, its log stays, without content.
+    ///
+    /// - Throws: `busy` if another process reads or writes for all of `busyTimeout`: the log stays as it is.
+    public func close() async throws(BackendError) { try await store.close() }
 
     /// Reads one key: one row, without its value when it still has `knownVersion`.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
@@ -153,8 +169,11 @@ public final class SQLiteBackend: KeyValueBackend {
             })
     }
 
-    /// What changed after `cursor`. The latest change of every key is known for good, and cursors at the newest 10,000
-    /// changes at least.
+    /// What changed after `cursor`.
+    ///
+    /// A cursor expires when 100,000 changes have come after it. One of a walk from `nil` through older changes expires
+    /// when as many have come after the start of the walk, or when its key changes. A walk from `nil` leaves out
+    /// deletions that are older than that.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         precondition(limit >= 1, "a page holds 1 change or more")
         return Answer(
@@ -168,7 +187,7 @@ public final class SQLiteBackend: KeyValueBackend {
                 }
                 if let page = connections.recentChanges?.page(since: cursor, limit: limit) { return page }
                 return try connections.readConsistently { db in
-                    try ChangeTable(db: db, path: connections.file.path).page(since: cursor, limit: limit)
+                    try ChangeTable(db: db, file: connections.file).page(since: cursor, limit: limit)
                 }
             })
     }
@@ -192,7 +211,7 @@ extension SQLiteBackend {
                             return .success(try entries.readConfirmed(request.key, unless: request.knownVersion))
                         } catch {
                             let failure = BackendError(error, at: connections.file.path)
-                            // Somebody holds the database: all of it is tried again.
+                            // Another process holds the database: the whole batch is tried again.
                             if failure.kind == .busy { throw failure }
                             return .failure(failure.during(.read, key: request.key))
                         }
@@ -264,8 +283,9 @@ extension KeyValueBackend where Self == SQLiteBackend {
     ///
     /// - Parameters:
     ///   - path: its path.
-    ///   - creation: who makes the store where there is none yet; by default the first write, unless it is a remote.
-    ///   - host: where versions and tags come from, and the timer of waiting for other processes.
+    ///   - creation: the rule for creating a store that does not exist; by default the first write creates it, unless
+    ///     the store is a remote.
+    ///   - host: the source of versions and tags, and the timer of waiting for other processes.
     public static func sqlite(
         _ path: String, creating creation: SQLiteBackend.Creation = .unlessRemote, host: HostServices = .system
     ) -> SQLiteBackend {
@@ -274,7 +294,7 @@ extension KeyValueBackend where Self == SQLiteBackend {
 }
 
 extension SQLiteBackend: SynchronousReading {
-    /// Answers where the store is open and nobody holds it.
+    /// Answers if the store is open and no other process holds it.
     package func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         try? store.current()?.readConfirmed(key, unless: knownVersion)
     }

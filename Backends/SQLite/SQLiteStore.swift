@@ -3,7 +3,8 @@ import GRDB
 import SyncCore
 import Synchronization
 
-/// What is behind a ``SQLiteBackend``: the file, its connections while they are open, and who is told of changes.
+/// The implementation of a ``SQLiteBackend``: the file, its connections while they are open, and the subscribers to
+/// changes.
 final class SQLiteStore: Sendable {
     let file: StoreFile
     let host: HostServices
@@ -13,22 +14,22 @@ final class SQLiteStore: Sendable {
     let queue: SerialQueue
     let hub = SignalHub()
     private let connections = Mutex<StoreConnections?>(nil)
-    /// Held by whoever opens the store: one at a time.
+    /// Held while the store is opened, by one task at a time.
     private let opening = Mutex<Void>(())
     private let told = Mutex(Told())
 
     private struct Told {
-        /// The latest change that subscribers were told of.
+        /// The latest change that was signalled to subscribers.
         var cursor: ChangeCursor?
-        /// The log as of this object's latest commit, where nobody else's came in between.
+        /// The log as of this object's latest commit, if no other one came in between.
         var head: LogIndex.Head?
         var watch: PathWatch?
         var commitCount = 0
-        /// How many commits the watchers in other processes were not told of.
+        /// The number of commits that were not signalled to other processes yet.
         var untoldCount = 0
     }
 
-    /// Of how many commits at most watchers in other processes hear together, while more of them wait.
+    /// The most commits that share one signal to other processes, while more of them wait.
     private static let togetherCount = 8
 
     init(file: StoreFile, host: HostServices, timeout: Duration, cachedByteCount: Int, logByteCount: Int) {
@@ -39,7 +40,7 @@ final class SQLiteStore: Sendable {
         queue = SerialQueue(label: "SQLiteStorage \(file.path)")
     }
 
-    /// How many transactions this object has committed.
+    /// The number of transactions that this object has committed.
     var commitCount: Int { told.withLock { $0.commitCount } }
 
     // MARK: Opening
@@ -50,15 +51,18 @@ final class SQLiteStore: Sendable {
         return connections
     }
 
-    /// Opens the store where it is not open; `nil` when there is none and none may be made now.
-    func opened() throws(BackendError) -> StoreConnections? {
+    /// Opens the store unless it is open; `nil` if there is none and none may be made now.
+    ///
+    /// - Parameter isForWriting: whether the caller needs a store with a log.
+    func opened(forWriting isForWriting: Bool = false) throws(BackendError) -> StoreConnections? {
         try opening.withLock { _ throws(BackendError) in
-            if let connections = current() { return connections }
+            if let connections = current(), connections.hasLog || !isForWriting { return connections }
             connections.withLock { $0 = nil }
             guard let identity = try file.find() else { return nil }
             do {
                 let opened = try StoreConnections(
-                    file: file, identity: identity, cachedByteCount: cachedByteCount, logByteCount: logByteCount)
+                    file: file, identity: identity, cachedByteCount: cachedByteCount, logByteCount: logByteCount,
+                    isForWriting: isForWriting)
                 connections.withLock { $0 = opened }
                 return opened
             } catch {
@@ -67,15 +71,18 @@ final class SQLiteStore: Sendable {
         }
     }
 
-    /// Opens the store, making it where there is none.
-    func opened(creating: Bool) throws(BackendError) -> StoreConnections {
-        if let connections = try opened() { return connections }
+    /// Opens the store to write to it, and makes it if there is none.
+    func openedForWriting() throws(BackendError) -> StoreConnections {
+        if let connections = try opened(forWriting: true) { return connections }
         try file.make(host: host)
-        guard let connections = try opened() else {
+        guard let connections = try opened(forWriting: true) else {
             throw BackendError(.busy, message: "\(file.path): the store was removed while it was made; try again")
         }
         return connections
     }
+
+    /// Gives the connections up; they close when their last user is done.
+    func release() { connections.withLock { $0 = nil } }
 
     // MARK: Reading
 
@@ -136,9 +143,9 @@ final class SQLiteStore: Sendable {
 
     // MARK: Signals
 
-    /// Tells everybody of a commit of our own; other processes soon, see ``tellOthers()``.
+    /// Signals a commit of this object to its subscribers, and soon to other processes, see ``tellOthers()``.
     ///
-    /// - Parameter head: the log as of then, where nobody else's came in between.
+    /// - Parameter head: the log right after the commit, if no other one came in between.
     func noteCommit(_ cursor: ChangeCursor, head: LogIndex.Head?) {
         let untoldCount = told.withLock { told in
             (told.cursor, told.head) = (cursor, head)
@@ -153,7 +160,7 @@ final class SQLiteStore: Sendable {
         hub.signal()
     }
 
-    /// Tells watchers in other processes of the commits that they have not been told of.
+    /// Signals commits to other processes that were not signalled yet.
     func tellOthers() {
         let mustTell = told.withLock { told in
             defer { told.untoldCount = 0 }
@@ -187,12 +194,12 @@ final class SQLiteStore: Sendable {
         }
     }
 
-    /// Tells subscribers, if the file changed because another connection committed.
+    /// Signals to subscribers if the file changed because another connection committed.
     private func lookForChanges() {
         let watch = told.withLock { $0.watch }
         guard hub.subscriberCount > 0 else {
             watch?.rest()
-            // Somebody may have subscribed in between.
+            // A subscriber may have come in between.
             if hub.subscriberCount > 0 { watch?.follow() }
             return
         }
@@ -207,13 +214,13 @@ final class SQLiteStore: Sendable {
         if isNews { hub.signal() }
     }
 
-    /// Whether nobody has committed anything since this object did, as far as the head of the log's index tells.
+    /// Whether this object made the latest commit, as far as the head of the log's index shows.
     private var isLatestOurs: Bool {
         guard let head = current()?.cache?.head() else { return false }
         return told.withLock { $0.head == head }
     }
 
-    /// The latest change in the store, `nil` when there is none; an error when nobody knows.
+    /// The latest change in the store, `nil` for none; an error if it cannot be read.
     private func latest() -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
             let connections =
@@ -221,7 +228,7 @@ final class SQLiteStore: Sendable {
             guard let connections else { return .success(nil) }
             return .success(
                 try attempt(connections) { _ in
-                    try connections.read { try ChangeTable(db: $0, path: file.path).latest() }
+                    try connections.read { try ChangeTable(db: $0, file: file).latest() }
                 })
         } catch {
             return .failure(error)

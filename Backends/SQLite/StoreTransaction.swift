@@ -27,7 +27,7 @@ struct StoreTransaction {
     init(db: Database, file: StoreFile) throws {
         entries = EntryTable(db: db, file: file)
         lookup = try entries.lookup()
-        changes = ChangeTable(db: db, path: file.path)
+        changes = ChangeTable(db: db, file: file)
         start = try changes.latest()
         sequence = Self.sequence(of: start)
     }

@@ -43,6 +43,7 @@ public final class ServerProcess: Sendable {
         folder = try TemporaryFolder()
         let token = folder.path(of: "operator-token")
         try Data(Self.operatorToken.utf8).write(to: URL(filePath: token))
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: token)
         let errors = folder.path(of: "errors.log")
         try Data().write(to: URL(filePath: errors))
         process = Process()

@@ -1,4 +1,5 @@
 import CurlTransport
+import Foundation
 import HTTPTypes
 import SyncProtocol
 import TestSupport
@@ -27,6 +28,27 @@ struct CurlTLSTests {
                 try await client(trust).ask(server.authority, "PUT", [1], scheme: "https")
             }
         }
+    }
+
+    @Test("trusts only the pinned certificates, although the system's folder of authorities has the server's")
+    func pinning() async throws {
+        let (server, other) = (try TLSServer(commonName: "server"), try TLSServer(commonName: "other"))
+        let folder = try TemporaryFolder()
+        try Data(server.certificate.utf8).write(to: URL(filePath: folder.path(of: "authority.pem")))
+        try ProcessEnd.run("/usr/bin/openssl", "rehash", folder.path)
+        func ask(_ trust: CurlClient.Configuration.Trust) async throws -> HTTPResponse.Status {
+            var configuration = CurlClient.Configuration()
+            configuration.trust = trust
+            configuration.defaultAuthorityFolder = folder.path
+            return try await CurlClient(configuration).ask(server.authority, "GET", scheme: "https").response.status
+        }
+        #expect(try await ask(.system) == .ok, "the folder stands in for the system's")
+        for trust in [.file(other.file), .pem(Array(other.certificate.utf8)), .pem([])]
+            as [CurlClient.Configuration.Trust]
+        {
+            await expectError(.untrusted, mayHaveArrived: false) { try await ask(trust) }
+        }
+        #expect(try await ask(.file(server.file)) == .ok)
     }
 
     @Test("believes no certificate that has ended, or is somebody else's")

@@ -15,8 +15,10 @@ final class TLSServer {
 
     /// A server whose own certificate names `name`: `IP:127.0.0.1`, `DNS:example.com`.
     ///
-    /// - Parameter isExpired: whether the certificate ended years ago.
-    init(name: String = "IP:127.0.0.1", isExpired: Bool = false) throws {
+    /// - Parameters:
+    ///   - commonName: the certificate's subject and issuer. Of two with the same one OpenSSL looks at the first only.
+    ///   - isExpired: whether the certificate ended years ago.
+    init(name: String = "IP:127.0.0.1", commonName: String = "test", isExpired: Bool = false) throws {
         folder = try TemporaryFolder()
         let configuration = """
             [ca]
@@ -39,7 +41,7 @@ final class TLSServer {
         try Data().write(to: URL(fileURLWithPath: folder.path + "/index"))
         try ProcessEnd.run(
             "/usr/bin/openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-            "-subj", "/CN=test", "-config", folder.path + "/conf", "-keyout", folder.path + "/key", "-out",
+            "-subj", "/CN=\(commonName)", "-config", folder.path + "/conf", "-keyout", folder.path + "/key", "-out",
             folder.path + "/request")
         try ProcessEnd.run(
             "/usr/bin/openssl", "ca", "-batch", "-selfsign", "-notext", "-config", folder.path + "/conf", "-keyfile",

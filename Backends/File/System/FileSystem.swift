@@ -1,4 +1,4 @@
-/// The system calls that the file store makes, and nothing else: what a test replaces to cut the power at any of them.
+/// The system calls that the file store makes, which a test replaces to cut the power at any of them.
 ///
 /// Every call is synchronous, may be made from any thread, and either did what it says or throws. Paths may be longer
 /// than the system's `PATH_MAX`.
@@ -40,7 +40,7 @@ package protocol FileSystem: Sendable {
 package enum OpenMode: Sendable {
     /// An existing file, to read.
     case read
-    /// A file that must not exist yet, to write; readable by the owner only.
+    /// A file that must not exist yet, to write.
     case createNew
     /// A file to read, write and lock, made when it is missing.
     case createShared
@@ -65,7 +65,7 @@ package struct OpenFile: Sendable {
     }
 }
 
-/// Tells one file from another, whatever its name.
+/// The identity of a file, whatever its name.
 package struct FileIdentity: Hashable, Sendable {
     /// The device that the file is on.
     package let device: UInt64

@@ -10,10 +10,13 @@ import Darwin
 
 /// The machine's own file system, through POSIX calls.
 ///
-/// Interrupted calls are repeated and short ones continued. A path that is longer than the system takes at once is
-/// walked folder by folder.
+/// Repeats interrupted calls and continues short ones. Walks a path that is longer than the system takes at once folder
+/// by folder. New files and folders get their final mode when they are created, never a wider one.
 package struct POSIXFileSystem: FileSystem {
-    package init() {}
+    private let access: FileBackend.Access
+
+    /// - Parameter access: the users who may use what is created.
+    package init(access: FileBackend.Access = .owner) { self.access = access }
 
     package func open(_ path: String, _ mode: OpenMode) throws(FileSystemError) -> OpenFile {
         let flags =
@@ -25,25 +28,44 @@ package struct POSIXFileSystem: FileSystem {
             case .folder: O_RDONLY | O_DIRECTORY
             case .plainFolder: O_RDONLY | O_DIRECTORY | O_NOFOLLOW
             }
-        // Only the owner reads entries. The umask decides over the lock, which several users may share.
-        let permissions: mode_t = if case .createShared = mode { 0o666 } else { 0o600 }
         let descriptor: Int32
         do throws(FileSystemError) {
-            descriptor = try call("open", path) { folder, name in openat(folder, name, flags | O_CLOEXEC, permissions) }
+            descriptor = try call("open", path) { folder, name in
+                openat(folder, name, flags | O_CLOEXEC, access == .owner ? 0o600 : 0o660)
+            }
         } catch {
-            // What a socket answers, and a device that nothing is behind.
+            // The error of opening a socket, or a device without hardware.
             guard error.code == ENXIO else { throw error }
             throw FileSystemError(call: error.call, path: error.path, code: FileSystemError.notRegular)
         }
         let file = OpenFile(descriptor: descriptor, path: path)
         switch mode {
-        case .read, .createShared, .shared: try checkRegular(file)
-        case .createNew, .folder, .plainFolder: break
+        case .createNew: try openToGroup(file)
+        case .createShared:
+            try checkRegular(file)
+            try openToGroup(file)
+        case .read, .shared: try checkRegular(file)
+        case .folder, .plainFolder: break
         }
         return file
     }
 
-    /// No link is followed, and nobody is waited for at the other end of a pipe.
+    /// Gives the group its rights to a file of this user where the umask has taken them.
+    private func openToGroup(_ file: OpenFile) throws(FileSystemError) {
+        guard access == .group else { return }
+        do throws(FileSystemError) {
+            var status = stat()
+            _ = try retryingInterrupted("fstat", file.path) { Int(fstat(file.descriptor, &status)) }
+            guard status.st_uid == geteuid(), status.st_mode & 0o660 != 0o660 else { return }
+            let mode = status.st_mode & 0o7777 | 0o660
+            _ = try retryingInterrupted("fchmod", file.path) { Int(fchmod(file.descriptor, mode)) }
+        } catch {
+            close(file)
+            throw error
+        }
+    }
+
+    /// Follows no link, and does not wait for the other end of a pipe.
     private static let plainly = O_NOFOLLOW | O_NONBLOCK
 
     private func checkRegular(_ file: OpenFile) throws(FileSystemError) {
@@ -142,7 +164,16 @@ package struct POSIXFileSystem: FileSystem {
     }
 
     package func createFolder(_ path: String) throws(FileSystemError) {
-        _ = try call("mkdir", path) { folder, name in mkdirat(folder, name, 0o777) }
+        guard access == .group else {
+            _ = try call("mkdir", path) { folder, name in mkdirat(folder, name, 0o700) }
+            return
+        }
+        _ = try call("mkdir", path) { folder, name in mkdirat(folder, name, 0o770) }
+        // The umask may have taken the group's rights; set-group-ID passes the folder's group on to what is made in it.
+        var status = stat()
+        _ = try call("stat", path) { folder, name in fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) }
+        let mode = status.st_mode & 0o7777 | 0o2770
+        _ = try call("chmod", path) { folder, name in fchmodat(folder, name, mode, 0) }
     }
 
     package func names(inFolder path: String) throws(FileSystemError) -> [String] {

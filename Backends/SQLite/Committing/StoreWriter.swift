@@ -5,7 +5,7 @@ extension SQLiteStore {
     /// Performs groups of writes in one transaction. On the queue only.
     func commit(_ groups: [[PreparedWrite]]) -> GroupCommit.Verdict {
         do throws(BackendError) {
-            let connections = try opened(creating: true)
+            let connections = try openedForWriting()
             return .answered(try commit(groups, on: connections))
         } catch {
             if error.kind == .busy { return .busy(error) }

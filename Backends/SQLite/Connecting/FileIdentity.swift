@@ -10,7 +10,7 @@ import Android
 import Darwin
 #endif
 
-/// Which file a path leads to now.
+/// The identity of the file that a path leads to now.
 ///
 /// Asked by path and never through a descriptor of our own: closing one would drop the locks that SQLite holds on the
 /// file for this whole process.
@@ -19,7 +19,7 @@ struct FileIdentity: Hashable, Sendable {
     private let number: UInt64
     let byteCount: Int64
 
-    /// What is at a path.
+    /// The kind of thing at a path.
     enum Finding: Equatable {
         case missing
         case file(FileIdentity)
@@ -95,7 +95,7 @@ struct FileIdentity: Hashable, Sendable {
         return stat(path, &status) == 0 ? UInt32(status.st_mode) & 0o777 : nil
     }
 
-    /// Why the file at `path` cannot `work`, by the system's error number.
+    /// Maps the system's error number to the error of a file at `path` that cannot `work`.
     static func failure(to work: String, _ path: String) -> BackendError {
         switch errno {
         case EACCES, EPERM, EROFS:
@@ -123,18 +123,20 @@ struct FileIdentity: Hashable, Sendable {
     }
 
     /// Synchronises the folder, so that the names in it survive a power cut.
-    static func synchroniseFolder(_ folder: String) throws(BackendError) {
-        let descriptor = open(folder, O_RDONLY | O_CLOEXEC)
+    ///
+    /// Works for a log as well, but must not be used for a database, see ``FileIdentity``.
+    static func synchronise(_ path: String) throws(BackendError) {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
-            throw BackendError(.unavailable, message: "\(folder): it cannot be synchronised (error \(errno))")
+            throw BackendError(.unavailable, message: "\(path): it cannot be synchronised (error \(errno))")
         }
         defer { close(descriptor) }
         guard fsync(descriptor) == 0 else {
-            throw BackendError(.unavailable, message: "\(folder): it cannot be synchronised (error \(errno))")
+            throw BackendError(.unavailable, message: "\(path): it cannot be synchronised (error \(errno))")
         }
     }
 
-    /// Notes the present time as the file's: what tells watchers in other processes that a commit is complete.
+    /// Sets the file's time to the present, which signals a complete commit to watchers in other processes.
     static func touch(_ path: String) {
         // Only a signal: where it fails, watchers hear of the next change.
         _ = utimensat(AT_FDCWD, path, nil, 0)

@@ -4,36 +4,52 @@ import Synchronization
 
 /// The open connections to one file: one that writes, and as many that read as are needed at once.
 ///
-/// Not GRDB's pool: that writes to a database before anybody could look whose it is, and sets `synchronous` to NORMAL,
-/// with which an acknowledged write does not survive a power cut.
+/// GRDB's pool does not do: it writes to a database before its owner could be checked, and sets `synchronous` to
+/// NORMAL, with which an acknowledged write does not survive a power cut.
 final class StoreConnections: Sendable {
     let file: StoreFile
     let identity: FileIdentity
     private let idleReaders = Mutex<[StoreReader]>([])
     private let openWriter = Mutex<DatabaseQueue?>(nil)
-    /// What was read or written lately.
+    /// Entries that were read or written lately.
     let cache: EntryCache?
-    /// What was changed lately.
+    /// Changes that were made lately.
     let recentChanges: RecentChanges?
     private let logByteCount: Int
 
-    /// Opens the store that was found; looks at nothing but its header and the names of its tables.
+    /// Whether the database has a write-ahead log, which the memory of entries and changes depends on.
+    let hasLog: Bool
+
+    /// Opens the store that was found; reads only its header and the names of its tables.
     ///
     /// - Parameters:
-    ///   - cachedByteCount: how much is kept in memory, about; 0 for nothing.
-    ///   - logByteCount: how long the log becomes before it is taken into the database, about.
-    init(file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0, logByteCount: Int = 16 << 20) throws {
+    ///   - cachedByteCount: about how much is kept in memory; 0 for nothing.
+    ///   - logByteCount: about how long the log becomes before it is taken into the database.
+    ///   - isForWriting: whether to begin a log if the database has none, as a backup or a closed store.
+    init(
+        file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0, logByteCount: Int = 16 << 20,
+        isForWriting: Bool = false
+    ) throws {
         (self.file, self.identity, self.logByteCount) = (file, identity, logByteCount)
         try file.checkLog()
-        let connection = try Self.connectionToWholeStore(path: file.path)
+        var connection = try Self.connectionToWholeStore(path: file.path)
         let version = try connection.unsafeRead { try file.verify($0) }
+        var writer: DatabaseQueue?
+        if try isForWriting && !Self.hasLog(connection) {
+            try connection.close()
+            writer = try Self.writingConnection(to: file, logByteCount: logByteCount)
+            connection = try Self.readOnlyConnection(path: file.path)
+            _ = try connection.unsafeRead { try file.verify($0) }
+        }
+        hasLog = try Self.hasLog(connection)
         guard identity.isStill(at: file.path) else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced while it was opened; try again")
         }
         let index = cachedByteCount > 0 ? try LogIndex(of: connection) : nil
         cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
         recentChanges = index.map { RecentChanges($0, maximumCount: min(4_096, max(cachedByteCount / 1_024, 1))) }
-        if version < StoreSchema.version { _ = try writer() }
+        openWriter.withLock { $0 = writer }
+        if version < StoreSchema.version { _ = try self.writer() }
         let reader = try StoreReader(connection, file: file)
         idleReaders.withLock { $0.append(reader) }
     }
@@ -79,32 +95,47 @@ final class StoreConnections: Sendable {
         return try body(reader)
     }
 
-    /// What a page takes in the log, 4,120 bytes, and a little for the transaction that goes beyond.
+    /// The bytes of a page in the log, 4,120, and some for the transaction that goes beyond.
     private static let logPageByteCount = 4_194
 
     /// The connection that writes.
     func writer() throws -> DatabaseQueue {
         try openWriter.withLock { open in
             if let open { return open }
-            let writer = try openedWriter()
+            let writer = try Self.writingConnection(to: file, logByteCount: logByteCount)
             open = writer
             return writer
         }
     }
 
-    private func openedWriter() throws -> DatabaseQueue {
-        let (path, logByteCount) = (file.path, logByteCount)
+    /// Takes the connection that writes out, so that it can be the last one to close; `nil` if none is open.
+    func takeWriter() -> DatabaseQueue? {
+        openWriter.withLock { open in
+            defer { open = nil }
+            return open
+        }
+    }
+
+    private static func hasLog(_ connection: DatabaseQueue) throws -> Bool {
+        try connection.unsafeRead { try String.fetchOne($0, sql: "PRAGMA journal_mode") == "wal" }
+    }
+
+    static func writingConnection(to file: StoreFile, logByteCount: Int) throws -> DatabaseQueue {
+        let path = file.path
         var configuration = Self.configuration
         configuration.prepareDatabase { db in
             try StoreFile.useWriteAheadLog(db, path: path)
             try db.execute(sql: "PRAGMA synchronous = FULL")
+            // Deleted rows leave nothing in unused parts of the file, where `Salvage` would find them. It is Debian's
+            // default.
+            try db.execute(sql: "PRAGMA secure_delete = 1")
             try db.execute(sql: "PRAGMA journal_size_limit = \(logByteCount)")
             // Where writes are all over a large file, each of SQLite's usual checkpoints of 1,000 pages would write
             // nearly as many places of it. On the connection that writes and on no other: a second one beside it may
             // meet SQLite's error of logs that are begun anew (sqlite.org/wal.html#walresetbug, before 3.51.3), which
             // loses what was acknowledged.
-            try db.execute(sql: "PRAGMA wal_autocheckpoint = \(logByteCount / Self.logPageByteCount)")
-            // In KiB: what leads to a few thousand places of it.
+            try db.execute(sql: "PRAGMA wal_autocheckpoint = \(logByteCount / logPageByteCount)")
+            // In KiB: enough for the inner pages that lead to a few thousand places of a large file.
             try db.execute(sql: "PRAGMA cache_size = -16384")
             #if canImport(Darwin)
             try db.execute(sql: "PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
@@ -112,7 +143,7 @@ final class StoreConnections: Sendable {
         }
         let writer = try DatabaseQueue(path: path, configuration: configuration)
         try writer.inDatabase { db in
-            guard try Self.synchronises(db) else {
+            guard try synchronises(db) else {
                 throw BackendError(
                     .unsupported, operation: .open,
                     message: "\(path): SQLite does not synchronise every commit here; nothing can be promised")
@@ -135,7 +166,7 @@ final class StoreConnections: Sendable {
     private static var configuration: Configuration {
         var configuration = Configuration()
         configuration.foreignKeysEnabled = false
-        // Nothing of ours sleeps in SQLite: who finds the database locked waits by the timer of the host.
+        // SQLite must not sleep: a caller that finds the database locked waits by the timer of the host.
         configuration.busyMode = .immediateError
         #if os(iOS)
         // It would use a connection on GRDB's queue, beside which a reader's statements run.
@@ -147,9 +178,9 @@ final class StoreConnections: Sendable {
         return configuration
     }
 
-    /// A connection that reads, after SQLite has undone what somebody had begun who died.
+    /// A connection that reads, after SQLite has rolled back the transaction of a process that died.
     ///
-    /// Only a connection that writes can. It is needed before the database is in write-ahead mode: while it is made.
+    /// Only a connection that writes can roll back. It is needed for a database without a log.
     private static func connectionToWholeStore(path: String) throws -> DatabaseQueue {
         do {
             return try readOnlyConnection(path: path)

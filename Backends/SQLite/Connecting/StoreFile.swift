@@ -11,18 +11,27 @@ import Android
 import Darwin
 #endif
 
-/// The file of a store: what is there, and making it.
+/// The file of a store: examines what is at its path, and creates it.
 final class StoreFile: Sendable {
     let path: String
     /// Whether a missing store may be made here.
     let mayBeMade: Bool
     /// The number of a key's row, unless another key has it.
     let numbering: @Sendable ([UInt8]) -> Int64
+    /// The number of changes during which a cursor stays valid and a deleted key is remembered.
+    ///
+    /// The same for all processes that use a store: one that retained more would believe cursors behind which another
+    /// process has removed deletions. So it is no option.
+    let retainedChangeCount: Int64
+
+    static let usualRetainedChangeCount: Int64 = 100_000
 
     init(
-        path: String, mayBeMade: Bool, numbering: @escaping @Sendable ([UInt8]) -> Int64 = { Seals.number(of: $0) }
+        path: String, mayBeMade: Bool, numbering: @escaping @Sendable ([UInt8]) -> Int64 = { Seals.number(of: $0) },
+        retainedChangeCount: Int64 = StoreFile.usualRetainedChangeCount
     ) {
         self.numbering = numbering
+        self.retainedChangeCount = retainedChangeCount
         self.path = path
         self.mayBeMade = mayBeMade
     }
@@ -77,7 +86,7 @@ final class StoreFile: Sendable {
             }
             let header = try RawFile(path: path).bytes(from: 0, count: 100)
             if case .file(let now) = try FileIdentity.look(at: path), now.byteCount == 0 {
-                throw BackendError(.busy, message: "\(path): somebody is making the store; try again")
+                throw BackendError(.busy, message: "\(path): another process is creating the store; try again")
             }
             guard header.count == 100, header.starts(with: Array("SQLite format 3\u{0}".utf8)) else {
                 throw BackendError(
@@ -120,11 +129,19 @@ final class StoreFile: Sendable {
                 + "or recover what is in the log")
     }
 
-    /// Throws where SQLite would forget acknowledged changes because the log is damaged before them.
+    /// Throws if SQLite would forget acknowledged changes because the log is damaged, or would overwrite the database
+    /// with the log of another one.
     ///
-    /// Before SQLite opens the store: it would write over them, or remove the log when it closes. O(log), which each
+    /// Runs before SQLite opens the store, which would write over a damaged log or remove it. O(log), which each
     /// checkpoint begins anew.
     func checkLog() throws {
+        guard try !isLogForeign() else {
+            throw BackendError(
+                .damaged,
+                message: "\(path): \(logPath) is the log of another database, which was here before this one was put "
+                    + "back: move \(logPath) and \(place)-shm away, and open the store again; or put the other "
+                    + "database back to recover what is in its log")
+        }
         guard let damage = try WriteAheadLog.damage(ofLogAt: logPath, pageSize: StoreSchema.pageSize) else {
             return
         }
@@ -134,7 +151,27 @@ final class StoreFile: Sendable {
                 + "there on would be forgotten; recover what is whole into a new file")
     }
 
-    /// Whether somebody was interrupted while making the first tables of a database in an empty file: then the
+    /// Whether `header`, the first bytes of a database, says that there is no write-ahead log.
+    ///
+    /// SQLite brings the opposite to the disk before it begins a log, and removes the log before it says this again
+    /// (sqlite.org/fileformat2.html, 1.3.3). Backups say this, and a store after ``SQLiteBackend/close()``.
+    static func hasNoLog(header: [UInt8]) -> Bool { header.count >= 20 && header[18] == 1 }
+
+    /// Whether commits are in the log although the database says that it has none.
+    ///
+    /// SQLite would replay them all the same. Other processes may begin or end a log meanwhile, so the same log must be
+    /// there before and after the header is read.
+    private func isLogForeign() throws -> Bool {
+        while try hasLog(), Self.hasNoLog(header: try RawFile(path: path).bytes(from: 0, count: 20)) {
+            guard let before = try WriteAheadLog.nameOfCommitted(at: logPath, pageSize: StoreSchema.pageSize),
+                Self.hasNoLog(header: try RawFile(path: path).bytes(from: 0, count: 20))
+            else { return false }
+            if try WriteAheadLog.nameOfCommitted(at: logPath, pageSize: StoreSchema.pageSize) == before { return true }
+        }
+        return false
+    }
+
+    /// Whether a process was interrupted while it created the first tables of a database in an empty file. Then the
     /// journal says that the file had no page, and SQLite will empty it again.
     private func isHalfMade() throws -> Bool {
         let journal = place + "-journal"
@@ -145,7 +182,7 @@ final class StoreFile: Sendable {
         do {
             header = try RawFile(path: journal).bytes(from: 0, count: 20)
         } catch {
-            // Whoever makes the store has removed it meanwhile.
+            // The process that creates the store may have removed it meanwhile.
             guard try FileIdentity.look(at: journal) != .missing else { return false }
             throw error
         }
@@ -175,8 +212,8 @@ final class StoreFile: Sendable {
         }
     }
 
-    /// Makes the store, unless another process was faster. Only its owner may read it; SQLite gives the files beside it
-    /// the same permissions.
+    /// Creates the store, unless another process was faster. Only its owner may read it; SQLite gives the files beside
+    /// it the same mode.
     ///
     /// In one transaction with a rollback journal, so that the file is empty or a whole store at every moment; only
     /// then it is switched to write-ahead logging.
@@ -203,7 +240,7 @@ final class StoreFile: Sendable {
         } catch {
             throw BackendError(error, at: path)
         }
-        try FileIdentity.synchroniseFolder(Self.folder(of: place))
+        try FileIdentity.synchronise(Self.folder(of: place))
     }
 
     /// Puts an empty file there that only its owner may read, unless another process was faster.

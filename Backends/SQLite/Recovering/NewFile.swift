@@ -40,7 +40,7 @@ enum NewFile {
             try create(pending, for: path, mode: FileIdentity.mode(of: source.path) ?? 0o600)
             let result = try body(pending)
             try name(pending, path)
-            try FileIdentity.synchroniseFolder(folder)
+            try FileIdentity.synchronise(folder)
             return result
         } catch {
             throw BackendError(error, at: path)

@@ -22,12 +22,15 @@ final class PageSource {
         // Without the file the log may have it all.
         file = try FileIdentity.look(at: path) == .missing ? nil : RawFile(path: path)
         let logPath = FileIdentity.resolved(path) + "-wal"
-        if case .file(let identity) = try FileIdentity.look(at: logPath), identity.byteCount >= 32 {
+        let header = try file?.bytes(from: 0, count: 100) ?? []
+        // The log beside a database that has none is another's, see ``StoreFile/checkLog()``.
+        if !StoreFile.hasNoLog(header: header), case .file(let identity) = try FileIdentity.look(at: logPath),
+            identity.byteCount >= 32
+        {
             log = try RawFile(path: logPath)
         } else {
             log = nil
         }
-        let header = try file?.bytes(from: 0, count: 100) ?? []
         isStore = header.count == 100 && header.bigEndian(at: 68) == Int(StoreSchema.applicationID)
         let logHeader = try log?.bytes(from: 0, count: 32) ?? []
         let claims = [

@@ -35,7 +35,7 @@ struct Recovery {
     init(db: Database, file: StoreFile) {
         self.db = db
         entries = EntryTable(db: db, file: file)
-        changes = ChangeTable(db: db, path: file.path)
+        changes = ChangeTable(db: db, file: file)
     }
 
     /// How many keys have an entry again.

@@ -80,6 +80,21 @@ struct WriteAheadLog {
         }
     }
 
+    /// The header of the log at `path`, which no other log shares; `nil` for a log without commits, or for none.
+    static func nameOfCommitted(at path: String, pageSize: Int) throws -> [UInt8]? {
+        guard case .file(let identity) = try FileIdentity.look(at: path), identity.byteCount > headerByteCount else {
+            return nil
+        }
+        do {
+            let log = try WriteAheadLog(RawFile(path: path), pageSize: pageSize)
+            return log.committed.isEmpty && log.damage == nil ? nil : log.header
+        } catch {
+            // A process that closed the store may have removed it meanwhile.
+            guard try FileIdentity.look(at: path) != .missing else { return nil }
+            throw error
+        }
+    }
+
     private func frame(_ number: Int) throws -> [UInt8] {
         try file.bytes(from: offset(of: number), count: frameByteCount)
     }

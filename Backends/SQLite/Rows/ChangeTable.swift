@@ -3,22 +3,32 @@ import SyncCore
 
 /// The rows of `change`: the sequence of a store's changes, on one connection.
 ///
-/// It keeps what `ChangeLog` of SyncCore keeps: the latest change of every key for good, and the newest
-/// ``recognisedCount`` superseded ones at least.
+/// **Retention.** The newest ``StoreFile/retainedChangeCount`` changes are all there. Of older ones there is only the
+/// latest change of each key that holds an entry. Superseded changes and deletions go in steps of ``sweepCount``
+/// changes, in the transaction that makes them old; a deleted key's row in `entry` goes with its deletion.
+///
+/// **Cursors.** A cursor before the bound has expired, because a deletion behind it may be gone. A reader that starts
+/// from nothing needs no old deletions, but the cursors of its walk pass through the old changes. Such a cursor
+/// carries the start of the walk: its tag is the change's tag combined with a mask of the start. It stays valid
+/// until ``StoreFile/retainedChangeCount`` changes have come after the start, unless its key changes before.
 struct ChangeTable {
     let db: Database
-    /// The database's path, for messages.
-    let path: String
+    let file: StoreFile
 
-    /// Cursors at the newest so many changes are recognised.
-    static let recognisedCount: Int64 = 10_000
-    /// Superseded changes are dropped so many at once.
-    static let sweepCount: Int64 = 1_024
+    /// Old changes are removed so many at once.
+    static let sweepCount: Int64 = 64
 
     private static let following = """
         SELECT c.sequence, c.tag, c.entry, c.seal, e.sequence, e.key, e.version, e.checksum, e.seal
         FROM change c LEFT JOIN entry e ON e.id = c.entry WHERE c.sequence > ? ORDER BY c.sequence
         """
+
+    private static let deleted = """
+        SELECT e.key, e.version, e.sequence, e.checksum, e.seal, e.id FROM change c JOIN entry e ON e.id = c.entry
+        WHERE c.sequence > ? AND c.sequence <= ? AND e.sequence = c.sequence AND e.live = 0 AND e.version IS NULL
+        """
+
+    private static let neighbour = "SELECT 1 FROM entry WHERE id IN (?, ?) LIMIT 1"
 
     private static let keyOfEntry = "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND id = ?"
 
@@ -29,43 +39,69 @@ struct ChangeTable {
         }
     }
 
-    /// Notes that the key in row `entry` changed, and forgets the change that this one supersedes when it is so old
-    /// that no sweep will come by.
+    /// Adds a change of the key in row `entry`, and removes the change that it supersedes if no sweep will reach it.
     func append(sequence: Int64, tag: UInt64, entry: Int64, superseding previous: Int64) throws {
         let tag = Int64(bitPattern: tag)
         try db.change(
             "INSERT INTO change (sequence, tag, entry, seal) VALUES (?, ?, ?, ?)", .integer(sequence), .integer(tag),
             .integer(entry), .integer(Seals.seal(sequence: sequence, tag: tag, entry: entry)))
-        if previous > 0, previous <= Self.sweptSequence(at: sequence) {
+        if previous > 0, previous <= bound(at: sequence) {
             try db.change("DELETE FROM change WHERE sequence = ?", .integer(previous))
         }
     }
 
-    /// Drops what has become both superseded and old while the sequence went from `start` to `end`.
+    /// Removes the superseded changes and the deletions that became old while the sequence went from `start` to `end`.
     func sweep(from start: Int64, to end: Int64) throws {
-        let (old, new) = (Self.sweptSequence(at: start), Self.sweptSequence(at: end))
+        let (old, new) = (bound(at: start), bound(at: end))
         guard old < new else { return }
         try db.change(
             """
             DELETE FROM change WHERE sequence > ? AND sequence <= ?
             AND sequence <> ifnull((SELECT e.sequence FROM entry e WHERE e.id = change.entry), change.sequence)
             """, .integer(old), .integer(new))
+        for (number, sequence) in try deletedRows(after: old, upTo: new) where try isAlone(number) {
+            try db.change("DELETE FROM entry WHERE id = ?", .integer(number))
+            try db.change("DELETE FROM change WHERE sequence = ?", .integer(sequence))
+        }
     }
 
-    /// Superseded changes up to this one are gone when the latest is `sequence`.
-    private static func sweptSequence(at sequence: Int64) -> Int64 {
-        max(0, sequence / sweepCount * sweepCount - recognisedCount)
+    /// The rows of `entry` whose keys were deleted by a change in the given range, with that change.
+    ///
+    /// Damaged rows are left out: ``Salvage`` may still read something from them.
+    private func deletedRows(after old: Int64, upTo new: Int64) throws -> [(number: Int64, sequence: Int64)] {
+        var rows: [(Int64, Int64)] = []
+        try db.forEachRow(of: Self.deleted, .integer(old), .integer(new)) { row in
+            let number = row.integer(5)
+            if EntryLookup.isSealed(row), number == file.numbering(row.bytes(0)) {
+                rows.append((number, row.integer(2)))
+            }
+            return true
+        }
+        return rows
     }
 
-    /// The keys that changed after `cursor`. One transaction should hold all of it.
+    /// Whether no other key's lookup passes through row `number`.
+    ///
+    /// Keys that share a hash lie in consecutive rows first (see ``EntryLookup/locate(_:found:)``), so a lookup comes
+    /// from the row before, or goes on to the row behind.
+    private func isAlone(_ number: Int64) throws -> Bool {
+        try db.firstRow(of: Self.neighbour, .integer(number &- 1), .integer(number &+ 1)) { _ in true } == nil
+    }
+
+    /// Superseded changes and deletions up to this one are gone when the latest change is `sequence`.
+    private func bound(at sequence: Int64) -> Int64 {
+        max(0, sequence / Self.sweepCount * Self.sweepCount - file.retainedChangeCount)
+    }
+
+    /// The keys that changed after `cursor`. The caller holds one transaction around it.
     func page(since cursor: ChangeCursor?, limit: Int) throws -> ChangePage {
-        try check(cursor)
+        let walk = try walk(of: cursor)
         var page = ChangePage(changes: [], cursor: cursor, hasMore: false)
         let start = cursor.map { Int64(bitPattern: $0.sequence) } ?? 0
         try db.forEachRow(of: Self.following, .integer(start)) { row in
             let sequence = row.integer(0)
             guard Seals.seal(sequence: sequence, tag: row.integer(1), entry: row.integer(2)) == row.integer(3) else {
-                throw BackendError(damagedAt: path, "table change, row \(sequence): its seal does not match")
+                throw BackendError(damagedAt: file.path, "table change, row \(sequence): its seal does not match")
             }
             let isWhole = !row.isNull(4) && isSealed(row)
             if !isWhole || row.integer(4) == sequence {
@@ -76,7 +112,8 @@ struct ChangeTable {
                 page.changes.append(isWhole ? try change(row) : try changeOfDamaged(row))
             }
             page.cursor = ChangeCursor(
-                sequence: UInt64(bitPattern: sequence), tag: UInt64(bitPattern: row.integer(1)))
+                sequence: UInt64(bitPattern: sequence),
+                tag: UInt64(bitPattern: row.integer(1)) ^ (walk?.mask(at: sequence) ?? 0))
             return true
         }
         return page
@@ -87,14 +124,14 @@ struct ChangeTable {
         return ChangePage.Change(key: key, version: row.isNull(6) ? nil : EntryVersion(bytes: row.bytes(6)))
     }
 
-    /// The change of an entry that cannot be believed: its key by the index, and a mark for a version. One damaged
-    /// entry must not end the sequence for all.
+    /// The change of a damaged entry: the key that the index has for it, and a mark instead of a version. One damaged
+    /// entry must not end the sequence for every reader.
     private func changeOfDamaged(_ row: StatementRow) throws -> ChangePage.Change {
         let number = row.integer(2)
         let bytes = try db.firstRow(of: Self.keyOfEntry, .integer(number)) { $0.bytes(0) }
         guard let bytes, let text = String(validating: bytes, as: UTF8.self), let key = try? EntryKey(text) else {
             throw BackendError(
-                damagedAt: path, "table entry, row \(number): it is gone or its seal does not match")
+                damagedAt: file.path, "table entry, row \(number): it is gone or its seal does not match")
         }
         return ChangePage.Change(key: key, version: row.mark(8))
     }
@@ -106,15 +143,44 @@ struct ChangeTable {
                     key: row.buffer(5), version: row.buffer(6), sequence: row.integer(4), checksum: row.integer(7))
     }
 
-    private func check(_ cursor: ChangeCursor?) throws {
-        guard let cursor else { return }
-        let tag = try db.firstRow(
-            of: "SELECT tag FROM change WHERE sequence = ?", .integer(Int64(bitPattern: cursor.sequence))
-        ) { UInt64(bitPattern: $0.integer(0)) }
-        guard tag == cursor.tag else {
-            throw BackendError(
-                .cursorExpired, operation: .changes,
-                message: "\(path): no change \(cursor.sequence) with that tag is known; read everything again")
+    /// The walk from nothing that `cursor` belongs to; `nil` for a cursor that belongs to none.
+    ///
+    /// - Throws: `cursorExpired` if changes behind the cursor may be gone.
+    private func walk(of cursor: ChangeCursor?) throws -> Walk? {
+        let latest = try latest().map { Int64(bitPattern: $0.sequence) } ?? 0
+        let bound = bound(at: latest)
+        guard let cursor else { return bound > 0 ? Walk(step: latest / Self.sweepCount) : nil }
+        let sequence = Int64(bitPattern: cursor.sequence)
+        let tag = try db.firstRow(of: "SELECT tag FROM change WHERE sequence = ?", .integer(sequence)) {
+            UInt64(bitPattern: $0.integer(0))
         }
+        if tag == cursor.tag, sequence >= bound { return nil }
+        if let tag, tag != cursor.tag {
+            // A walk is valid as long as no deletion after its start is gone.
+            let last = latest / Self.sweepCount
+            let first = max(0, last - file.retainedChangeCount / Self.sweepCount)
+            let walk = (first...last).lazy.map { Walk(step: $0) }.first { tag ^ $0.mask(at: sequence) == cursor.tag }
+            if let walk { return walk }
+        }
+        throw BackendError(
+            .cursorExpired, operation: .changes,
+            message: "\(file.path): change \(cursor.sequence) with that tag is unknown, or more than "
+                + "\(file.retainedChangeCount) changes old; read everything again")
+    }
+}
+
+/// A reader's way through all changes from the first on.
+private struct Walk {
+    /// The number of full steps of ``ChangeTable/sweepCount`` changes before its start.
+    let step: Int64
+
+    /// The mask of the tags of this walk's cursors; 0 for changes after its start.
+    func mask(at sequence: Int64) -> UInt64 {
+        guard sequence < step * ChangeTable.sweepCount else { return 0 }
+        // The finaliser of SplitMix64.
+        var bits = UInt64(bitPattern: step) &+ 0x9E37_79B9_7F4A_7C15
+        bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
+        bits = (bits ^ bits >> 27) &* 0x94D0_49BB_1331_11EB
+        return bits ^ bits >> 31
     }
 }

@@ -1,13 +1,13 @@
 import GRDB
 
-/// What a store's database consists of, and how it came to be so.
+/// The tables of a store's database, and the steps from one version of them to the next.
 ///
-/// - `entry` has a row for every key that was ever written. Its number is a hash of the key, so a key is found by
-///   number; the index finds it by its bytes. A read believes an absence only when both ways find nothing, so a
-///   damaged page cannot pass for one. A deleted key keeps its row, without version and value, because a reader of
-///   the changes may start from nothing.
+/// - `entry` has a row for every key that holds a value, or was deleted lately. Its number is a hash of the key, so a
+///   key is found by number; the index finds it by its bytes. A read believes an absence only when both ways find
+///   nothing, so a damaged page cannot pass for one. A deleted key keeps its row, without version and value, for as
+///   long as a cursor may need the deletion, see ``ChangeTable``.
 /// - `checksum` is that of the value. `seal` covers everything else in the row, and `checksum`.
-/// - `change` has the latest change of every key, and the newest superseded ones for recognising old cursors.
+/// - `change` has the latest change of every key, and recent superseded ones to recognise cursors by.
 enum StoreSchema {
     /// "EnSy": what `PRAGMA application_id` says in a database of ours.
     static let applicationID: Int64 = 0x456E_5379

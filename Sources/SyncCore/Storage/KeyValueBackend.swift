@@ -92,6 +92,8 @@ public protocol KeyValueBackend: Sendable {
 
     /// What changed after `cursor`, or since the store began when it is `nil`.
     ///
+    /// A store may forget deletions that no valid cursor is before; then an answer to `nil` leaves them out.
+    ///
     /// - Throws: ``BackendError/Kind/cursorExpired`` when the store cannot say (it was wiped, restored, or forgot),
     ///   ``BackendError/Kind/unsupported`` when ``Capabilities/changes`` is false.
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage>

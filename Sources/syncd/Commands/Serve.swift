@@ -2,6 +2,7 @@ import ArgumentParser
 import Entitlements
 import Foundation
 import Logging
+import SQLiteStorage
 import SyncCore
 import SyncServer
 import SyncService
@@ -11,7 +12,8 @@ struct Serve: AsyncParsableCommand {
         commandName: "serve", abstract: "Serve a store to all devices of all accounts, over HTTP.",
         discussion: """
             When it is ready, standard output gets one line, "listening on URL"; all else goes to standard error. \
-            SIGTERM and SIGINT end it: nobody is let in any more, what is under way is finished, and it exits with 0.
+            SIGTERM and SIGINT end it: it accepts no more requests, finishes those that are running, leaves an SQLite \
+            store as one file, and exits with 0.
 
             Examples:
               syncd serve --store sqlite:/var/lib/syncd/store.sqlite --catalog catalog.json
@@ -52,14 +54,15 @@ struct Serve: AsyncParsableCommand {
         let store = try openStore(host, limits)
         let logger = try makeLogger()
         if let at { logger.warning("the clock began at \(at.singleLine), for tests") }
-        var configuration = try service.configuration(limits.listener, hasIssuer: issuer.isGiven)
+        var configuration = try service.configuration(
+            limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
         configuration.callerLimits = limits.callers
         let passwords = try PasswordHashing(cost: PasswordHashing.Cost(logarithm: readPasswordCost()))
         let cryptography = ServerCryptography(
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
             onError: { logger.error("\($0)") })
         let folder = try openWeb()
-        // A few are for the store and the log, and for those who look after the server.
+        // Some descriptors are for the store, the log and operational endpoints.
         limits.listener.connectionCount = min(limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
         let listening = limits.listener
         let metrics = ServerMetrics(PrometheusMetrics())
@@ -77,18 +80,32 @@ struct Serve: AsyncParsableCommand {
         } catch {
             throw Failure(.usage, "--tls-certificate: \(error)")
         }
+        let outcome: Result<Void, any Error>
         do {
             try await Server.run(
                 service, listener, accessLog: accessLog, shutdownSeconds: listening.shutdownSeconds, logger: logger)
+            outcome = .success(())
         } catch let error as ListenerError {
-            throw Failure(.failed, "\(address(listening, listening.port)): \(error)")
+            outcome = .failure(Failure(.failed, "\(address(listening, listening.port)): \(error)"))
+        } catch {
+            outcome = .failure(error)
+        }
+        await close(store, logger)
+        try outcome.get()
+    }
+
+    /// Leaves an SQLite store as one file. Where that fails nothing is lost: its log is beside it.
+    private func close(_ store: any KeyValueBackend, _ logger: Logger) async {
+        guard let database = store as? SQLiteBackend else { return }
+        do throws(BackendError) { try await database.close() } catch {
+            logger.warning("the log of the store was not taken into its file: \(error)")
         }
     }
 
     private func makeListener(
         _ configuration: ListenerConfiguration, _ responder: Responder, _ logger: Logger
     ) throws(ListenerError) -> Listener {
-        // What the framework says is for whoever looks for a fault.
+        // Messages of the framework matter only in debugging.
         var quiet = logger
         if logger.logLevel > .debug { quiet.logLevel = .error }
         return try Listener(configuration, responder: responder, logger: quiet) { port in
@@ -149,7 +166,7 @@ struct Serve: AsyncParsableCommand {
     /// The log of requests, in the same place as everything else that is logged.
     private func makeAccessLog() -> AccessLog {
         AccessLog(label: "syncd") { lines in
-            // Who closed standard error wants no log.
+            // A closed standard error means that no log is wanted.
             try? FileHandle.standardError.write(contentsOf: lines)
         }
     }

@@ -20,6 +20,8 @@ struct ListenOptions: ParsableArguments {
     @Flag(help: "Listen without TLS on an address that others reach (SYNCD_INSECURE_HTTP=1).")
     var insecureHTTP = false
 
+    @OptionGroup var secrets: SecretOptions
+
     func configuration() throws(Failure) -> ListenerConfiguration {
         let text = listen ?? environmentVariable("SYNCD_LISTEN") ?? "127.0.0.1:8440"
         let (host, port) = try Self.address(text)
@@ -29,7 +31,9 @@ struct ListenOptions: ParsableArguments {
         )
         var configuration = ListenerConfiguration(host: host, port: port)
         switch files {
-        case (let chain?, let key?): configuration.certificate = .init(chainFile: chain, keyFile: key)
+        case (let chain?, let key?):
+            try secrets.check(key, option: "--tls-key")
+            configuration.certificate = .init(chainFile: chain, keyFile: key)
         case (nil, nil):
             let isMeant = try isSet("SYNCD_INSECURE_HTTP")
             guard insecureHTTP || isMeant || Self.isLoopback(host) else {
@@ -102,8 +106,12 @@ struct ServiceOptions: ParsableArguments {
 
     @OptionGroup var catalog: CatalogOptions
 
-    /// - Parameter hasIssuer: whether the tokens of another issuer are believed.
-    func configuration(_ listener: ListenerConfiguration, hasIssuer: Bool) throws -> ServiceConfiguration {
+    /// - Parameters:
+    ///   - hasIssuer: whether tokens of another issuer are accepted.
+    ///   - secrets: the rule for the file with the operator's token.
+    func configuration(
+        _ listener: ListenerConfiguration, hasIssuer: Bool, secrets: SecretOptions
+    ) throws -> ServiceConfiguration {
         let name = name ?? environmentVariable("SYNCD_NAME") ?? Self.name(of: listener)
         guard let url = URL(string: name), ["http", "https"].contains(url.scheme ?? ""), url.host() != nil,
             !name.contains(where: \.isWhitespace)
@@ -117,7 +125,7 @@ struct ServiceOptions: ParsableArguments {
         configuration.allowsSignUp = try allowsSignUp(besideIssuer: hasIssuer)
         configuration.isClockAccepted = acceptClock
         configuration.origins = try readOrigins()
-        configuration.operatorToken = try operatorToken()
+        configuration.operatorToken = try operatorToken(secrets)
         if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
             guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
                 throw Failure(.usage, "--ownership: \"\(text.singleLine)\" is neither keepWithFirst nor share")
@@ -157,8 +165,9 @@ struct ServiceOptions: ParsableArguments {
         return origins
     }
 
-    private func operatorToken() throws -> String? {
+    private func operatorToken(_ secrets: SecretOptions) throws -> String? {
         guard let path = operatorTokenFile ?? environmentVariable("SYNCD_OPERATOR_TOKEN_FILE") else { return nil }
+        try secrets.check(path, option: "--operator-token-file")
         let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
         // The characters that a token has in a header (RFC 6750, section 2.1).

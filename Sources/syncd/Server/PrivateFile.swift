@@ -1,17 +1,18 @@
+import ArgumentParser
+import Entitlements
 import Foundation
 import SyncCore
 
-/// Files with secrets, which only their owner may read.
+/// Files with secrets that `syncd` writes itself, which only their owner may read.
 enum PrivateFile {
-    /// The folder for what `syncd` keeps from one start to the next (XDG base directories); `nil` where there is no
-    /// home.
+    /// The folder for state that outlives a process (XDG base directories); `nil` without a home folder.
     static var stateFolder: String? {
         if let state = environmentVariable("XDG_STATE_HOME"), state.hasPrefix("/") { return state + "/syncd" }
         if let home = environmentVariable("HOME"), home.hasPrefix("/") { return home + "/.local/state/syncd" }
         return nil
     }
 
-    /// Reads all of a file that is its owner's alone; `nil` where there is none.
+    /// Reads all of a file that only its owner may read; `nil` for a missing file.
     static func read(_ path: String) throws(BackendError) -> Data? {
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else {
@@ -34,5 +35,47 @@ enum PrivateFile {
         } catch {
             throw BackendError(.unavailable, operation: .read, message: "\(path): it cannot be read", cause: error)
         }
+    }
+}
+
+/// The rule for files with secrets that an administrator provides: tokens and private keys.
+struct SecretOptions: ParsableArguments {
+    @Flag(
+        help: ArgumentHelp(
+            "Take tokens and keys from files that every user of this machine can read (SYNCD_ALLOW_OPEN_SECRETS=1)."))
+    var allowOpenSecrets = false
+
+    /// Throws if every user of this machine can read or replace the file at `path`.
+    ///
+    /// The group may: a server often runs as its own user in the group of the secret. Secrets that systemd or a
+    /// container runtime provides have modes that the administrator does not choose, in folders that others cannot
+    /// enter. A missing file passes; reading it reports that.
+    ///
+    /// - Parameter option: the option that names the file, for the error.
+    func check(_ path: String, option: String) throws(Failure) {
+        var status = stat()
+        guard stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_mode & 0o006 != 0 else { return }
+        let isAllowed = try isSet("SYNCD_ALLOW_OPEN_SECRETS")
+        guard !allowOpenSecrets, !isAllowed, !Self.isProvided(path) else { return }
+        let mode = "0" + String(status.st_mode & 0o7777, radix: 8)
+        throw Failure(
+            .usage,
+            "\(option): \(path.singleLine) has mode \(mode), so every user of this machine has access to the secret "
+                + "in it: chmod o-rwx \(path.singleLine), and replace the secret if others may have read it; or allow "
+                + "this with --allow-open-secrets")
+    }
+
+    /// Whether systemd or a container runtime provides the file.
+    private static func isProvided(_ path: String) -> Bool {
+        guard let place = resolved(path) else { return false }
+        return [environmentVariable("CREDENTIALS_DIRECTORY"), "/run/secrets"].contains { folder in
+            folder.flatMap(resolved).map { $0 != "/" && place.hasPrefix($0 + "/") } ?? false
+        }
+    }
+
+    private static func resolved(_ path: String) -> String? {
+        guard let resolved = realpath(path, nil) else { return nil }
+        defer { free(resolved) }
+        return String(cString: resolved)
     }
 }

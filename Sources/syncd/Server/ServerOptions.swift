@@ -30,7 +30,9 @@ struct ServerOptions: ParsableArguments {
     @Flag(help: "Send passwords and purchases to a server without TLS (SYNCD_INSECURE_HTTP=1).")
     var insecureHTTP = false
 
-    /// What carries requests to servers.
+    @OptionGroup var secrets: SecretOptions
+
+    /// The transport to servers.
     func transport() throws(Failure) -> any HTTPTransport {
         var configuration = CurlClient.Configuration()
         configuration.userAgent = "syncd/\(SyncD.configuration.version)"
@@ -83,9 +85,10 @@ struct ServerOptions: ParsableArguments {
         (host.contains(":") ? "[\(host)]" : host) + (port.map { ":\($0)" } ?? "")
     }
 
-    /// The operator's token; `nil` where none was given.
+    /// The operator's token; `nil` if none was given.
     func operatorToken() throws -> String? {
         guard let tokenFile else { return environmentVariable("SYNCD_TOKEN") }
+        try secrets.check(tokenFile, option: "--token-file")
         let text = try readDocument(tokenFile) { String(decoding: $0, as: UTF8.self) }
         let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
         guard !token.isEmpty, token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {

@@ -72,6 +72,7 @@ struct ServerRefreshTests {
     func operating() throws {
         let token = ServerProcess.operatorToken
         try sandbox.write(token + "\n", to: "token")
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: sandbox.path("token"))
         let server = try ServerProcess(sandbox)
         #expect(try start("account create alice", server).outcome().exitCode == 0)
         #expect(try start("account login alice", server).outcome().exitCode == 0)
