@@ -5,8 +5,8 @@ import UnixSignals
 
 /// Runs a service and its listener until the process is told to end.
 public enum Server {
-    /// Runs `listener`, the background work of `service`, and the log of requests. Returns after SIGTERM or SIGINT, when
-    /// everything that was under way has finished, or has been cancelled after `shutdownSeconds`.
+    /// Runs `listener`, the background work of `service`, and the log of requests. Returns after SIGTERM or SIGINT,
+    /// when everything that was under way has finished, or has been cancelled after `shutdownSeconds`.
     ///
     /// - Throws: ``ListenerError`` when the address cannot be listened at.
     public static func run(

@@ -58,16 +58,16 @@ extension ConnectionHandler {
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let promise = context.eventLoop.makePromise(of: Void.self)
         promise.futureResult.whenSuccess {
-            bound.value.state.takePiece(.now())
+            bound.value.state.takePiece(NIODeadline.now())
             bound.value.sendPiece()
         }
-        state.writePiece(.now())
+        state.writePiece(NIODeadline.now())
         context.write(wrapOutboundOut(.body(piece)), promise: promise)
         flush()
     }
 
     private func endAnswer() {
-        perform(state.endAnswer(.now()))
+        perform(state.endAnswer(NIODeadline.now()))
         if state.phase != .answering, context != nil { resumeIfPaused() }
     }
 
@@ -145,12 +145,12 @@ extension ConnectionHandler {
     private func send(_ piece: [UInt8]) async -> Bool {
         guard let context, state.phase == .streaming, !state.isEndingStream else { return false }
         let promise = context.eventLoop.makePromise(of: Void.self)
-        state.writePiece(.now())
+        state.writePiece(NIODeadline.now())
         context.write(wrapOutboundOut(.body(context.channel.allocator.buffer(bytes: piece))), promise: promise)
         flush()
         // A connection that fails ends its stream.
         guard (try? await promise.futureResult.get()) != nil else { return false }
-        state.takePiece(.now())
+        state.takePiece(NIODeadline.now())
         return !state.isEndingStream
     }
 

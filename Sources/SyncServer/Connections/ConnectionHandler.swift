@@ -43,7 +43,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     /// - Parameter isStream: whether it is on a stream of HTTP/2.
     init(_ door: FrontDoor, peer: Peer, isStream: Bool) {
         (self.door, self.peer, self.isStream) = (door, peer, isStream)
-        state = ConnectionState(door.timeouts, isStream: isStream, now: .now())
+        state = ConnectionState(door.timeouts, isStream: isStream, now: NIODeadline.now())
     }
 
     var executor: LoopExecutor? { loop?.executor }
@@ -113,14 +113,14 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = context.channel.isWritable
         // The pieces of a long answer have a deadline each.
-        if !isStream, isWritable || outgoing == nil { state.changeWritability(isWritable, .now()) }
+        if !isStream, isWritable || outgoing == nil { state.changeWritability(isWritable, NIODeadline.now()) }
         if isWritable, state.phase == .idle { resume() }
         context.fireChannelWritabilityChanged()
     }
 
     /// The server is about to end.
     func quiesce() {
-        perform(state.quiesce(.now()))
+        perform(state.quiesce(NIODeadline.now()))
         settle()
     }
 
@@ -154,13 +154,13 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     func resumeIfPaused() { if isPaused { resume() } }
 
     private func settle() {
-        if !isPaused, waiting.isEmpty { perform(state.settle(.now())) }
+        if !isPaused, waiting.isEmpty { perform(state.settle(NIODeadline.now())) }
     }
 
     private func completeRead() {
         let isPartial = !hasPart
         hasPart = false
-        state.completeRead(.now(), isPartial: isPartial)
+        state.completeRead(NIODeadline.now(), isPartial: isPartial)
         if state.phase == .receiving, incoming != nil { takePlace() }
         settle()
     }
@@ -209,13 +209,13 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
             context.close(promise: nil)
         case .flush:
             flush()
-            perform(state.flushed(.now(), isUnsent: isUnsent))
+            perform(state.flushed(NIODeadline.now(), isUnsent: isUnsent))
         case .closeOutput: context.close(mode: .output, promise: nil)
         case .refuseLateBody:
             door.admission.note(.slow)
             refuse(RefusedRequest(.requestTimeout, "the body did not come in time"))
         case .endStream:
-            state.endStream(.now())
+            state.endStream(NIODeadline.now())
             endPieces?()
         }
     }

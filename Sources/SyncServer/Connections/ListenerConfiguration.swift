@@ -56,8 +56,8 @@ public struct ListenerConfiguration: Sendable {
     public var idleSeconds: Int64 = 60
     /// The time for a TLS handshake, in seconds. Beyond it the connection is closed.
     public var handshakeSeconds: Int64 = 10
-    /// The time in which a connection carries nothing in either direction, in seconds. Longer than the pause between two
-    /// heartbeats of an event stream. Beyond it the connection is closed.
+    /// The time in which a connection carries nothing in either direction, in seconds. Longer than the pause between
+    /// two heartbeats of an event stream. Beyond it the connection is closed.
     public var silenceSeconds: Int64 = 120
     /// The open connections. Beyond it a connection is closed as soon as it is accepted. A few of the machine's own
     /// programs are accepted beyond that.

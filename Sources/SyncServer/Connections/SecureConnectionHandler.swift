@@ -78,7 +78,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
 
     init(_ door: FrontDoor) {
         self.door = door
-        state = State(door.timeouts, now: .now())
+        state = State(door.timeouts, now: NIODeadline.now())
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -102,26 +102,26 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
     /// The connection is one of HTTP/1, which has a ``ConnectionHandler`` of its own.
     func becomeHTTP1() { context?.pipeline.syncOperations.removeHandler(self, promise: nil) }
 
-    func becomeHTTP2() { state.open(.now()) }
+    func becomeHTTP2() { state.open(NIODeadline.now()) }
 
     /// A stream was opened.
     func add(_ handler: ConnectionHandler, on stream: any Channel) {
         let id = ObjectIdentifier(handler)
         streams[id] = handler
-        state.note(hasStreams: true, .now())
+        state.note(hasStreams: true, NIODeadline.now())
         let bound = NIOLoopBound(self, eventLoop: stream.eventLoop)
         stream.closeFuture.whenComplete { _ in bound.value.remove(id) }
     }
 
     private func remove(_ id: ObjectIdentifier) {
         guard streams.removeValue(forKey: id) != nil, streams.isEmpty else { return }
-        state.note(hasStreams: false, .now())
+        state.note(hasStreams: false, NIODeadline.now())
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
         case is ChannelShouldQuiesceEvent:
-            perform(state.quiesce(.now()))
+            perform(state.quiesce(NIODeadline.now()))
             for stream in streams.values { stream.quiesce() }
         // HTTP/2 has no half-closed connections.
         case ChannelEvent.inputClosed: context.close(promise: nil)

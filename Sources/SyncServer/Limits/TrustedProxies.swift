@@ -43,9 +43,9 @@ public struct TrustedProxies: Hashable, Sendable {
         !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
     }
 
-    /// The client that `peer` asks for: itself, unless it is trusted; then the last address that is not a proxy's, since
-    /// any client can have written those before it. The clients of a proxy whose fields cannot be read, or contradict
-    /// each other, count as one client, which is not the proxy itself.
+    /// The client that `peer` asks for: itself, unless it is trusted; then the last address that is not a proxy's,
+    /// since any client can have written those before it. The clients of a proxy whose fields cannot be read, or
+    /// contradict each other, count as one client, which is not the proxy itself.
     func client(of peer: String, _ fields: HTTPFields) -> String {
         guard !networks.isEmpty, let address = ClientAddress(peer), isTrusted(address) else { return peer }
         let told = fields[Self.forwardedFor].map { $0.split(separator: ",", omittingEmptySubsequences: false) }
@@ -108,8 +108,8 @@ public struct TrustedProxies: Hashable, Sendable {
         return text
     }
 
-    /// The values of `for` in a `Forwarded` field; `nil` when an element has none, or has a quoted value that no address
-    /// needs.
+    /// The values of `for` in a `Forwarded` field; `nil` when an element has none, or has a quoted value that no
+    /// address needs.
     private static func nodes(_ field: String) -> [Substring]? {
         var nodes: [Substring] = []
         for element in field.split(separator: ",", omittingEmptySubsequences: false) {

@@ -88,8 +88,8 @@ public struct Responder: Sendable {
 
     /// The answer to a request, once its bytes are admitted to `room`.
     ///
-    /// An answer that only reads and finds no room is 503. One that may have changed something is sent all the same: the
-    /// service leaves long values out of it that `room` has refused.
+    /// An answer that only reads and finds no room is 503. One that may have changed something is sent all the same:
+    /// the service leaves long values out of it that `room` has refused.
     func answer(to request: ServiceRequest, in room: AnswerRoom, _ exchange: Exchange) async -> ServiceAnswer {
         let answer =
             if Self.isShort(request) {

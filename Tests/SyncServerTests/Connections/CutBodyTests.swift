@@ -25,7 +25,8 @@ struct CutBodyTests {
         let channel = EmbeddedChannel()
         weak var latest: ConnectionHandler?
         do {
-            let handler = ConnectionHandler(FrontDoor(responder), peer: Peer("127.0.0.1", TrustedProxies()), isStream: true)
+            let peer = Peer("127.0.0.1", TrustedProxies())
+            let handler = ConnectionHandler(FrontDoor(responder), peer: peer, isStream: true)
             latest = handler
             try channel.pipeline.syncOperations.addHandler(handler)
             let head = HTTPRequest(method: .put, scheme: "http", authority: "x", path: "/v1/kv/a")

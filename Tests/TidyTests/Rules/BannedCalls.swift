@@ -48,7 +48,7 @@ extension BannedCall {
                 // Where the simulation starts what lives on its own: processes, and messages under way; and small
                 // writes, all of which the listener waits for.
                 exempt: [
-                    "Sources/SyncSimulation/Running/Scheduler.swift", "Sources/SyncServer/Answering/WriteTasks.swift",
+                    "Sources/SyncSimulation/Running/Scheduler.swift", "Sources/SyncServer/Requests/RequestTasks.swift",
                 ], isAt: startsTask),
             BannedCall(
                 name: "DispatchQueue", instead: "use a task group, or a Mutex",

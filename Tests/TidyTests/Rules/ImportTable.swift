@@ -50,9 +50,9 @@ struct ImportTable {
         Row(
             module: "SyncServer", folder: "Sources/SyncServer", imports: ["SyncService"],
             packages: [
-                "HummingbirdCore", "HummingbirdHTTP2", "NIOCore", "NIOHTTP1", "NIOHTTPTypes", "NIOHTTPTypesHTTP1",
-                "NIOPosix", "NIOSSL", "NIOTLS", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto", "CryptoExtras",
-                "Logging", "CoreMetrics",
+                "HummingbirdCore", "NIOCore", "NIOHTTP1", "NIOHTTP2", "NIOHTTPTypes", "NIOHTTPTypesHTTP1",
+                "NIOHTTPTypesHTTP2", "NIOPosix", "NIOSSL", "ServiceLifecycle", "UnixSignals", "JWTKit", "Crypto",
+                "CryptoExtras", "Logging", "CoreMetrics",
             ]),
         Row(module: "StoreEvidence", folder: "Sources/StoreEvidence", imports: ["Entitlements"]),
         Row(
