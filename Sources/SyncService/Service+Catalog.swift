@@ -51,7 +51,7 @@ extension Service {
         } else {
             json = try await derived(of: caller, catalog, at: instant)
         }
-        guard request.reserveAnswer(json.count) else { throw BackendError.noRoomForAnswer() }
+        guard request.reserveAnswer(json.count) else { return .failure(Problem(.noRoomForAnswer())) }
         return try .json { json }
     }
 

@@ -13,8 +13,8 @@ final class ClockRollbackGuard: Sendable {
         var latest: Int64
     }
 
-    /// The largest correction of a clock, in milliseconds. A date of the server's own that is further ahead than this was
-    /// written while the clock was wrong, and would be valid for too long.
+    /// The largest correction of a clock, in milliseconds. A date of the server's own that is further ahead than this
+    /// was written while the clock was wrong, and would be valid for too long.
     static let tolerance: Int64 = 300_000
     private static let period = Duration.seconds(3_600)
 

@@ -4,8 +4,8 @@ import SyncCore
 
 /// The store as one account sees it: its ledger only grows, and only the server decides about purchases.
 ///
-/// A ledger is stored byte for byte as the client sent it, or not at all: if the server changed it, the client would have
-/// a version of bytes that it has never seen. The server's decisions are a second ledger beside it.
+/// A ledger is stored byte for byte as the client sent it, or not at all: if the server changed it, the client would
+/// have a version of bytes that it has never seen. The server's decisions are a second ledger beside it.
 ///
 /// One object for all requests of a caller.
 final class LedgerRules: KeyValueBackend {
@@ -125,7 +125,7 @@ final class LedgerRules: KeyValueBackend {
         guard environment.claims.begin(news.count, of: key, limit: limits.recordCount) else {
             throw BackendError(
                 .busy, operation: .write, key: key, disposition: .transient,
-                message: "other writes of this ledger are not settled yet; try again")
+                message: "other writes of this ledger are not settled yet; try again", cause: LimitReached())
         }
         charge(writes: news.count / RequestLimiter.operationsPerRequest)
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
@@ -144,8 +144,8 @@ final class LedgerRules: KeyValueBackend {
         }
         switch outcome {
         case .conflict(let winner):
-            // A store that repeats writes may report a conflict with this very write. If the ledger that is there cannot
-            // be decoded, its claims are kept.
+            // A store that repeats writes may report a conflict with this very write. If the ledger that is there
+            // cannot be decoded, its claims are kept.
             let held = winner.map { try? Self.stored($0, key) } ?? Ledger()
             let leftover = leftover(of: attempt, beside: held, isOver: held != nil)
             environment.claims.end(news.count, of: key, leaving: leftover)

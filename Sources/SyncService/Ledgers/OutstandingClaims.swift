@@ -56,7 +56,8 @@ final class OutstandingClaims: Sendable {
 
     /// Takes the claims that may be removed now.
     ///
-    /// - Parameter isStored: Whether the account's ledger was stored a moment ago. Then no earlier attempt can store it.
+    /// - Parameter isStored: Whether the account's ledger was stored a moment ago. Then no earlier attempt can store
+    ///   it.
     func takeRemovable(of ledger: EntryKey, isStored: Bool) -> [Leftover] {
         state.withLock { state in
             guard let leftovers = state.claims[ledger]?.leftovers, !leftovers.isEmpty else { return [] }

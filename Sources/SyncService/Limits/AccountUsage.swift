@@ -133,8 +133,8 @@ final class AccountUsage: Sendable {
 
 // Changes.
 extension AccountUsage {
-    /// Reserves `count` bytes under `key`, until ``settle(_:under:of:deletedAt:)``. A value that is not longer than the one
-    /// before can always be written.
+    /// Reserves `count` bytes under `key`, until ``settle(_:under:of:deletedAt:)``. A value that is not longer than the
+    /// one before can always be written.
     ///
     /// - Returns: The error of a write that would exceed the quota; nothing is reserved then.
     func reserve(_ count: Int, under key: EntryKey, of prefix: String, now: Int64) -> BackendError? {

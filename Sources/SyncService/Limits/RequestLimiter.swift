@@ -159,8 +159,8 @@ final class RequestLimiter: Sendable {
         throw Self.error("too many requests of this account", wait: wait)
     }
 
-    /// Counts a read of the account called `name` that is answered synchronously; `false` when it must wait, and nothing
-    /// is counted.
+    /// Counts a read of the account called `name` that is answered synchronously; `false` when it must wait, and
+    /// nothing is counted.
     func takesRead(account name: String, now: Int64) -> Bool {
         guard let rate = limits.accountReads else { return true }
         let wait = accounts.withLock { table in
