@@ -51,7 +51,7 @@ extension Service {
         } else {
             json = try await derived(of: caller, catalog, at: instant)
         }
-        guard request.reserveAnswer(json.count, caller.name) else { throw BackendError.noRoomForAnswer() }
+        guard request.reserveAnswer(json.count, caller.name) else { return .failure(Problem(.noRoomForAnswer())) }
         return try .json { json }
     }
 

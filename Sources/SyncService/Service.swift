@@ -3,10 +3,11 @@ public import HTTPTypes
 public import SyncCore
 import SyncProtocol
 
-/// All that a server answers under `/v1`: framework-free, request in and answer out, over any store that can compare
-/// and swap. Several may share one store.
+/// Everything that a server answers under `/v1`: request in, answer out, without a framework, over any store with
+/// compare-and-swap. Several services may share one store.
 ///
-/// An account's token reaches that account's keys and no other: which keys those are is said once, by ``KeyScope``.
+/// An account's token reaches that account's keys and no other. ``KeyScope`` is the only place that says which those
+/// are.
 public final class Service: Sendable {
     let store: any KeyValueBackend
     let configuration: ServiceConfiguration
@@ -92,7 +93,7 @@ public final class Service: Sendable {
         }
     }
 
-    /// How many streams of events are open.
+    /// The number of open streams of events.
     public var streamCount: Int { hub.listenerCount }
 
     /// Whether the store answers, the clock can be right, and writing worked when it was last tried. After a write that
@@ -125,11 +126,14 @@ public final class Service: Sendable {
         return answer
     }
 
-    /// The answer to a request for one entry, the most frequent one, by the caller's thread: where the token was
-    /// believed before, and the store has the entry at hand. `nil` for any other, which ``respond(to:)`` answers.
+    /// The answer to a read of one entry, the most frequent request, on the caller's thread. `nil` for every other
+    /// request, for a token that was not verified before, and for an entry that the store does not have in memory:
+    /// ``respond(to:)`` answers those.
     ///
-    /// - Parameter longest: the most bytes that are answered so.
-    public func respondAtOnce(to request: HTTPRequest, longest: Int = .max) -> ServiceAnswer? {
+    /// - Parameters:
+    ///   - peer: the client's address.
+    ///   - longest: the longest value that is answered, in bytes.
+    public func fastRead(_ request: HTTPRequest, peer: String, longest: Int = .max) -> ServiceAnswer? {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, ledgers.synchronousStore != nil
         else { return nil }
@@ -138,23 +142,23 @@ public final class Service: Sendable {
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(
                 key, request.headerFields, synchronouslyBy: ledgerRules(of: caller), longest: longest),
-            // When nothing else can go wrong: what is answered the other way is counted there.
-            limiter.takesRead(account: caller.account.name ?? "", now: host.now())
+            // Last, because every other request is counted where it is answered.
+            limiter.admitsRead(peer, account: caller.account.name ?? "", now: host.now())
         else { return nil }
         var whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
         note(request, in: &whole.response.headerFields)
         return whole
     }
 
-    /// Whether `request` asks for a stream of events, as far as can be told without looking at who asks.
+    /// Whether `request` asks for a stream of events, by its header alone.
     public static func isStreamAskedFor(by request: HTTPRequest) -> Bool {
         request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
             && EventStream.isAskedFor(by: request)
     }
 
-    /// Notes what every answer under `/v1` says, whatever it is: the time, the request's name, who may read it.
+    /// Adds the fields that every answer under `/v1` has: the server's time, the request's id, caching, CORS.
     public func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
-        // A time that is known to be wrong is told to nobody.
+        // A time that is known to be wrong is not sent.
         if !clockGuard.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
         WireFields.noteRequestID(of: request.headerFields, in: &fields)
         if !fields.contains(.cacheControl) { fields[.cacheControl] = "no-store" }
@@ -175,13 +179,13 @@ public final class Service: Sendable {
             answer.response.headerFields[.allow] = methods
             return ServiceAnswer(answer, route: place.route)
         }
-        // Whatever is written would be dated wrongly: sessions, keys and decisions.
+        // Sessions, keys and decisions would be dated wrongly.
         if request.head.method != .get {
             do throws(BackendError) { try clockGuard.check() } catch {
                 return ServiceAnswer(failure(error), route: place.route)
             }
         }
-        // An erasure waits for the others, so it is none of them.
+        // An erasure waits for the other requests, so it must not be one of them.
         let epoch = place.isErasure ? nil : requests.start()
         defer { if let epoch { requests.finish(epoch) } }
         do {
@@ -191,7 +195,7 @@ public final class Service: Sendable {
             }
             let caller = try await identify(request.head, peer: request.peer)
             let ticket = try enter(caller, request)
-            defer { if let ticket { limiter.leave(ticket) } }
+            defer { if let ticket { limiter.requests.give(ticket) } }
             return await respond(to: target, request, caller)
         } catch {
             return ServiceAnswer(failure(error), route: place.route)
@@ -256,7 +260,7 @@ public final class Service: Sendable {
         let text = resumed ?? target.query["after"]
         let cursor: ChangeCursor? = if let text { try CursorText.cursor(text) } else { nil }
         let service = try keyValues(of: caller)
-        // A cursor that counts nothing any more is answered before the stream begins.
+        // An expired cursor is refused before the stream begins.
         if let cursor { _ = try await store.changes(since: cursor, limit: 1) }
         let account: AccountCaller? = if case .account(let account) = caller { account } else { nil }
         let ticket = try account?.account.name.flatMap { name throws(RequestError) in
@@ -264,9 +268,9 @@ public final class Service: Sendable {
         }
         let listening = hub.listen(service.scope, origin: account?.origin, expires: account?.expires ?? .max) {
             [limiter] in
-            if let ticket { limiter.leave(ticket) }
+            if let ticket { limiter.streams.give(ticket) }
         }
-        // The token may have been ended since it was looked at, and before the hub knew of this listener.
+        // The token may have been revoked after it was verified and before the hub knew this listener.
         do { _ = try await identify(request.head, peer: request.peer) } catch {
             listening.end()
             throw error
@@ -280,7 +284,7 @@ public final class Service: Sendable {
             route: target.place.route, caller: caller.name)
     }
 
-    /// What a client gets told of whatever went wrong.
+    /// The answer to a request that failed with `error`.
     func failure(_ error: any Error) -> TransportAnswer {
         switch error {
         case let error as RequestError: return error.answer

@@ -301,7 +301,7 @@ extension ConnectionHandler {
     private func answer(_ request: inout IncomingRequest) {
         let exchange = Exchange(request, isStream: isStream)
         if !request.hasBody, request.head.method == .get, request.place == nil,
-            let answer = door.responder.fastAnswer(to: request.head, longest: exchange.uncountedByteCount)
+            let answer = door.responder.fastAnswer(to: request.head, exchange)
         {
             return send(answer, exchange)
         }

@@ -1,48 +1,48 @@
 public import SyncService
 
-/// Every limit of a server by its name, for whoever runs one: what `syncd serve --limit NAME=VALUE` sets and
-/// `syncd serve --limits` shows.
+/// Every limit of a server by its name, as `syncd serve --limit NAME=VALUE` sets it and `syncd serve --limits` shows
+/// it.
 public struct ServerLimits: Sendable {
-    /// Those of connections and requests.
+    /// The limits of connections and requests.
     public var listener: ListenerConfiguration
-    /// Those of addresses and accounts.
+    /// The limits of addresses and accounts.
     public var callers: CallerLimits
-    /// How much of an SQLite store's entries is kept in memory, in bytes, about.
+    /// The entries of an SQLite store that are kept in memory, in bytes, approximately.
     public var cachedByteCount = 64 << 20
-    /// How long an SQLite store's log becomes before it is taken into the database, in bytes, about.
+    /// The length of an SQLite store's log before it is checkpointed, in bytes, approximately.
     public var logByteCount = 64 << 20
 
-    /// One of them, for a table.
+    /// One limit, for a table.
     public struct Row: Hashable, Sendable {
-        /// What it is set by.
+        /// The name.
         public var name: String
-        /// What it is now, as it is written.
+        /// The current value, as it is written.
         public var value: String
-        /// What the value counts, and what it may be.
+        /// The unit and the range of the value.
         public var unit: String
-        /// What happens beyond it, in a line.
+        /// The meaning, and what happens beyond it.
         public var meaning: String
     }
 
-    /// The limits of these configurations.
+    /// The limits in these configurations.
     public init(listener: ListenerConfiguration, callers: CallerLimits = CallerLimits()) {
         (self.listener, self.callers) = (listener, callers)
     }
 
-    /// Sets one, written `NAME=VALUE`.
+    /// Sets one limit, written `NAME=VALUE`.
     ///
-    /// - Throws: ``ListenerError`` for a name that there is not, or a value that it cannot have; then nothing changes.
+    /// - Throws: ``ListenerError`` for an unknown name or a value out of range; nothing changes then.
     public mutating func set(_ text: String) throws(ListenerError) {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 2, let setting = Self.settings.first(where: { $0.name == parts[0] }) else {
-            throw ListenerError("\"\(text)\" is no NAME=VALUE of those that --limits shows")
+            throw ListenerError("must be NAME=VALUE with a name that --limits shows, not \"\(text)\"")
         }
         guard setting.place.set(parts[1], in: &self) else {
-            throw ListenerError("\(setting.name) is \(setting.place.unit), and not \"\(parts[1])\"")
+            throw ListenerError("\(setting.name) must be \(setting.place.unit), not \"\(parts[1])\"")
         }
     }
 
-    /// All of them, with the values of now.
+    /// All limits with their current values.
     public var rows: [Row] {
         Self.settings.map { setting in
             Row(
@@ -63,7 +63,7 @@ extension ServerLimits {
         }
     }
 
-    /// Where a limit stands, and what it may be.
+    /// The place of a limit, and its range.
     private enum Place {
         case rate(WritableKeyPath<CallerLimits, Rate?>)
         case count(WritableKeyPath<CallerLimits, Int?>, ClosedRange<Int>)
@@ -98,7 +98,7 @@ extension ServerLimits {
             }
         }
 
-        /// Whether `text` could be taken.
+        /// Sets the limit to `text`; `false` when it is out of range.
         func set(_ text: String, in limits: inout ServerLimits) -> Bool {
             let isNone = text == "none"
             switch self {

@@ -10,7 +10,9 @@ public struct Responder: Sendable {
     package struct Handlers: Sendable {
         package var respond: @Sendable (ServiceRequest) async -> ServiceAnswer
         /// Answers a read of one entry without waiting; `nil` for any other request.
-        package var fastRead: @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil }
+        package var fastRead: @Sendable (HTTPRequest, _ peer: String, _ longest: Int) -> ServiceAnswer? = { _, _, _ in
+            nil
+        }
         package var checkReadiness: @Sendable () async throws(BackendError) -> Void = { () async throws(BackendError) in
         }
         /// The reason not to receive a long body; `nil` when it may come.
@@ -46,7 +48,7 @@ public struct Responder: Sendable {
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         var handlers = Handlers { await service.respond(to: $0) }
-        handlers.fastRead = { service.respondAtOnce(to: $0, longest: $1) }
+        handlers.fastRead = { service.fastRead($0, peer: $1, longest: $2) }
         handlers.checkReadiness = { () async throws(BackendError) in try await service.checkReadiness() }
         handlers.admitLongBody = { await service.refusal(ofLongBodyAfter: $0, peer: $1) }
         handlers.note = { service.note($0, in: &$1) }
@@ -79,7 +81,9 @@ public struct Responder: Sendable {
     }
 
     /// The answer to a read of one entry that needs no waiting; `nil` for any other request.
-    func fastAnswer(to request: HTTPRequest, longest: Int) -> ServiceAnswer? { handlers.fastRead(request, longest) }
+    func fastAnswer(to request: HTTPRequest, _ exchange: Exchange) -> ServiceAnswer? {
+        handlers.fastRead(request, exchange.client?.text ?? "", exchange.uncountedByteCount)
+    }
 
     /// The reason not to receive a long body after `head`; `nil` when it may come.
     func admitLongBody(_ head: HTTPRequest, _ peer: String) async -> ServiceAnswer? {

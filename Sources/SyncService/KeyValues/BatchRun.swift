@@ -179,11 +179,14 @@ extension BatchOperation {
     var isRead: Bool { if case .read = self { true } else { false } }
 }
 
+/// The cause of a transient error that is due to a limit and not to the store. The server does not log it.
+struct LimitReached: Error {}
+
 extension BackendError {
     /// The error of an answer that the server has no memory for.
     static func noRoomForAnswer(of key: EntryKey? = nil) -> BackendError {
         BackendError(
             .busy, operation: .read, key: key, disposition: .transient,
-            message: "the server has no room for this answer now; try again")
+            message: "the server has no room for this answer now; try again", cause: LimitReached())
     }
 }

@@ -231,7 +231,9 @@ extension KeyValueService {
     private func failure(_ error: BackendError) -> TransportAnswer { .failure(problem(error)) }
 
     /// The problem by which a client learns of an error of the store.
-    func problem(_ error: BackendError) -> Problem { .told(of: error, onError) }
+    func problem(_ error: BackendError) -> Problem {
+        error.cause is LimitReached ? Problem(error) : .told(of: error, onError)
+    }
 }
 
 /// The versions that the client of a read has already.

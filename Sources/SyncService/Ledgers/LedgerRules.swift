@@ -125,7 +125,7 @@ final class LedgerRules: KeyValueBackend {
         guard environment.claims.begin(news.count, of: key, limit: limits.recordCount) else {
             throw BackendError(
                 .busy, operation: .write, key: key, disposition: .transient,
-                message: "other writes of this ledger are not settled yet; try again")
+                message: "other writes of this ledger are not settled yet; try again", cause: LimitReached())
         }
         charge(writes: news.count / RequestLimiter.operationsPerRequest)
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())

@@ -8,16 +8,17 @@ import SyncCore
 /// are removed or become free, by these rules:
 ///
 /// 1. Every attempt to store a ledger holds each of its claims by a write of its own: it creates the entry, or renews
-/// one of its account. A ledger is stored only if its key still has the version that was read before the claims were
-/// made.
+///    one of its account. A ledger is stored only if its key still has the version that was read before the claims were
+///    made.
 /// 2. An attempt whose ledger certainly was not and will not be stored removes the claims that it created, each only if
-/// the entry is unchanged. If another attempt of the account relies on the claim, it has renewed the entry, by rule 1.
+///    the entry is unchanged. If another attempt of the account relies on the claim, it has renewed the entry, by rule
+///    1.
 /// 3. Another account may take over a claim that is older than ``freeAfter`` and whose ledger does not hold the
-/// transaction. It first reads the claim, then the owner's ledger, then stores that ledger anew under the condition
-/// that it is unchanged, and then replaces the claim under the condition that it is unchanged. If all of this succeeds,
-/// no attempt can rely on the claim any more: it would have written the entry before it was read, so it has read its
-/// ledger's version before that, and this version is gone. No clock is needed for that; the age only spares the owner
-/// needless conflicts.
+///    transaction. It first reads the claim, then the owner's ledger, then stores that ledger anew under the condition
+///    that it is unchanged, and then replaces the claim under the condition that it is unchanged. If all of this
+///    succeeds, no attempt can rely on the claim any more: it would have written the entry before it was read, so it
+///    has read its ledger's version before that, and this version is gone. No clock is needed for that; the age only
+///    spares the owner needless conflicts.
 ///
 /// Rule 2 never removes a claim that was renewed or taken over from the own account, because an earlier attempt may
 /// rely on it. Such a claim, and those of a server that crashed, wait for rule 3 or for the account's next attempt.

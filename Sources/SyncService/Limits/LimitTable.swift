@@ -1,21 +1,14 @@
-/// What is remembered of addresses, or of accounts: how much of each of four rates is used up, and how much is under
-/// way. It has a fixed size, whoever comes: many who come at once push each other out, those first of whom nothing has
-/// to be known.
+/// The used-up parts of four rates, for each of a fixed number of addresses or accounts.
 ///
-/// Whom an entry belongs to is known by a hash whose key is the process's own, so that nobody can choose whose entry
-/// he shares, or make one place of the table fuller than another.
+/// The size is fixed, however many holders come: new holders replace those whose rates are recovered first. Holders are
+/// known by a hash whose key is the process's own, so that no client can choose an entry to share, or crowd one place
+/// of the table.
 struct LimitTable: Sendable {
     struct Entry: Sendable {
-        /// 0 for nobody.
+        /// 0 for an empty entry.
         var id: UInt64 = 0
-        /// When each of the rates has its whole burst again, in microseconds since 1970 UTC.
+        /// The times at which each rate has its whole burst again, in microseconds since 1970 UTC.
         var due = SIMD4<Int64>.zero
-        /// How many requests are under way.
-        var requests: Int32 = 0
-        /// How many streams are open.
-        var streams: Int32 = 0
-
-        var isBusy: Bool { requests > 0 || streams > 0 }
 
         /// The longest debt beyond the burst, in microseconds.
         static let maximumDebt: Int64 = 60_000_000
@@ -49,58 +42,44 @@ struct LimitTable: Sendable {
         }
     }
 
-    /// How many entries a place has.
+    /// The entries of a place.
     private static let ways = 8
 
     private var entries: [Entry]
 
-    /// - Parameter capacity: how many are remembered, a power of two, 8 or more.
+    /// - Parameter capacity: the number of holders, a power of two, 8 or more.
     init(capacity: Int) { entries = Array(repeating: Entry(), count: capacity) }
 
-    /// Does something with the entry of `id`, a new one where there is none; `nil` where all that could give way are
-    /// busy.
-    mutating func update<Result>(_ id: UInt64, _ body: (inout Entry) -> Result) -> Result? {
-        let first = start(of: id)
-        var victim: Int?
+    /// Changes the entry of `id`. A new entry replaces the one of its place that is recovered first.
+    mutating func update<Result>(_ id: UInt64, _ body: (inout Entry) -> Result) -> Result {
+        let first = Int(truncatingIfNeeded: id) & (entries.count - 1) & ~(Self.ways - 1)
+        var victim = first
         for index in first..<(first + Self.ways) {
             if entries[index].id == id { return body(&entries[index]) }
-            guard !entries[index].isBusy else { continue }
-            if let known = victim, entries[known].due.max() <= entries[index].due.max() { continue }
-            victim = index
+            if entries[index].due.max() < entries[victim].due.max() { victim = index }
         }
-        guard let victim else { return nil }
         entries[victim] = Entry(id: id)
         return body(&entries[victim])
     }
 
-    /// As ``update(_:_:)``, and `nil` where there is no entry.
-    mutating func updateKnown(_ id: UInt64, _ body: (inout Entry) -> Void) {
-        let first = start(of: id)
-        for index in first..<(first + Self.ways) where entries[index].id == id { body(&entries[index]) }
-    }
-
-    private func start(of id: UInt64) -> Int { Int(truncatingIfNeeded: id) & (entries.count - 1) & ~(Self.ways - 1) }
-
-    /// How many entries are somebody's.
+    /// The number of holders that are remembered.
     var count: Int { entries.count { $0.id != 0 } }
 
-    /// The name of an address.
+    /// The id of an address.
     static func id(of address: ClientAddress) -> UInt64 {
         var hasher = Hasher()
         hasher.combine(address.high)
         hasher.combine(address.low)
-        return named(hasher)
+        return id(hasher)
     }
 
-    /// The name of whoever is called `text`.
+    /// The id of an account, or of a peer that is no address.
     static func id(of text: String) -> UInt64 {
         var hasher = Hasher()
         var text = text
         text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
-        return named(hasher)
+        return id(hasher)
     }
 
-    private static func named(_ hasher: Hasher) -> UInt64 {
-        max(1, UInt64(truncatingIfNeeded: hasher.finalize()))
-    }
+    private static func id(_ hasher: Hasher) -> UInt64 { max(1, UInt64(truncatingIfNeeded: hasher.finalize())) }
 }

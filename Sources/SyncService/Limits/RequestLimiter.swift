@@ -1,10 +1,10 @@
 import HTTPTypes
 import Synchronization
 
-/// Keeps addresses and accounts within ``CallerLimits``. Everything it remembers has a fixed size; a check takes one
-/// lock and allocates nothing.
+/// Keeps addresses and accounts within ``CallerLimits``. Its tables have a fixed size; a check of a rate takes one lock
+/// and allocates nothing. All times are in milliseconds since 1970 UTC.
 final class RequestLimiter: Sendable {
-    /// What somebody asks for who is not known yet.
+    /// The kinds of requests whose sender is not known yet.
     enum StrangerKind {
         case other, logIn, signUp
     }
@@ -15,37 +15,35 @@ final class RequestLimiter: Sendable {
         static let (reads, writes) = (0, 1)
     }
 
-    /// A place among an account's requests or streams; ``RequestLimiter/leave(_:)`` gives it back.
-    struct Ticket: Sendable {
-        fileprivate var id: UInt64
-        fileprivate var isStream: Bool
-    }
-
     let limits: CallerLimits
+    /// The requests of accounts under way.
+    let requests: Budget
+    /// The open streams of accounts.
+    let streams: Budget
     private let addresses: Mutex<LimitTable>
     private let accounts: Mutex<LimitTable>
     private let onRefusal: @Sendable (Refusal) -> Void
 
-    /// - Parameter onRefusal: is told of each request that is refused.
+    /// - Parameter onRefusal: is called for each request that is refused.
     init(
         _ limits: CallerLimits, capacity: Int = CallerLimits.capacity,
         onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in }
     ) {
         (self.limits, self.onRefusal) = (limits, onRefusal)
+        requests = Budget(.init(account: limits.accountRequests))
+        streams = Budget(.init(account: limits.accountStreams))
         addresses = Mutex(LimitTable(capacity: capacity))
         accounts = Mutex(LimitTable(capacity: capacity))
     }
 
-    /// Counts a request of `peer`, of whatever kind.
+    /// Counts a request of `peer`, of any kind.
     ///
-    /// - Parameter now: in milliseconds since 1970 UTC, as everywhere here.
-    /// - Throws: ``RequestError`` with status 429 where it has to wait.
+    /// - Throws: ``RequestError`` with status 429 when the address must wait.
     func admit(_ peer: String, now: Int64) throws(RequestError) {
-        guard let rate = limits.addressRequests, let id = Self.id(of: peer) else { return }
-        try take(1, of: rate, Lane.requests, of: id, now)
+        try take(limits.addressRequests, Lane.requests, of: peer, now)
     }
 
-    /// Counts a request of `peer` by nobody who is known. Throws as ``admit(_:now:)``.
+    /// Counts a request of `peer` whose sender is not known. Throws as ``admit(_:now:)``.
     func admit(stranger peer: String, _ kind: StrangerKind, now: Int64) throws(RequestError) {
         let (rate, lane) =
             switch kind {
@@ -53,74 +51,76 @@ final class RequestLimiter: Sendable {
             case .logIn: (limits.logIns, Lane.logIns)
             case .signUp: (limits.signUps, Lane.signUps)
             }
-        guard let rate, let id = Self.id(of: peer) else { return }
-        try take(1, of: rate, lane, of: id, now)
+        try take(rate, lane, of: peer, now)
     }
 
-    private func take(_ count: Int, of rate: Rate, _ lane: Int, of id: UInt64, _ now: Int64) throws(RequestError) {
-        let wait = addresses.withLock { table -> Int64? in
-            table.update(id) { $0.take(count, of: rate, lane: lane, now: now * 1_000) } ?? nil
+    private func take(_ rate: Rate?, _ lane: Int, of peer: String, _ now: Int64) throws(RequestError) {
+        guard let rate, let id = Self.id(of: peer) else { return }
+        let wait = addresses.withLock { table in
+            table.update(id) { $0.take(1, of: rate, lane: lane, now: now * 1_000) }
         }
         guard let wait else { return }
         onRefusal(.addressRate)
         throw Self.error("too many requests from this address", wait: wait)
     }
 
-    /// Whose rates count for `peer`: nobody's for the machine itself.
+    /// The holder of the rates of `peer`; `nil` for the machine itself, which has no limits.
     private static func id(of peer: String) -> UInt64? {
         guard let address = ClientAddress(peer) else { return LimitTable.id(of: peer) }
         return address.isLoopback ? nil : LimitTable.id(of: address.network)
     }
 
-    /// Counts a request of the account called `name`, and takes a place among those under way.
+    /// Counts a request of the account called `name`, and takes a place among its requests under way.
     ///
     /// - Parameters:
     ///   - isRead: whether it changes nothing.
-    ///   - byteCount: how long its body is.
-    /// - Returns: the place, to be given back; `nil` where none is counted.
-    /// - Throws: ``RequestError`` with status 429 where it has to wait.
-    func enter(account name: String, isRead: Bool, byteCount: Int, now: Int64) throws(RequestError) -> Ticket? {
-        let rate = isRead ? limits.accountReads : limits.accountWrites
-        let most = limits.accountRequests
-        guard rate != nil || most != nil else { return nil }
-        let id = LimitTable.id(of: name)
-        let count = 1 + max(0, byteCount - 1) >> 16
-        let entrance = accounts.withLock { table in
-            table.update(id) { entry -> Entrance in
-                if let most, entry.requests >= most { return .full }
-                let lane = isRead ? Lane.reads : Lane.writes
-                if let rate, let wait = entry.take(count, of: rate, lane: lane, now: now * 1_000) {
-                    return .wait(wait)
-                }
-                guard most != nil else { return .uncounted }
-                entry.requests += 1
-                return .counted
-            }
-        }
-        // Where no entry could be had nothing was counted that could be given back.
-        switch entrance ?? .uncounted {
-        case .counted: return Ticket(id: id, isStream: false)
-        case .uncounted: return nil
-        case .full:
-            onRefusal(.accountConcurrency)
-            throw Self.error("too many requests of this account at once", wait: 1)
-        case .wait(let time):
-            onRefusal(.accountRate)
-            throw Self.error("too many requests of this account", wait: time)
+    ///   - byteCount: the length of its body.
+    /// - Returns: the place, to be given back to ``requests``.
+    /// - Throws: ``RequestError`` with status 429 when the account must wait.
+    func enter(account name: String, isRead: Bool, byteCount: Int, now: Int64) throws(RequestError) -> Budget.Ticket {
+        let ticket = try takePlace(of: requests, name, "too many requests of this account at once", wait: 1)
+        do throws(RequestError) {
+            let (rate, lane) = isRead ? (limits.accountReads, Lane.reads) : (limits.accountWrites, Lane.writes)
+            try take(1 + max(0, byteCount - 1) >> 16, of: rate, lane, account: name, now)
+            return ticket
+        } catch {
+            requests.give(ticket)
+            throw error
         }
     }
 
-    /// What becomes of a request of an account.
-    private enum Entrance {
-        case counted, uncounted, full
-        case wait(Int64)
+    /// Takes a place among the streams of the account called `name`, to be given back to ``streams``. Throws as
+    /// ``enter(account:isRead:byteCount:now:)``.
+    func openStream(account name: String) throws(RequestError) -> Budget.Ticket {
+        try takePlace(of: streams, name, "too many open streams of this account", wait: 30_000_000)
+    }
+
+    private func takePlace(
+        of budget: Budget, _ name: String, _ reason: String, wait: Int64
+    ) throws(RequestError) -> Budget.Ticket {
+        do throws(Budget.Shortage) { return try budget.take(account: name) } catch {
+            onRefusal(.accountConcurrency)
+            throw Self.error(reason, wait: wait)
+        }
+    }
+
+    private func take(
+        _ count: Int, of rate: Rate?, _ lane: Int, account name: String, _ now: Int64
+    ) throws(RequestError) {
+        guard count > 0, let rate else { return }
+        let wait = accounts.withLock { table in
+            table.update(LimitTable.id(of: name)) { $0.take(count, of: rate, lane: lane, now: now * 1_000) }
+        }
+        guard let wait else { return }
+        onRefusal(.accountRate)
+        throw Self.error("too many requests of this account", wait: wait)
     }
 
     /// Decoding 16 KiB costs as much as a request.
     static let decodingShift = 14
     /// Deriving entitlements from 4 KiB costs as much as a request.
     static let replayShift = 12
-    /// So many operations of a batch cost as much as a request.
+    /// The number of operations of a batch that cost as much as a request.
     static let operationsPerRequest = 8
 
     /// Charges the account called `name` for work that was not known when its request was admitted. It may get into
@@ -129,7 +129,7 @@ final class RequestLimiter: Sendable {
         let charges = [(limits.accountReads, Lane.reads, reads), (limits.accountWrites, Lane.writes, writes)]
         guard charges.contains(where: { $0.0 != nil && $0.2 > 0 }) else { return }
         accounts.withLock { table in
-            _ = table.update(LimitTable.id(of: name)) { entry in
+            table.update(LimitTable.id(of: name)) { entry in
                 for case (let rate?, let lane, let count) in charges where count > 0 {
                     entry.charge(count, of: rate, lane: lane, now: now * 1_000)
                 }
@@ -148,73 +148,36 @@ final class RequestLimiter: Sendable {
     ///
     /// - Throws: ``RequestError`` with status 429 when the account must wait. Nothing is counted then.
     func takeReads(_ count: Int, account name: String, now: Int64) throws(RequestError) {
-        guard count > 0, let rate = limits.accountReads else { return }
-        let wait = accounts.withLock { table in
-            table.update(LimitTable.id(of: name)) {
-                $0.take(count, of: rate, lane: Lane.reads, now: now * 1_000)
-            } ?? nil
-        }
-        guard let wait else { return }
-        onRefusal(.accountRate)
-        throw Self.error("too many requests of this account", wait: wait)
+        try take(count, of: limits.accountReads, Lane.reads, account: name, now)
     }
 
-    /// Counts a read of the account called `name` that is answered synchronously; `false` when it must wait, and
-    /// nothing is counted.
-    func takesRead(account name: String, now: Int64) -> Bool {
-        guard let rate = limits.accountReads else { return true }
-        let wait = accounts.withLock { table in
-            table.update(LimitTable.id(of: name)) { $0.take(1, of: rate, lane: Lane.reads, now: now * 1_000) } ?? nil
+    /// Counts a read by the account called `name` at `peer`; `false` when either must wait. The address is counted all
+    /// the same then.
+    func admitsRead(_ peer: String, account name: String, now: Int64) -> Bool {
+        do throws(RequestError) {
+            try admit(peer, now: now)
+            try takeReads(1, account: name, now: now)
+            return true
+        } catch {
+            return false
         }
-        return wait == nil
     }
 
-    /// Throws where the account called `name` has to wait before it may write again; counts nothing.
+    /// Throws when the account called `name` must wait before it may write again. Counts nothing.
     func checkWrites(account name: String, now: Int64) throws(RequestError) {
         guard let rate = limits.accountWrites else { return }
-        let wait = accounts.withLock { table -> Int64? in
+        let wait = accounts.withLock { table in
             table.update(LimitTable.id(of: name)) { entry in
                 var copy = entry
                 return copy.take(1, of: rate, lane: Lane.writes, now: now * 1_000)
-            } ?? nil
+            }
         }
         guard let wait else { return }
         onRefusal(.accountRate)
         throw Self.error("too many requests of this account", wait: wait)
     }
 
-    /// Takes a place among the streams of the account called `name`. As ``enter(account:isRead:byteCount:now:)``.
-    func openStream(account name: String) throws(RequestError) -> Ticket? {
-        guard let most = limits.accountStreams else { return nil }
-        let id = LimitTable.id(of: name)
-        let isOpened = accounts.withLock { table in
-            table.update(id) { entry in
-                guard entry.streams < most else { return false }
-                entry.streams += 1
-                return true
-            }
-        }
-        guard isOpened != false else {
-            onRefusal(.accountConcurrency)
-            throw Self.error("too many open streams of this account", wait: 30_000_000)
-        }
-        return isOpened == nil ? nil : Ticket(id: id, isStream: true)
-    }
-
-    /// Gives a place back. Once for each.
-    func leave(_ ticket: Ticket) {
-        accounts.withLock { table in
-            table.updateKnown(ticket.id) { entry in
-                if ticket.isStream {
-                    entry.streams = max(0, entry.streams - 1)
-                } else {
-                    entry.requests = max(0, entry.requests - 1)
-                }
-            }
-        }
-    }
-
-    /// How many addresses are remembered.
+    /// The number of addresses that are remembered.
     var addressCount: Int { addresses.withLock { $0.count } }
 
     private static func error(_ reason: String, wait: Int64) -> RequestError {

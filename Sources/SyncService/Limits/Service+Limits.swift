@@ -4,11 +4,12 @@ import SyncCore
 import SyncProtocol
 
 extension Service {
-    /// The longest body that is received before it is known who sends it, in bytes.
+    /// The longest body that is received before its sender is known, in bytes.
     public static let strangerBodyByteCount = 1 << 16
 
-    /// Why a body longer than ``strangerBodyByteCount`` is not to be received: nobody who is known sends it, or where
-    /// none belongs, or too often. `nil` where it may come. Asked with the header, before the body is there.
+    /// The answer to a request whose body is longer than ``strangerBodyByteCount`` and must not be received: its sender
+    /// is unknown or writes too often, or no long body belongs there. `nil` when it may come. To be called before the
+    /// body is received.
     public func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) async -> ServiceAnswer? {
         var answer: ServiceAnswer
         do throws(WireTarget.Failure) {
@@ -32,7 +33,7 @@ extension Service {
             } else {
                 let most = Self.strangerBodyByteCount
                 answer = ServiceAnswer(
-                    .refusal(.contentTooLarge, "a body has at most \(most) bytes here"), route: place.route)
+                    .refusal(.contentTooLarge, "the body must have at most \(most) bytes here"), route: place.route)
             }
         } catch {
             answer = ServiceAnswer(.refusal(.notFound, "there is nothing at this path"), route: "none")
@@ -42,7 +43,7 @@ extension Service {
         return answer
     }
 
-    /// Counts a request of an address; the answer where it has to wait.
+    /// Counts a request of an address; the answer when it must wait.
     func countAddress(of head: HTTPRequest, peer: String) -> ServiceAnswer? {
         do throws(RequestError) { try limiter.admit(peer, now: host.now()) } catch {
             var answer = ServiceAnswer(error.answer, route: "limited")
@@ -52,7 +53,7 @@ extension Service {
         return nil
     }
 
-    /// Whose request it is. Who cannot say so is counted by his address.
+    /// The sender of a request. A request without a valid token is counted by its address.
     func identify(_ head: HTTPRequest, peer: String) async throws -> Caller {
         do throws(AuthenticationFailure) {
             return try await authenticator.caller(head.headerFields.value(of: .authorization))
@@ -63,7 +64,7 @@ extension Service {
         }
     }
 
-    /// Counts a request of nobody who is known.
+    /// Counts a request that needs no token.
     func admitStranger(_ place: WireTarget.Place, peer: String) throws(RequestError) {
         let kind: RequestLimiter.StrangerKind =
             switch place {
@@ -74,14 +75,14 @@ extension Service {
         try limiter.admit(stranger: peer, kind, now: host.now())
     }
 
-    /// Counts a request of `caller`, and takes a place among those of its account under way.
-    func enter(_ caller: Caller, _ request: ServiceRequest) throws(RequestError) -> RequestLimiter.Ticket? {
+    /// Counts a request of `caller`, and takes a place among the requests of its account under way.
+    func enter(_ caller: Caller, _ request: ServiceRequest) throws(RequestError) -> Budget.Ticket? {
         guard case .account(let caller) = caller, let name = caller.account.name else { return nil }
         return try limiter.enter(
             account: name, isRead: request.head.method == .get, byteCount: request.body.count, now: host.now())
     }
 
-    /// Whether a request of `caller` may change how much his account has: not one for the ledger, nor one that reads.
+    /// Whether a request may change the usage of the caller's account: not a read, nor a request for the ledger.
     func isCounted(_ place: WireTarget.Place, _ method: HTTPRequest.Method, _ caller: Caller) -> Bool {
         guard usage.isLimited, method != .get, case .account(let caller) = caller else { return false }
         return switch place {

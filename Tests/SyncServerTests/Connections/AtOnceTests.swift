@@ -48,7 +48,7 @@ struct AtOnceTests {
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         try await LocalListener.run(
-            limits, respond: { Self.answer($0.head) }, respondAtOnce: counting.answerAtOnce, ending: ending, body)
+            limits, respond: { Self.answer($0.head) }, fastRead: counting.answerAtOnce, ending: ending, body)
     }
 
     private static let longest = 64 << 10
@@ -75,7 +75,7 @@ struct AtOnceTests {
     @Test("are sent once the loop has looked at all connections over which something came")
     func together() throws {
         var handlers = Responder.Handlers { Self.answer($0.head) }
-        handlers.fastRead = counting.answerAtOnce
+        handlers.fastRead = { [counting] request, _, longest in counting.answerAtOnce(request, longest: longest) }
         let door = FrontDoor(
             Responder(
                 handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits,

@@ -12,13 +12,13 @@ enum LocalListener {
     /// listener gracefully. With `ending`, the listener ends when that yields.
     static func run<Result: Sendable>(
         _ configuration: ListenerConfiguration, respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
-        respondAtOnce: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil },
+        fastRead: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil },
         metrics: ServerMetrics = ServerMetrics(PrometheusMetrics()), ending: AsyncStream<Void>? = nil,
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         var handlers = Responder.Handlers(respond: respond)
-        handlers.fastRead = respondAtOnce
+        handlers.fastRead = { request, _, longest in fastRead(request, longest) }
         let responder = Responder(handlers, metrics: metrics, limits: configuration, logger: logger)
         let (ports, told) = AsyncStream.makeStream(of: Int.self)
         let listener = try Listener(configuration, responder: responder, logger: logger) { told.yield($0) }

@@ -62,7 +62,7 @@ struct LedgerAccount {
         let head = HTTPRequest(
             method: .get, scheme: "http", authority: "x", path: path + "ledger",
             headerFields: [.authorization: "Bearer \(token)"])
-        return service.respondAtOnce(to: head)
+        return service.fastRead(head, peer: "127.0.0.1")
     }
 
     /// A purchase of an owl, dated some days after `now`.

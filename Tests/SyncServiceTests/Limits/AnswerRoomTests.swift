@@ -125,8 +125,12 @@ struct AnswerRoomTests {
         _ = store.takeCounts()
         let answer = try await batch(Array(repeating: try write("a"), count: 32))
         #expect(answer.byteCount < 5 << 20)
-        #expect(answer.results.first == .write(.conflict(Entry(value: value, version: version))))
-        #expect(answer.results.dropFirst() == ArraySlice(repeating: .conflictWithoutValue(version), count: 31))
+        // Compared outside of the expectation, which would print values of 4 MiB.
+        let expected =
+            [.write(.conflict(Entry(value: value, version: version)))]
+            + Array(repeating: BatchResult.conflictWithoutValue(version), count: 31)
+        let isExpected = answer.results == expected
+        #expect(isExpected)
         #expect(store.takeCounts() == [1])
     }
 
@@ -139,7 +143,8 @@ struct AnswerRoomTests {
         #expect(answer.byteCount < 17 << 20)
         for (index, result) in answer.results.enumerated() {
             let entry = Entry(value: value, version: versions[index])
-            #expect(result == (index < 4 ? .write(.conflict(entry)) : .conflictWithoutValue(versions[index])))
+            let isExpected = result == (index < 4 ? .write(.conflict(entry)) : .conflictWithoutValue(versions[index]))
+            #expect(isExpected, "result \(index)")
         }
         #expect(store.takeCounts() == [4, 1, 1, 1, 1, 1, 1, 1, 1])
         // Short values go together.
@@ -152,7 +157,8 @@ struct AnswerRoomTests {
         let version = try await put("a")
         let read = BatchOperation.read(ReadRequest(try EntryKey("a")))
         let answer = try await batch([try write("a"), try write("b"), read, try write("c")], room: 1 << 20)
-        #expect(answer.results[0] == .conflictWithoutValue(version))
+        let isLeftOut = answer.results[0] == .conflictWithoutValue(version)
+        #expect(isLeftOut)
         guard case .write(.written) = answer.results[1] else {
             Issue.record("\(answer.results[1])")
             return
@@ -173,14 +179,15 @@ struct AnswerRoomTests {
             let answer = await ask(method, "/v1/kv/a", fields, room: 100)
             #expect(answer.response.status == .preconditionFailed && answer.response.headerFields[.eTag] == tag)
             #expect(answer.response.headerFields[.contentType] == Problem.mediaType)
-            let problem = try #require(Problem(json: answer.body))
-            #expect(problem.isValueLeftOut && !problem.isAbsence)
+            let problem = Problem(json: answer.body)
+            #expect(problem?.isValueLeftOut == true && problem?.isAbsence == false)
         }
         let read = await ask(.get, "/v1/kv/a", room: 100)
         #expect(read.response.status == .serviceUnavailable && read.response.headerFields[.retryAfter] == "1")
         #expect(Problem(json: read.body)?.disposition == "transient")
         #expect(await ask(.get, "/v1/kv/a", [.ifNoneMatch: tag], room: 0).response.status == .notModified)
-        #expect(await ask(.get, "/v1/kv/a", room: 4 << 20).body == value)
+        let isWhole = await ask(.get, "/v1/kv/a", room: 4 << 20).body == value
+        #expect(isWhole)
     }
 
     @Test("a key is read once a batch, unless it was written meanwhile")

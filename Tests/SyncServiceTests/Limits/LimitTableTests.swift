@@ -39,16 +39,11 @@ struct LimitTableTests {
     func capacity() {
         var table = LimitTable(capacity: 1_024)
         let rate = Rate(perSecond: 1, burst: 5)
-        let busy = LimitTable.id(of: "busy")
-        _ = table.update(busy) { $0.requests = 1 }
         for number in 0..<1_000_000 {
             let id = LimitTable.id(of: ClientAddress(high: UInt64(number) << 20, low: 0))
             _ = table.update(id) { $0.take(1, of: rate, lane: 0, now: Self.start + Int64(number)) }
         }
         #expect(table.count <= 1_024)
-        var isKnown = false
-        table.updateKnown(busy) { isKnown = $0.requests == 1 }
-        #expect(isKnown)
 
         // One who is used up stays while as many as there are places come that are not.
         var small = LimitTable(capacity: 8)
@@ -60,25 +55,20 @@ struct LimitTableTests {
         #expect(wait == .some(1_000_000))
     }
 
-    @Test("whoever is under way is never pushed out: a place full of them counts nobody else")
-    func busy() {
-        var table = LimitTable(capacity: 8)
-        for id in 1...8 { _ = table.update(UInt64(id)) { $0.requests += 1 } }
-        #expect(table.update(9) { $0.requests += 1 } == nil)
-        #expect(table.count == 8)
-    }
-
-    @Test("whoever found no place has none to give back")
-    func ticket() throws {
+    @Test("an account has as many requests under way as its share, however many others have theirs")
+    func places() throws {
         var limits = CallerLimits()
-        limits.accountReads = nil
+        (limits.accountReads, limits.accountRequests) = (nil, 2)
         let limiter = RequestLimiter(limits, capacity: 8)
-        func enter(_ name: String) throws -> RequestLimiter.Ticket? {
+        func enter(_ name: String) throws -> Budget.Ticket {
             try limiter.enter(account: name, isRead: true, byteCount: 0, now: Self.start)
         }
-        for number in 0..<8 { #expect(try enter("\(number)") != nil) }
-        #expect(try enter("8") == nil)
-        #expect(try enter("7") != nil)
+        for number in 0..<100 { _ = try enter("\(number)") }
+        let second = try enter("7")
+        #expect(throws: RequestError.self) { try enter("7") }
+        limiter.requests.give(second)
+        _ = try enter("7")
+        #expect(limiter.requests.holderCount == 100)
     }
 
     @Test("addresses are spread evenly, also those that differ in one part only")

@@ -40,7 +40,7 @@ struct RateTests {
             let head = HTTPRequest(
                 method: .get, scheme: "http", authority: "x", path: path,
                 headerFields: [.authorization: "Bearer \(token)"])
-            return service.respondAtOnce(to: head, longest: longest)?.response.status.code
+            return service.fastRead(head, peer: "127.0.0.1", longest: longest)?.response.status.code
         }
         for _ in 0..<3 {
             #expect(atOnce(2) == nil)
