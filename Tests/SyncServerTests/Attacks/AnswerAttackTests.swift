@@ -40,7 +40,7 @@ extension Attacks {
                     request("PUT", "/v1/kv/\(key.text)", fields: alice.fields + ["If-None-Match: *"], body: "1").utf8),
             ]
             for request in requests {
-                let figures = try await stage.endure(
+                _ = try await stage.endure(
                     "conflicts of \(Self.valueByteCount >> 20) MiB", seconds: 3, growth: limit + Self.slack,
                     least: Self.clientCount
                 ) { isWanted in
@@ -54,14 +54,14 @@ extension Attacks {
                     for client in clients { client.reset() }
                     return Self.clientCount
                 }
-                print("memory beyond the limit of answers: \((figures.growth - limit) >> 20) MiB")
             }
             #expect(stage.server.stop() == 0)
         }
 
         @Test("bodies that never come, from one address: the writes and log-ins of others go on")
         func bodies() async throws {
-            let stage = try AttackStage(["address-requests=none"], options: ["--trusted-proxy", "127.0.0.1"])
+            let stage = try AttackStage(
+                ["address-requests=none", "account-writes=none"], options: ["--trusted-proxy", "127.0.0.1"])
             let head = "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.1\r\n"
             _ = try await stage.endure("bodies that never come", growth: 96 << 20, least: 3_000) { isWanted in
                 var clients: [RawConnection] = []
