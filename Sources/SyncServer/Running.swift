@@ -22,7 +22,8 @@ public enum Server {
         if let accessLog { services.insert(.init(service: AccessLogging(log: accessLog)), at: 0) }
         var configuration = ServiceGroupConfiguration(
             services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: quiet)
-        configuration.maximumGracefulShutdownDuration = .seconds(shutdownSeconds)
+        // Connections end by themselves in that time.
+        configuration.maximumGracefulShutdownDuration = .seconds(shutdownSeconds + 1)
         configuration.maximumCancellationDuration = .seconds(5)
         try await ServiceGroup(configuration: configuration).run()
     }

@@ -33,6 +33,8 @@ struct ConnectionChannel: ServerChildChannel {
         channel.closeFuture.whenComplete { _ in disconnect() }
         door.connections.add(channel)
         return channel.eventLoop.makeCompletedFuture {
+            // One read is what waits behind an answer.
+            try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
             if let tls { try setUpTLS(channel, tls, peer) } else { try setUpHTTP1(channel, peer) }
             return Value(channel: channel)
         }
@@ -76,7 +78,7 @@ struct ConnectionChannel: ServerChildChannel {
             eventLoop: channel.eventLoop,
             configuration: .init(maxIdleTime: nil, maxAge: nil, maxGraceTime: nil, keepalive: nil))
         var streams = NIOHTTP2Handler.StreamConfiguration()
-        // A client may reset as often as it may ask: what its requests cost is limited elsewhere.
+        // The work of a stream that was reset keeps its place until it is done, so resets get no more work started.
         streams.streamResetFrameRateLimit.maximumCount = 100_000
         let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let door = door

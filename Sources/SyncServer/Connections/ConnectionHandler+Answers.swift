@@ -10,6 +10,9 @@ struct OutgoingBody {
 }
 
 extension ConnectionHandler {
+    /// The approximate length of an answer's header, in bytes.
+    private static let headByteCount = 256
+
     /// Sends an answer, except for a stream of events.
     func send(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerRoom? = nil) {
         guard let context else {
@@ -18,7 +21,7 @@ extension ConnectionHandler {
         }
         let responder = door.responder
         let bytes: [UInt8] = if case .bytes(let bytes) = answer.body, exchange.method != .head { bytes } else { [] }
-        let head = responder.head(of: answer, isLast: state.isLast && !isStream)
+        let head = responder.head(of: answer, isLast: !isStream && (state.isLast || isEnding))
         responder.note(answer, exchange, byteCount: bytes.count)
         context.write(wrapOutboundOut(.head(head)), promise: nil)
         guard bytes.count <= Exchange.pieceByteCount else {
@@ -28,9 +31,9 @@ extension ConnectionHandler {
         if !bytes.isEmpty {
             context.write(wrapOutboundOut(.body(context.channel.allocator.buffer(bytes: bytes))), promise: nil)
         }
-        // What is written to a stream of HTTP/2 is kept there until its client makes room for it.
+        // NIO buffers writes to a stream of HTTP/2 until the client opens its window.
         sendEnd(room, isTracked: room?.isTaken == true)
-        unflushedByteCount += bytes.count
+        unflushedByteCount += bytes.count + Self.headByteCount
         flushSoon()
         endAnswer()
     }
@@ -77,7 +80,7 @@ extension ConnectionHandler {
     /// flushed together they need nearly a third less for each request. A connection of HTTP/2 gathers by itself.
     private func flushSoon() {
         guard let context else { return }
-        // What TLS keeps until it is flushed does not make the channel unwritable.
+        // Unflushed bytes in the TLS handler do not count towards writability.
         guard !isStream, unflushedByteCount < Exchange.pieceByteCount else { return flush() }
         state.noteFlush()
         guard !isFlushScheduled else { return }
@@ -113,12 +116,15 @@ extension ConnectionHandler {
         bound.value.finishPieces(ticket, answer, exchange, sent)
     }
 
-    /// Sends the header of a stream; `nil` when there is to be none.
+    /// Sends the header of a stream; `nil` when the stream must not begin.
     private func beginPieces(
         _ answer: ServiceAnswer, _ exchange: Exchange, _ end: @escaping @Sendable () -> Void
     ) -> Budget.Ticket? {
         let (responder, admission) = (door.responder, door.admission)
-        guard let context, state.phase == .answering else { return nil }
+        guard let context, state.phase == .answering else {
+            responder.note(answer, exchange, byteCount: 0)
+            return nil
+        }
         guard exchange.method != .head else {
             send(ServiceAnswer(answer.response, route: answer.route, caller: answer.caller), exchange)
             return nil

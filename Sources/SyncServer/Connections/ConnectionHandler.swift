@@ -6,8 +6,8 @@ import SyncService
 
 /// Receives the requests of one HTTP/1 connection, or the request of one HTTP/2 stream, and sends their answers.
 ///
-/// All decisions about time and order are those of ``ConnectionState``. One request is answered at a time; at most one
-/// read of what comes after it waits here, so that a client cannot fill the memory by sending ahead.
+/// All decisions about time and order are those of ``ConnectionState``. One request is answered at a time. At most one
+/// read (64 KiB) of the input after it waits here, so that a client cannot fill the memory by sending ahead.
 final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     typealias InboundIn = HTTPRequestPart
     typealias OutboundIn = HTTPResponsePart
@@ -27,7 +27,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     private let peer: Peer
     /// The request that is being received.
     private var incoming: IncomingRequest?
-    /// Whether nothing more is taken from the client for now: an answer is being made, or its client does not read.
+    /// Whether input is held back: an answer is being made, or the client does not read.
     private var isPaused = false
     private var waiting = CircularBuffer<Arrival>(initialCapacity: 0)
     private var isReadHeld = false
@@ -113,7 +113,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = context.channel.isWritable
         // The pieces of a long answer have a deadline each.
-        if !isStream, isWritable || outgoing == nil { state.changeWritability(isWritable, NIODeadline.now()) }
+        if isWritable || outgoing == nil { state.changeWritability(isWritable, NIODeadline.now()) }
         if isWritable, state.phase == .idle { resume() }
         context.fireChannelWritabilityChanged()
     }
@@ -134,7 +134,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         return (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 > 0
     }
 
-    /// Goes on with what has waited.
+    /// Processes the input that was held back.
     func resume() {
         isPaused = false
         while !isPaused, let arrival = waiting.popFirst() {
@@ -150,8 +150,11 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         context?.read()
     }
 
-    /// Goes on after an answer was written.
+    /// Processes input after an answer was written.
     func resumeIfPaused() { if isPaused { resume() } }
+
+    /// Whether the server ends and no request waits here.
+    var isEnding: Bool { state.isQuiescing && waiting.isEmpty }
 
     private func settle() {
         if !isPaused, waiting.isEmpty { perform(state.settle(NIODeadline.now())) }
@@ -172,6 +175,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
             guard context.channel.isWritable else {
                 // A client that does not take its answers gets no further one.
                 isPaused = true
+                state.changeWritability(false, NIODeadline.now())
                 return waiting.prepend(.part(part))
             }
             takeHead(head)
@@ -191,6 +195,11 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         let isReceiving = state.phase == .receiving
         guard state.phase == .idle || isReceiving else { return perform(state.leave()) }
         guard let refusal = MalformedRequest.refusal(error, door.limits, isBody: isReceiving) else {
+            // The answers before it are still sent.
+            guard isReceiving else {
+                perform(state.leave())
+                return settle()
+            }
             context.close(promise: nil)
             return
         }
@@ -213,7 +222,11 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         case .closeOutput: context.close(mode: .output, promise: nil)
         case .refuseLateBody:
             door.admission.note(.slow)
-            refuse(RefusedRequest(.requestTimeout, "the body did not come in time"))
+            refuse(
+                RefusedRequest(
+                    .requestTimeout,
+                    "a body must bring \(door.timeouts.leastBodyByteCount) bytes in each "
+                        + "\(door.limits.bodySeconds) s"))
         case .endStream:
             state.endStream(NIODeadline.now())
             endPieces?()
@@ -227,7 +240,8 @@ extension ConnectionHandler {
         let request = IncomingRequest(head, client: peer.client(of: head.headerFields, door.limits.trustedProxies))
         state.receiveHead(closes: request.closes && !isStream)
         incoming = request
-        guard request.hasBody else { return }
+        // A body over HTTP/2 need not be announced.
+        guard request.hasBody || isStream else { return }
         if let refusal = request.refusal(door.limits) { return refuse(refusal) }
         if request.isLong(with: 0) { return admitLongBody(nil) }
         inviteBody()
@@ -235,17 +249,16 @@ extension ConnectionHandler {
 
     /// Tells a client that waits for it to send the body.
     private func inviteBody() {
-        guard let context, incoming?.isContinueExpected == true else { return }
+        guard let context, incoming?.isContinueExpected == true, takePlace() else { return }
         context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
     }
 
     private func takeBody(_ part: ByteBuffer) {
-        guard takePlace(), let request = incoming else { return }
-        guard !request.isLong(with: part.readableBytes) || request.isLongBodyAdmitted else {
-            return admitLongBody(part)
-        }
+        // Without a copy of the request, whose body would be copied with each part.
+        let isAdmitted = incoming?.isLongBodyAdmitted == true
+        if !isAdmitted, incoming?.isLong(with: part.readableBytes) == true { return admitLongBody(part) }
         do throws(RefusedRequest) {
-            if request.isLongBodyAdmitted { try incoming?.takeRoom(with: part.readableBytes, door.admission) }
+            if isAdmitted { try incoming?.takeRoom(with: part.readableBytes, door.admission) }
             try incoming?.append(part, door.limits)
         } catch {
             refuse(error)
@@ -269,17 +282,18 @@ extension ConnectionHandler {
         guard state.phase == .receiving, incoming != nil else { return }
         if let refusal { return refuse(refusal) }
         incoming?.isLongBodyAdmitted = true
-        do throws(RefusedRequest) { try incoming?.takeRoom(with: 0, door.admission) } catch { return refuse(error) }
+        do throws(RefusedRequest) { try incoming?.checkRoom(door.admission) } catch { return refuse(error) }
         if let part { takeBody(part) } else { inviteBody() }
     }
 
-    /// Takes a place for the request that is being received, unless it has one; `false` when it was refused.
+    /// Takes a place for a request of which more is to come, unless it has one; `false` when it was refused.
     @discardableResult
     private func takePlace() -> Bool {
         guard let request = incoming else { return false }
         guard request.place == nil else { return true }
         do throws(RefusedRequest) {
-            incoming?.place = try place(for: request)
+            let uploads = door.admission.uploads
+            incoming?.place = try place(of: uploads, for: request)
             return true
         } catch {
             refuse(error)
@@ -287,13 +301,13 @@ extension ConnectionHandler {
         }
     }
 
-    private func place(for request: IncomingRequest) throws(RefusedRequest) -> Budget.Ticket {
-        let admission = door.admission
+    private func place(of budget: Budget, for request: IncomingRequest) throws(RefusedRequest) -> Admission.Place {
         do throws(RefusedRequest) {
-            return try admission.take(of: admission.requests, address: request.client.address)
+            return Admission.Place(
+                budget: budget, ticket: try door.admission.take(of: budget, address: request.client.address))
         } catch {
             guard door.responder.isOperator(request.head.headerFields) else { throw error }
-            return admission.requests.force(1, address: request.client.address)
+            return Admission.Place(budget: budget, ticket: budget.force(1, address: request.client.address))
         }
     }
 
@@ -305,23 +319,30 @@ extension ConnectionHandler {
         {
             return send(answer, exchange)
         }
-        if request.place == nil, !(request.body.isEmpty && OperationalEndpoint.isFree(request.head)) {
-            do throws(RefusedRequest) { request.place = try place(for: request) } catch {
-                request.release(door.admission)
-                return send(door.responder.refusal(error, to: request.head), exchange)
-            }
+        let isOperational = request.body.isEmpty && OperationalEndpoint.isSeparate(request.head)
+        do throws(RefusedRequest) {
+            let budget = isOperational ? door.admission.operations : door.admission.requests
+            let place = try place(of: budget, for: request)
+            request.place?.give()
+            request.place = place
+        } catch {
+            request.release(door.admission)
+            return send(door.responder.refusal(error, to: request.head), exchange)
         }
         start(&request, exchange)
     }
 
     private func start(_ request: inout IncomingRequest, _ exchange: Exchange) {
-        guard let context, let executor else { return }
+        guard let context, let executor else { return request.release(door.admission) }
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let responder = door.responder
         let room = AnswerRoom(
             door.admission, address: request.client.address, uncountedByteCount: exchange.uncountedByteCount)
-        var asked = ServiceRequest(request.head, body: request.takeBody(), peer: request.client.text)
+        // The task of a stream of events keeps the request; a body of GET has no meaning (RFC 9110, section 9.3.1).
+        let body = request.takeBody()
+        var asked = ServiceRequest(
+            request.head, body: request.head.method == .get ? [] : body, peer: request.client.text)
         asked.reserveAnswer = { room.reserve($0, account: $1) }
         responder.metrics.begin()
         door.tasks.start(on: executor) { [asked, request] in

@@ -42,7 +42,7 @@ struct ConnectionState {
     /// The timeouts of a connection.
     struct Timeouts: Sendable {
         var handshake, header, idle, silence, body, lateBody, write, shutdown: TimeAmount
-        /// The least number of bytes of a body in each period of `body` after the first.
+        /// The number of bytes of a body that must arrive in each `body` period to be granted another.
         var leastBodyByteCount: Int
         /// For the client to close its side after the last answer.
         var close = TimeAmount.seconds(1)
@@ -69,14 +69,15 @@ struct ConnectionState {
     private(set) var phase = Phase.idle
     /// Whether the connection closes after the current answer.
     private(set) var isLast = false
-    private var isQuiescing = false
+    /// Whether the server is shutting down.
+    private(set) var isQuiescing = false
     /// Whether the client has closed its side.
     private(set) var hasLeft = false
     /// Whether no more pieces of the stream of events are to be sent.
     private(set) var isEndingStream = false
     /// Whether the current request was refused before all of it had come.
     private var isIncomplete = false
-    /// When bytes last came, or had all gone.
+    /// The last time that input arrived or all output had been sent.
     private var latestMove: NIODeadline
     private var isFlushed = false
     /// The bytes of the body since `bodyEnd` was set, or the bytes that were discarded.
@@ -112,7 +113,7 @@ extension ConnectionState {
     /// The end of a request has come.
     mutating func receiveEnd() {
         if phase == .receiving { (phase, bodyEnd) = (.answering, nil) }
-        isIncomplete = false
+        if phase != .draining { isIncomplete = false }
     }
 
     /// The request is refused, although the rest of it has not come.
@@ -158,7 +159,7 @@ extension ConnectionState {
     /// Something was flushed.
     mutating func noteFlush() { isFlushed = true }
 
-    /// The connection has room for more output, or has none any more.
+    /// The connection has room for more output, or no longer has any.
     mutating func changeWritability(_ isWritable: Bool, _ now: NIODeadline) {
         stallEnd = isWritable ? nil : now + timeouts.write
     }
@@ -217,7 +218,7 @@ extension ConnectionState {
         }
     }
 
-    /// The server is about to end: what has come is still answered.
+    /// The server is shutting down. Requests that were received are still answered.
     mutating func quiesce(_ now: NIODeadline) -> Action {
         guard !isQuiescing else { return .none }
         isQuiescing = true

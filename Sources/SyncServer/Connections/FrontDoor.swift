@@ -25,7 +25,7 @@ final class FrontDoor: Sendable {
         timeouts = ConnectionState.Timeouts(responder.limits)
     }
 
-    /// The parts of `loop`. To be called on it.
+    /// The parts of `loop`. Must be called on `loop`.
     func parts(of loop: any EventLoop) -> Loop {
         loops.withLock { loops in
             if let known = loops[ObjectIdentifier(loop)] { return known }

@@ -72,6 +72,8 @@ public struct Listener: Service {
                 certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
             configuration.minimumTLSVersion = .tlsv12
             configuration.applicationProtocols = ["h2", "http/1.1"]
+            // A client that does not answer a close must not keep a server from ending.
+            configuration.shutdownTimeout = .seconds(1)
             return try NIOSSLContext(configuration: configuration)
         } catch {
             throw ListenerError("the certificate or its key cannot be used: \(error)")

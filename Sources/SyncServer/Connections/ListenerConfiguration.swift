@@ -31,10 +31,11 @@ public struct ListenerConfiguration: Sendable {
     /// beyond a quarter of it, 503 or 429.
     public var totalBodyByteCount = 256 << 20
     /// The bytes of all long answers (more than 64 KiB; over HTTP/2, more than 4 KiB) that their clients have not taken
-    /// yet, and four times those of one account or address. Beyond it, reads are 503, and writes are answered without
-    /// the values that stood against them.
+    /// yet; one account or address may hold a quarter. Beyond it, reads are 503, and conflicts are reported without the
+    /// current value.
     public var totalAnswerByteCount = 256 << 20
-    /// The requests under way at once. Beyond it: 503. An open stream of events counts until it has begun.
+    /// The requests under way at once; half as many may have a body that is still to come. Beyond it: 503. A stream of
+    /// events counts until it has begun.
     public var requestCount = 2_048
     /// The requests of one address (of IPv6, of one /64) under way at once. Beyond it: 429.
     public var addressRequestCount = 512

@@ -77,7 +77,7 @@ struct MalformedRequest: Error {
                 .requestHeaderFieldsTooLarge,
                 "the request line and header must have at most \(limits.headerByteCount) bytes and "
                     + "\(limits.headerFieldCount) fields")
-        case is HTTPParserError: RefusedRequest(.badRequest, "this is no HTTP request")
+        case is HTTPParserError: RefusedRequest(.badRequest, "not a valid HTTP request")
         default: nil
         }
     }

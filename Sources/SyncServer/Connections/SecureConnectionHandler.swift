@@ -29,6 +29,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
 
         private let timeouts: ConnectionState.Timeouts
         private var phase: Phase
+        private var stallEnd: NIODeadline?
 
         init(_ timeouts: ConnectionState.Timeouts, now: NIODeadline) {
             self.timeouts = timeouts
@@ -37,7 +38,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
 
         mutating func open(_ now: NIODeadline) { phase = .open(idleSince: now) }
 
-        /// Streams are open, or none is.
+        /// Records whether any stream is open.
         mutating func note(hasStreams: Bool, _ now: NIODeadline) {
             let idleSince = hasStreams ? nil : now
             switch phase {
@@ -46,6 +47,13 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
             case .ending(_, let end): phase = .ending(idleSince: idleSince, end: end)
             }
         }
+
+        /// Records whether the connection takes more output.
+        mutating func changeWritability(_ isWritable: Bool, _ now: NIODeadline) {
+            stallEnd = isWritable ? nil : now + timeouts.write
+        }
+
+        var isEnding: Bool { if case .ending = phase { true } else { false } }
 
         mutating func quiesce(_ now: NIODeadline) -> Action {
             switch phase {
@@ -58,6 +66,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         }
 
         mutating func tick(_ now: NIODeadline) -> Action {
+            if let stallEnd, stallEnd <= now { return .closeSlow }
             switch phase {
             case .handshaking(let end): return end <= now ? .closeSlow : .none
             case .open(let idleSince):
@@ -111,6 +120,8 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         state.note(hasStreams: true, NIODeadline.now())
         let bound = NIOLoopBound(self, eventLoop: stream.eventLoop)
         stream.closeFuture.whenComplete { _ in bound.value.remove(id) }
+        // It was opened before the client heard that the connection ends.
+        if state.isEnding { handler.quiesce() }
     }
 
     private func remove(_ id: ObjectIdentifier) {
@@ -127,6 +138,11 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         case ChannelEvent.inputClosed: context.close(promise: nil)
         default: context.fireUserInboundEventTriggered(event)
         }
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        state.changeWritability(context.channel.isWritable, NIODeadline.now())
+        context.fireChannelWritabilityChanged()
     }
 
     func tick(_ now: NIODeadline) { perform(state.tick(now)) }

@@ -5,8 +5,8 @@ import Synchronization
 /// Decides whether the server takes on a connection, a request, the bytes of a body or an answer, or a stream.
 ///
 /// All are kinds of one ``Budget``: a total, a share per address and, where the account is known, a share per account.
-/// The machine's own programs have no address share. What is refused is refused at once and counted, so that those who
-/// were let in are served in time.
+/// The machine's own programs have no address share. Refusals are immediate and counted, so that admitted work finishes
+/// in time.
 final class Admission: Sendable {
     /// The number of connections of the machine's own programs beyond the limit, so that an operator gets in.
     static let reserve = 64
@@ -15,8 +15,13 @@ final class Admission: Sendable {
     let connections: Budget
     /// Connections of the machine's own programs beyond that.
     let reservedConnections: Budget
-    /// Requests, from the first byte of a body or the end of the header until the answer is known.
+    /// Requests of which more is to come after the read that brought their header. They are fewer than requests, so
+    /// that bodies that never come leave places for requests that come at once.
+    let uploads: Budget
+    /// Complete requests, until the answer is known.
     let requests: Budget
+    /// Requests for operational endpoints.
+    let operations: Budget
     /// Bytes of bodies longer than 64 KiB, until the answer is known.
     let bodies: Budget
     /// Bytes of long answers, until the client has taken the last of them.
@@ -29,6 +34,9 @@ final class Admission: Sendable {
         connections = Budget(.init(total: limits.connectionCount, address: limits.addressConnectionCount))
         reservedConnections = Budget(.init(total: Self.reserve))
         requests = Budget(.init(total: limits.requestCount, address: limits.addressRequestCount))
+        uploads = Budget(
+            .init(total: max(1, limits.requestCount / 2), address: max(1, limits.addressRequestCount / 2)))
+        operations = Budget(.init(total: 256, address: 16))
         bodies = Budget(.init(total: limits.totalBodyByteCount, address: limits.totalBodyByteCount / 4))
         answers = Budget(
             .init(
@@ -36,6 +44,14 @@ final class Admission: Sendable {
                 account: limits.totalAnswerByteCount / 4))
         streams = Budget(.init(total: limits.streamCount, address: limits.addressStreamCount))
         self.onRefusal = onRefusal
+    }
+
+    /// A place among uploads, requests or operations.
+    struct Place: Sendable {
+        let budget: Budget
+        let ticket: Budget.Ticket
+
+        func give() { budget.give(ticket) }
     }
 
     /// Counts a refusal.
@@ -64,7 +80,8 @@ final class Admission: Sendable {
                 throw .overload
             case .address:
                 note(.addressConcurrency)
-                throw RefusedRequest(.tooManyRequests, "too much of this address is under way; wait 1 s")
+                throw RefusedRequest(
+                    .tooManyRequests, "too many requests or bytes of this address are in progress; retry after 1 s")
             }
         }
     }
@@ -77,7 +94,7 @@ struct RefusedRequest: Error {
 
     init(_ status: HTTPResponse.Status, _ detail: String) { (self.status, self.detail) = (status, detail) }
 
-    static let overload = RefusedRequest(.serviceUnavailable, "the server has too much to do; try again")
+    static let overload = RefusedRequest(.serviceUnavailable, "the server is overloaded; retry after 1 s")
 }
 
 /// The room that one answer has taken while it is made and until its client has all of it.

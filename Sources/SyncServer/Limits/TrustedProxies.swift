@@ -43,7 +43,7 @@ public struct TrustedProxies: Hashable, Sendable {
         !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
     }
 
-    /// The client that `peer` asks for: itself, unless it is trusted; then the last address that is not a proxy's,
+    /// The client behind `peer`: itself, unless it is trusted; then the last address that is not a proxy's,
     /// since any client can have written those before it. The clients of a proxy whose fields cannot be read, or
     /// contradict each other, count as one client, which is not the proxy itself.
     func client(of peer: String, _ fields: HTTPFields) -> String {

@@ -8,7 +8,7 @@ struct IncomingRequest {
     let client: Peer.Client
     private(set) var body: [UInt8] = []
     /// The place among the requests under way, once it is taken.
-    var place: Budget.Ticket?
+    var place: Admission.Place?
     /// The room for a long body.
     private var room: [Budget.Ticket] = []
     private var roomByteCount = 0
@@ -25,7 +25,7 @@ struct IncomingRequest {
     private(set) var closes = false
     private var isEncoded = false
 
-    /// Chunked bodies take room in steps of this many bytes.
+    /// Bodies take room in steps of this many bytes, as they arrive.
     private static let step = 256 << 10
 
     init(_ head: HTTPRequest, client: Peer.Client) {
@@ -46,7 +46,7 @@ struct IncomingRequest {
 
     /// The reason to refuse the request by its header alone; `nil` when there is none.
     func refusal(_ limits: ListenerConfiguration) -> RefusedRequest? {
-        if announcedByteCount > limits.bodyByteCount { return Self.tooLong(limits) }
+        if announcedByteCount > limits.bodyByteCount { return Self.tooLong(announcedByteCount, limits) }
         guard isEncoded else { return nil }
         return RefusedRequest(.unsupportedMediaType, "send the body without a Content-Encoding")
     }
@@ -56,23 +56,33 @@ struct IncomingRequest {
         max(announcedByteCount, body.count + count) > SyncService.Service.strangerBodyByteCount
     }
 
-    /// Takes room for the part of a long body that is known: all of an announced one.
+    /// Checks that there is room for an announced body now, and takes none of it.
+    mutating func checkRoom(_ admission: Admission) throws(RefusedRequest) {
+        let ticket = try admission.take(announcedByteCount, of: admission.bodies, address: client.address)
+        admission.bodies.give(ticket)
+        // Memory is used as it is written.
+        body.reserveCapacity(announcedByteCount)
+    }
+
+    /// Takes room for `count` more bytes of a long body.
     mutating func takeRoom(with count: Int, _ admission: Admission) throws(RefusedRequest) {
-        let needed = max(announcedByteCount, body.count + count)
+        let needed = body.count + count
         guard needed > roomByteCount else { return }
-        let more = announcedByteCount > 0 ? needed - roomByteCount : max(needed - roomByteCount, Self.step)
+        let more = max(needed - roomByteCount, Self.step)
         room.append(try admission.take(more, of: admission.bodies, address: client.address))
         roomByteCount += more
     }
 
     /// Appends a part of the body.
     mutating func append(_ part: ByteBuffer, _ limits: ListenerConfiguration) throws(RefusedRequest) {
-        guard body.count + part.readableBytes <= limits.bodyByteCount else { throw Self.tooLong(limits) }
+        let count = body.count + part.readableBytes
+        guard count <= limits.bodyByteCount else { throw Self.tooLong(count, limits) }
         body.append(contentsOf: part.readableBytesView)
     }
 
-    private static func tooLong(_ limits: ListenerConfiguration) -> RefusedRequest {
-        RefusedRequest(.contentTooLarge, "a body has at most \(limits.bodyByteCount) bytes here")
+    private static func tooLong(_ count: Int, _ limits: ListenerConfiguration) -> RefusedRequest {
+        RefusedRequest(
+            .contentTooLarge, "the body must have at most \(limits.bodyByteCount) bytes, not \(count) or more")
     }
 
     /// Takes the body out, which this does not keep.
@@ -83,7 +93,7 @@ struct IncomingRequest {
 
     /// Gives the place and the room back.
     mutating func release(_ admission: Admission) {
-        if let place { admission.requests.give(place) }
+        place?.give()
         for ticket in room { admission.bodies.give(ticket) }
         (place, room, roomByteCount) = (nil, [], 0)
     }

@@ -21,9 +21,9 @@ package enum OperationalEndpoint: String, CaseIterable {
         String(decoding: (request.path ?? "").utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// Whether a request without a body takes no place among the requests under way: an operator must be able to look
-    /// at a server that is full.
-    static func isFree(_ request: HTTPRequest) -> Bool {
+    /// Whether a request without a body takes no place among the requests under way but one of its own kind: an
+    /// operator must be able to look at a server that is full.
+    static func isSeparate(_ request: HTTPRequest) -> Bool {
         let endpoint = OperationalEndpoint(rawValue: path(of: request))
         return endpoint != nil && endpoint != .description
     }

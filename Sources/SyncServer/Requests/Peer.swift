@@ -4,19 +4,22 @@ import SyncService
 
 /// The other end of a connection.
 struct Peer: Sendable {
-    /// A client: its address as text, without port, and as a number where the text is one.
+    /// A client: its address as text, without port, and as a number.
     struct Client: Sendable {
         var text: String
-        var address: ClientAddress?
+        var address: ClientAddress
 
-        init(_ text: String) { (self.text, address) = (text, ClientAddress(text)) }
+        /// All clients whose address is not known share one, which no network has.
+        init(_ text: String) {
+            (self.text, address) = (text, ClientAddress(text) ?? ClientAddress(high: .max, low: .max))
+        }
     }
 
     private let own: Client
-    /// Whether it is a trusted proxy, which asks for others.
+    /// Whether it is a trusted proxy, which forwards requests for others.
     let isProxy: Bool
 
-    /// The address whose connections it counts as; `nil` for a trusted proxy.
+    /// The address that the connection counts towards; `nil` for a trusted proxy.
     var connectionAddress: ClientAddress? { isProxy ? nil : own.address }
 
     init(_ text: String, _ proxies: TrustedProxies) { (own, isProxy) = (Client(text), proxies.contains(text)) }

@@ -105,14 +105,15 @@ public struct Responder: Sendable {
             request.head.method != .head
         else { return answer }
         let missing = bytes.count - room.byteCount
-        guard missing > 0, !room.reserve(missing, account: answer.caller) else { return answer }
+        guard missing > 0 else { return answer }
         guard request.head.method == .get, !isOperator(request.head.headerFields) else {
             room.force(missing, account: answer.caller)
             return answer
         }
+        guard !room.reserve(missing, account: answer.caller) else { return answer }
         room.release()
         var refused = refusal(
-            RefusedRequest(.serviceUnavailable, "too many answers wait for their clients; try again"),
+            RefusedRequest(.serviceUnavailable, "the memory for unread answers is used up; retry after 1 s"),
             to: request.head, route: answer.route)
         refused.caller = answer.caller
         return refused

@@ -1,7 +1,7 @@
 import HTTPTypes
 import SyncService
 
-/// The text that the log has of a request: pairs in the order of their names.
+/// The access-log line of a request: pairs in the order of their names.
 enum AccessLine {
     static func text(_ answer: ServiceAnswer, _ exchange: Exchange, elapsed: Duration, byteCount: Int) -> String {
         let (seconds, attoseconds) = elapsed.components
@@ -10,7 +10,7 @@ enum AccessLine {
         var line = ""
         line.reserveCapacity(224)
         if let subject = answer.subject { line += "account=" + quoted(subject) + " " }
-        line += "address=" + (exchange.client?.text ?? "-") + " bytes=\(byteCount)"
+        line += "address=" + (exchange.client.map { quoted($0.text) } ?? "-") + " bytes=\(byteCount)"
         if let caller = answer.caller { line += " caller=" + quoted(caller) }
         line += " method=" + (exchange.method.map(ServerMetrics.name) ?? "none")
         line += " ms=\(microseconds / 1_000)." + (fraction < 10 ? "00" : fraction < 100 ? "0" : "") + "\(fraction)"
@@ -25,7 +25,7 @@ enum AccessLine {
             switch byte {
             case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
                 UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"), UInt8(ascii: "."),
-                UInt8(ascii: "@"), UInt8(ascii: "+"):
+                UInt8(ascii: "@"), UInt8(ascii: "+"), UInt8(ascii: ":"):
                 true
             default: false
             }

@@ -118,6 +118,29 @@ struct ConnectionStateTests {
         #expect(second(of: .closeSlow, state) == 36)
     }
 
+    @Test(
+        "a connection or stream that takes no output closes after the write timeout, whatever its phase",
+        arguments: [true, false])
+    func unwritable(isStream: Bool) {
+        var state = connection(isStream: isStream)
+        state.changeWritability(false, time(5))
+        state.completeRead(time(5), isPartial: false)
+        var taken = state
+        taken.changeWritability(true, time(6))
+        #expect(second(of: .closeSlow, taken) != 35)
+        if isStream {
+            #expect(second(of: .closeSlow, state) == 35)
+        } else {
+            #expect(second(of: .closeSlow, state) == 20)
+        }
+        var secure = SecureConnectionHandler.State(timeouts, now: Self.start)
+        secure.open(time(0))
+        secure.note(hasStreams: true, time(1))
+        secure.changeWritability(false, time(5))
+        #expect(secure.tick(time(34)) == .none)
+        #expect(secure.tick(time(35)) == .closeSlow)
+    }
+
     @Test("a client that has left gets the answers to what it sent, and then the end")
     func leaving() {
         var state = connection()

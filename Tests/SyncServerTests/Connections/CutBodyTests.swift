@@ -32,14 +32,14 @@ struct CutBodyTests {
             let head = HTTPRequest(method: .put, scheme: "http", authority: "x", path: "/v1/kv/a")
             channel.pipeline.fireChannelRead(HTTPRequestPart.head(head))
             channel.pipeline.fireChannelReadComplete()
-            #expect(responder.admission.requests.taken == 1)
+            #expect(responder.admission.uploads.taken == 1)
             switch cut {
             case .error: channel.pipeline.fireErrorCaught(HTTPParserError.invalidEOFState)
             case .timeout: handler.tick(.now() + .seconds(responder.limits.bodySeconds + 1))
             case .leaving: channel.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
             case .end: break
             }
-            if cut != .end { #expect(responder.admission.requests.taken == 0) }
+            if cut != .end { #expect(responder.admission.uploads.taken == 0) }
             if cut == .timeout {
                 guard case .head(let head) = try channel.readOutbound(as: HTTPResponsePart.self) else {
                     Issue.record("no answer")
@@ -50,7 +50,7 @@ struct CutBodyTests {
         }
         _ = try channel.finish(acceptAlreadyClosed: true)
         channel.embeddedEventLoop.run()
-        #expect(responder.admission.requests.taken == 0)
+        #expect(responder.admission.uploads.taken == 0)
         #expect(latest == nil)
     }
 }

@@ -76,6 +76,20 @@ struct SmallWriteTests {
         }
     }
 
+    @Test("are answered although their client leaves in the middle of the next request")
+    func cutBehind() async throws {
+        let stage = stage
+        stage.open()
+        try await LocalListener.run(limits, respond: stage.respond) { port in
+            for next in ["GET", "GET /v1/kv/b HTTP/1.1\r\nHost: x\r\n"] {
+                let connection = try RawConnection(port: port)
+                connection.send(request("PUT", "/v1/kv/a", body: "1") + next)
+                connection.endSending()
+                #expect(connection.answer()?.text == "PUT /v1/kv/a 1")
+            }
+        }
+    }
+
     @Test("that are under way when the server is to end are answered, and then it ends")
     func ending() async throws {
         let stage = stage
