@@ -64,6 +64,7 @@ struct ServeTests {
         #expect(server.stop() == 0)
         let lines = server.log.split(separator: "\n").filter { $0.contains("request") }
         #expect(lines.count == 2, "\(server.log)")
+        #expect(lines.first?.contains("address=127.0.0.1 ") == true)
         #expect(lines.first?.contains("method=PUT") == true)
         #expect(lines.first?.contains("route=/v1/kv/{key} status=200") == true)
         #expect(!server.log.contains("hidden") && !server.log.contains(ServerProcess.operatorToken))
