@@ -134,28 +134,25 @@ public final class HTTPBackend: KeyValueBackend {
             outcome = .written(version)
         case (204, .delete): outcome = .deleted
         case (412, _):
-            if Self.isValueLeftOut(of: answer) {
-                outcome = try conflict(with: try await read(key, unless: nil).outcome, key, precondition)
-            } else if let version = version(of: answer) {
+            // Only such a body is a value; a proxy may answer a page of its own.
+            let isValue = answer.response.headerFields.mediaType == "application/octet-stream"
+            let problem = isValue ? nil : Problem(json: answer.body)
+            if isValue, let version = version(of: answer) {
                 outcome = .conflict(Entry(value: answer.body, version: version))
-            } else if Problem(json: answer.body)?.isAbsence == true {
+            } else if problem?.isValueLeftOut == true {
+                outcome = try conflict(with: try await read(key, unless: nil).outcome, key, precondition)
+            } else if problem?.isAbsence == true {
                 outcome = .conflict(nil)
             } else {
                 throw foreign(answer, operation, key)
             }
-        // Something has been done, and nobody knows what.
+        // Something was done, and the answer does not say what.
         case (200..<300, _): throw foreign(answer, operation, key)
         default: throw failure(answer, operation, key)
         }
         return Answer(
             outcome, serverTime: WireFields.serverTime(of: answer.response),
             companion: WireFields.decisions(of: answer.response))
-    }
-
-    /// Whether a 412 comes without the value that is there. A stored value is never sent as a problem.
-    private static func isValueLeftOut(of answer: TransportAnswer) -> Bool {
-        answer.response.headerFields[.contentType] == Problem.mediaType
-            && Problem(json: answer.body)?.isValueLeftOut == true
     }
 
     /// Lists keys: one `GET`.

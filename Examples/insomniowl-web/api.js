@@ -169,8 +169,9 @@ export class Api extends EventTarget {
     };
     const answer = await this.request("PUT", keyPath(key), { headers, body: bytes, expected: [412] });
     if (answer.status !== 412) return { tag: answer.headers.get("ETag") };
-    const isEntry = answer.headers.get("Content-Type") === "application/octet-stream";
-    return { conflict: isEntry ? await entry(answer) : null };
+    if (answer.headers.get("Content-Type") === "application/octet-stream") return { conflict: await entry(answer) };
+    // Nothing is there, or the value was left out of the answer.
+    return { conflict: await this.read(key) };
   }
 
   /** The stream of changes; the caller reads its body and ends it by `signal`. */

@@ -33,6 +33,8 @@ public struct Problem: Hashable, Sendable, Codable {
     public var disposition: String?
     /// Which key it was about.
     public var key: String?
+    /// The entity tag of the entry that stood against a write, if its value was left out of the answer.
+    public var version: String?
     /// The error's name in OAuth 2.0 (RFC 6749, section 5.2; RFC 8628, section 3.5), of log-ins that are refused.
     public var error: String?
 

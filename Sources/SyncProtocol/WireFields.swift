@@ -1,7 +1,7 @@
 public import HTTPTypes
 public import SyncCore
 
-/// What the wire says beyond RFC 9110.
+/// The header fields of the wire that RFC 9110 does not define.
 public enum WireFields {
     /// The server's clock when it answered: milliseconds since 1970 UTC, in decimal digits. `Date` has whole seconds
     /// only.
@@ -46,7 +46,7 @@ public enum WireFields {
 }
 
 extension HTTPFields {
-    /// What `self[name]` is, without a copy where there is one field of that name.
+    /// The value of `self[name]`, without a copy if there is only one field of that name.
     package func value(of name: HTTPField.Name) -> String? {
         var value: String?
         for field in self where field.name == name {
@@ -54,6 +54,11 @@ extension HTTPFields {
             value = field.value
         }
         return value
+    }
+
+    /// The media type of `Content-Type` in lower case, without its parameters; `nil` if the field is missing.
+    package var mediaType: String? {
+        value(of: .contentType)?.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()
     }
 }
 
@@ -78,12 +83,16 @@ extension Problem {
 
     private static let omission = "urn:entitlementsync:problem:value-left-out"
 
-    /// A conflict (412) whose answer had no room for the value that is there. Its version is the answer's `ETag`; the
-    /// client reads the key to get the value.
-    public static func valueLeftOut(_ key: EntryKey) -> Problem {
+    /// The problem of a conflict (412) whose answer has no room for the value of the entry. The client reads the key to
+    /// get the value.
+    ///
+    /// The version is a member of the problem and not the answer's `ETag`: a client that does not know this problem
+    /// takes the body of a 412 with an `ETag` for the value.
+    public static func valueLeftOut(_ key: EntryKey, _ version: EntryVersion) -> Problem {
         var problem = Problem(
             .preconditionFailed, "the condition did not hold; the value was left out for lack of room: read the key")
         (problem.type, problem.title, problem.key) = (omission, "value left out", key.text)
+        problem.version = EntityTag(version).description
         return problem
     }
 

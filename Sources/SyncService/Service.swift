@@ -96,8 +96,9 @@ public final class Service: Sendable {
     /// The number of open streams of events.
     public var streamCount: Int { hub.listenerCount }
 
-    /// Whether the store answers, the clock can be right, and writing worked when it was last tried. After a write that
-    /// failed, one is tried every five seconds at most.
+    /// Checks that the store answers, that the clock can be right, and that writing worked when it was last tried.
+    ///
+    /// After a failed write, a test write is done every five seconds at most.
     ///
     /// - Throws: the store's error, and `BackendError.Kind.unavailable` where the clock was set back.
     public func checkReadiness() async throws(BackendError) {
@@ -213,13 +214,6 @@ public final class Service: Sendable {
                 let isCounted = isCounted(target.place, request.head.method, caller)
                 var values = try keyValues(of: caller, isCounted: isCounted)
                 values.reserve = { request.reserveAnswer($0, caller.name) }
-                if case .account(let account) = caller {
-                    values.charge = { [limiter, host] reads, writes in
-                        limiter.charge(
-                            account: account.account.name ?? "", batchedReads: reads, batchedWrites: writes,
-                            now: host.now())
-                    }
-                }
                 answer = await values.respond(to: target, request.head, body: request.body)
             case .changes:
                 if EventStream.isAskedFor(by: request.head) {
@@ -247,7 +241,11 @@ public final class Service: Sendable {
             rules = try ErasedAccountView(rules, caller.account) { cryptography.digest(of: $0) }
         }
         if isCounted { rules = QuotaRules(store: rules, usage: usage, scope: caller.scope, now: host.now()) }
-        return KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
+        var values = KeyValueService(rules, scope: caller.scope, limits: configuration.limits, onError: onError)
+        values.charge = { [limiter, host, name = caller.account.name ?? ""] reads, writes in
+            limiter.charge(account: name, batchedReads: reads, batchedWrites: writes, now: host.now())
+        }
+        return values
     }
 
     private func ledgerRules(of caller: AccountCaller) -> LedgerRules {
@@ -302,7 +300,7 @@ public final class Service: Sendable {
             answer = .refusal(.unauthorized, "this needs an access token: Authorization: Bearer …")
             answer.response.headerFields[.wwwAuthenticate] = "Bearer"
         case .invalid:
-            answer = .refusal(.unauthorized, "the access token counts nothing, or no longer; log in or refresh")
+            answer = .refusal(.unauthorized, "the access token is invalid or has expired; log in or refresh")
             answer.response.headerFields[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
         case .nameTaken:
             answer = .refusal(.forbidden, "an account of this name was made here with a password")

@@ -220,11 +220,14 @@ struct BatchTests {
         let version = EntryVersion(bytes: [9])
         for (field, companion) in [("\"09\"", version), ("09", nil), ("W/\"09\"", nil)] as [(String, EntryVersion?)] {
             let fields: HTTPFields = [.eTag: "\"01\"", name: field]
+            let conflictFields: HTTPFields = [
+                .eTag: "\"01\"", name: field, .contentType: "application/octet-stream",
+            ]
             let known = EntryVersion(bytes: [1])
             let backend = try backend(
                 ScriptedTransport([
                     .success(TransportAnswer(304, fields)), .success(TransportAnswer(200, fields)),
-                    .success(TransportAnswer(412, fields)),
+                    .success(TransportAnswer(412, conflictFields)),
                 ]))
             #expect(try await backend.read(key, unless: known).companion == companion)
             #expect(try await backend.write([1], to: key, if: .absent).companion == companion)

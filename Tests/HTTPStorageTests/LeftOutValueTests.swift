@@ -88,8 +88,8 @@ struct LeftOutValueTests {
         let conflict = Result<TransportAnswer, TransportError>.success(
             TransportAnswer(
                 HTTPResponse(
-                    status: .preconditionFailed, headerFields: [.contentType: Problem.mediaType, .eTag: "\"01\""]),
-                body: Problem.valueLeftOut(key).json))
+                    status: .preconditionFailed, headerFields: [.contentType: "Application/Problem+JSON; charset=utf-8"]
+                ), body: Problem.valueLeftOut(key, version).json))
         let script = ScriptedTransport([conflict, absence, conflict, absence])
         let error = await expectKind(.busy) { try await remote(script).write([1], to: key, if: .absent) }
         #expect(error?.disposition == .transient)
@@ -118,17 +118,33 @@ struct LeftOutValueTests {
         #expect(try results[1].get() == .written(version))
     }
 
-    @Test("a value that looks like such a problem is a value")
+    @Test("a body is a value only by its media type, whatever it looks like")
     func lookalike() async throws {
-        let body = Problem.valueLeftOut(key).json
-        let script = ScriptedTransport([
+        let body = Problem.valueLeftOut(key, version).json
+        func outcome(_ mediaType: String?) async throws -> WriteOutcome {
+            var fields: HTTPFields = [.eTag: "\"01\""]
+            fields[.contentType] = mediaType
+            let script = ScriptedTransport([
+                .success(TransportAnswer(HTTPResponse(status: .preconditionFailed, headerFields: fields), body: body)),
+                .success(
+                    TransportAnswer(HTTPResponse(status: .ok, headerFields: [.eTag: "\"02\""]), body: [9])),
+            ])
+            return try await remote(script).write([1], to: key, if: .absent).outcome
+        }
+        for mediaType in ["application/octet-stream", "application/octet-stream; charset=binary"] {
+            #expect(try await outcome(mediaType) == .conflict(Entry(value: body, version: version)))
+        }
+        for mediaType in [Problem.mediaType, "application/problem+json;charset=utf-8", nil] {
+            let read = Entry(value: [9], version: EntryVersion(bytes: [2]))
+            #expect(try await outcome(mediaType) == .conflict(read), "\(mediaType ?? "")")
+        }
+        let page = ScriptedTransport([
             .success(
                 TransportAnswer(
                     HTTPResponse(
-                        status: .preconditionFailed,
-                        headerFields: [.contentType: "application/octet-stream", .eTag: "\"01\""]), body: body))
+                        status: .preconditionFailed, headerFields: [.contentType: "text/html", .eTag: "\"01\""]),
+                    body: Array("<html>".utf8)))
         ])
-        let outcome = try await remote(script).write([1], to: key, if: .absent).outcome
-        #expect(outcome == .conflict(Entry(value: body, version: version)))
+        await expectKind(.notAStore) { try await remote(page).write([1], to: key, if: .absent) }
     }
 }

@@ -155,4 +155,32 @@ struct SQLiteBackendTests {
         #expect(again?.sequence == new?.sequence && again?.tag != new?.tag)
         await expectKind(.cursorExpired) { try await store.changes(since: new, limit: 10) }
     }
+
+    @Test(
+        "of schema 1 is read as it is, and migrated by its first write, with a log and without one",
+        arguments: [false, true])
+    func migration(isClosed: Bool) async throws {
+        let path = folder.path(of: "store.sqlite")
+        let (first, second) = (try EntryKey("a"), try EntryKey("b"))
+        _ = try await store.write([1], to: first, if: .any)
+        let cursor = try await store.changes(since: nil, limit: 10).outcome.cursor
+        if isClosed { try await store.close() }
+        let foreign = try ForeignConnection(path: path)
+        try foreign.execute("PRAGMA user_version = 1")
+        if isClosed { try foreign.execute("PRAGMA journal_mode = DELETE") }
+
+        let opened = SQLiteBackend(path: path)
+        guard case .found(let entry) = try await opened.read(first).outcome else {
+            Issue.record("the entry is gone")
+            return
+        }
+        #expect(entry.value == [1])
+        #expect(try await opened.changes(since: cursor, limit: 10).outcome.changes.isEmpty)
+        #expect(try foreign.number("PRAGMA user_version") == 1)
+        _ = try await opened.write([2], to: second, if: .absent)
+        #expect(try foreign.number("PRAGMA user_version") == 2)
+        #expect(try await opened.read(first).outcome == .found(entry))
+        #expect(try await opened.changes(since: cursor, limit: 10).outcome.changes.map(\.key) == [second])
+        #expect(try await opened.integrityCheck().isIntact)
+    }
 }

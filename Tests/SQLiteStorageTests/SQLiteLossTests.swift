@@ -123,10 +123,10 @@ struct SQLiteLossTests {
     @Test("is not written to when a later version has changed the store while it was open")
     func migratedMeanwhile() async throws {
         let store = try await fill(1)
-        try ForeignConnection(path: path).execute("PRAGMA user_version = 2")
+        try ForeignConnection(path: path).execute("PRAGMA user_version = 3")
         let key = try EntryKey("k/0")
         await expectKind(.newerFormat) { try await store.write([7], to: key, if: .any) }
-        try ForeignConnection(path: path).execute("PRAGMA user_version = 1")
+        try ForeignConnection(path: path).execute("PRAGMA user_version = 2")
         guard case .found(let entry) = try await store.read(key).outcome else {
             Issue.record("the entry is gone")
             return

@@ -48,7 +48,7 @@ struct SQLiteRefusalTests {
     @Test("is left alone: a store of a later version")
     func newer() async throws {
         _ = try await SQLiteBackend(path: path).write([1], to: key, if: .any)
-        try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = 2")
+        try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = 3")
         try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE)")
         try await expectRefusal(.newerFormat)
     }

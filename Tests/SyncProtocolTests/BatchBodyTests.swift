@@ -53,7 +53,7 @@ struct BatchBodyTests {
                 0x0A, 2, 0x12, 0, 0x0A, 4, 0x22, 2, 7, 8, 0x0A, 2, 0x32, 0,
             ])
         #expect(
-            BatchBody.bytes(ofAnswer: [.conflictWithoutValue(Self.version)]) == [0x0A, 6, 0x32, 4, 0x12, 2, 7, 8])
+            BatchBody.bytes(ofAnswer: [.conflictWithoutValue(Self.version)]) == [0x0A, 6, 0x42, 4, 0x0A, 2, 7, 8])
     }
 
     @Test("are refused when they say what cannot be done")

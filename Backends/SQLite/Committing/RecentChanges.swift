@@ -1,13 +1,13 @@
 import SyncCore
 import Synchronization
 
-/// The changes that this object has committed lately, for as long as nobody else commits anything.
+/// The changes that this object has committed recently, as long as no other connection commits.
 ///
-/// Whoever follows a busy store asks for its changes again and again. Each costs SQLite a row and that of its entry,
-/// from pages that are read anew after every commit; here it costs a step along a list. Whether somebody else has
-/// committed is seen as ``EntryCache`` sees it, so an answer from here is as new as one of SQLite.
+/// A follower of a busy store asks for its changes again and again. SQLite reads two rows for each of them, from pages
+/// that are read again after every commit; here a change costs one step along a list. Commits of other connections are
+/// detected as in ``EntryCache``, so an answer from memory is as new as one from SQLite.
 final class RecentChanges: Sendable {
-    /// One change: where it stands, of which key, and the version that it gave it, `nil` for none.
+    /// One change: its cursor, its key, and the key's version after it, `nil` for a deletion.
     struct Item: Sendable {
         var cursor: ChangeCursor
         var key: EntryKey
@@ -15,15 +15,15 @@ final class RecentChanges: Sendable {
     }
 
     private struct State {
-        /// As of which commit these are the latest.
+        /// The commit as of which these are the latest changes.
         var head: LogIndex.Head?
-        /// The change before the first of them, `nil` where that was the store's first.
+        /// The change before the first of them; `nil` if that is the store's first.
         var start: ChangeCursor?
-        /// In order, without a gap.
+        /// The changes in order, without a gap.
         var items: [(item: Item, isLatest: Bool)] = []
-        /// How many came before the first of them.
+        /// The number of changes that were dropped before the first of them.
         var droppedCount = 0
-        /// The places of the latest change of each key, counted with those that were dropped.
+        /// The index of the latest change of each key; the dropped changes are counted in it.
         var latest: [EntryKey: Int] = [:]
     }
 
@@ -31,10 +31,10 @@ final class RecentChanges: Sendable {
     private let maximumCount: Int
     private let state = Mutex(State())
 
-    /// - Parameter maximumCount: so many are kept, and a quarter more for a while.
+    /// - Parameter maximumCount: The number of changes that are kept; for a while a quarter more.
     init(_ index: LogIndex, maximumCount: Int) { (self.index, self.maximumCount) = (index, maximumCount) }
 
-    /// What ``ChangeTable/page(since:limit:)`` would answer where no row is damaged; `nil` where it has to be asked.
+    /// The page of ``ChangeTable/page(since:limit:)``, which finds no damage here; `nil` if SQLite has to be asked.
     func page(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
         guard let head = index.head() else { return nil }
         return state.withLock { state in
@@ -54,7 +54,7 @@ final class RecentChanges: Sendable {
         }
     }
 
-    /// Where the changes behind `cursor` begin; `nil` where it is none of these.
+    /// The index of the first change after `cursor`; `nil` if the cursor is not among the changes.
     private static func place(behind cursor: ChangeCursor?, in state: State) -> Int? {
         if cursor == state.start { return 0 }
         guard let cursor, let first = state.items.first?.item.cursor.sequence, cursor.sequence >= first,
@@ -64,13 +64,13 @@ final class RecentChanges: Sendable {
         return place + 1
     }
 
-    /// Is called after a commit of this object's.
+    /// Notes a commit of this object.
     ///
     /// - Parameters:
-    ///   - items: what it has changed, one or more.
-    ///   - start: the change before them.
-    ///   - before: the commit that it followed; where that is nothing, nothing is known of before.
-    ///   - now: the commit of right after it; `nil` where somebody else may have committed since.
+    ///   - items: Its changes, one or more.
+    ///   - start: The change before them.
+    ///   - before: The commit before it; `nil` if it is unknown.
+    ///   - now: The state right after the commit; `nil` if another connection may have committed since.
     func note(_ items: [Item], behind start: ChangeCursor?, after before: LogIndex.Head?, now: LogIndex.Head?) {
         state.withLock { state in
             guard let now else { return state = State() }

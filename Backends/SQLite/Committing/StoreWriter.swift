@@ -26,7 +26,7 @@ extension SQLiteStore {
             guard writes.count > 1, error.disposition != .outcomeUnknown else {
                 return groups.map { $0.map { .failure(error.during($0.operation, key: $0.key)) } }
             }
-            // One of them spoils the transaction; by itself each gets the answer that is its own.
+            // One write makes the transaction fail. Alone, each gets its own answer.
             answers = writes.map { write in
                 do throws(BackendError) {
                     return try transact([write], on: connections)[0]
@@ -67,7 +67,7 @@ extension SQLiteStore {
                     try db.cachedStatement(sql: "COMMIT").execute()
                     committed = Self.changes(writes, answers)
                     now = connections.cache?.head() ?? nil
-                    // That of somebody else's commit is not to be taken for ours.
+                    // After another connection's commit, the head does not belong to this one.
                     if (try? Self.foreignCommits(db)) != foreign { now = nil }
                     connections.recentChanges?.note(
                         transaction.changed, behind: transaction.start, after: before, now: now)
@@ -84,9 +84,9 @@ extension SQLiteStore {
         }
     }
 
-    /// A transaction that has begun, of the store that everybody uses, and in the form that is known.
+    /// The transaction that has begun, if the path still leads to this file and its schema is known.
     private func begun(_ db: Database, on connections: StoreConnections) throws -> StoreTransaction {
-        // Whoever replaced the file leaves us one that nobody else will ever read.
+        // After a replacement of the file, no other process would read what is written here.
         guard connections.isCurrent else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced; try again")
         }
@@ -107,12 +107,12 @@ extension SQLiteStore {
         }
     }
 
-    /// Another number whenever another connection has committed something.
+    /// A number that changes when another connection commits.
     private static func foreignCommits(_ db: Database) throws -> Int64? {
         try db.firstRow(of: "PRAGMA data_version") { $0.integer(0) }
     }
 
-    /// What was put under which keys, in order.
+    /// The keys that were changed, with their new entries, in order.
     private static func changes(_ writes: [PreparedWrite], _ answers: GroupCommit.Answers) -> [(EntryKey, Entry?)] {
         zip(writes, answers).compactMap { write, answer in
             switch answer {

@@ -33,7 +33,7 @@ final class StoreConnections: Sendable {
         (self.file, self.identity, self.logByteCount) = (file, identity, logByteCount)
         try file.checkLog()
         var connection = try Self.connectionToWholeStore(path: file.path)
-        let version = try connection.unsafeRead { try file.verify($0) }
+        _ = try connection.unsafeRead { try file.verify($0) }
         var writer: DatabaseQueue?
         if try isForWriting && !Self.hasLog(connection) {
             try connection.close()
@@ -49,7 +49,6 @@ final class StoreConnections: Sendable {
         cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
         recentChanges = index.map { RecentChanges($0, maximumCount: min(4_096, max(cachedByteCount / 1_024, 1))) }
         openWriter.withLock { $0 = writer }
-        if version < StoreSchema.version { _ = try self.writer() }
         let reader = try StoreReader(connection, file: file)
         idleReaders.withLock { $0.append(reader) }
     }

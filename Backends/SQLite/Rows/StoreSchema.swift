@@ -9,15 +9,18 @@ import GRDB
 /// - `checksum` is that of the value. `seal` covers everything else in the row, and `checksum`.
 /// - `change` has the latest change of every key, and recent superseded ones to recognise cursors by.
 enum StoreSchema {
-    /// "EnSy": what `PRAGMA application_id` says in a database of ours.
+    /// The `PRAGMA application_id` of a store: "EnSy".
     static let applicationID: Int64 = 0x456E_5379
 
-    /// What `PRAGMA user_version` says after all steps.
+    /// The `PRAGMA user_version` after all steps.
     static var version: Int64 { Int64(steps.count) }
 
     static let pageSize = 4_096
 
     /// The statements that lead from each version to the next. A released step never changes.
+    ///
+    /// A store is migrated when it is opened for writing. Until then it is read as it is, because all versions have the
+    /// same tables; a step that changes them must also be taken before the first read.
     static let steps: [[String]] = [
         [
             """
@@ -30,23 +33,25 @@ enum StoreSchema {
             CREATE TABLE change (
                 sequence INTEGER PRIMARY KEY, tag INTEGER NOT NULL, entry INTEGER NOT NULL, seal INTEGER NOT NULL)
             """,
-        ]
+        ],
+        // Old deletions are removed from here on. Software that accepts cursors of any age must not use the store.
+        [],
     ]
 
     /// The tables of the present version.
     static let tables = ["change", "entry"]
 
-    /// What the names in a database say it is.
+    /// The kind of a database, by the names in it.
     enum Identity: Equatable {
-        /// Nothing is in it.
+        /// It contains nothing.
         case empty
-        /// A store of ours at this version.
+        /// A store of this version.
         case store(version: Int64)
-        /// A database of somebody else's; why so.
+        /// The database of another application, with the reason for this verdict.
         case foreign(String)
     }
 
-    /// What the database behind `db` is, by its header and the names of its tables.
+    /// The kind of the database behind `db`, by its header and the names of its tables.
     static func identity(of db: Database) throws -> Identity {
         let application = try pragma("application_id", in: db)
         let version = try pragma("user_version", in: db)
@@ -58,7 +63,7 @@ enum StoreSchema {
         }
         if application == 0, version == 0, names.isEmpty { return .empty }
         guard application == applicationID else { return .foreign("it is another application's database") }
-        // What a later version has in it is its own affair.
+        // A later version may have other tables.
         if version > Self.version { return .store(version: version) }
         guard version >= 1, names == tables else {
             return .foreign("it has the tables \(names), where a store has \(tables)")
@@ -66,12 +71,12 @@ enum StoreSchema {
         return .store(version: version)
     }
 
-    /// The number that `PRAGMA name` answers now. Not from a cached statement, which would repeat its first answer.
+    /// The present number of `PRAGMA name`. A cached statement would repeat its first answer.
     static func pragma(_ name: String, in db: Database) throws -> Int64 {
         try Int64.fetchOne(db, sql: "PRAGMA \(name)") ?? 0
     }
 
-    /// Takes the database from `start` to the present version, within the caller's transaction.
+    /// Migrates the database from version `start` to the present one, in the caller's transaction.
     static func migrate(_ db: Database, from start: Int64) throws {
         guard start < version else { return }
         for statement in steps[Int(start)...].joined() { try db.execute(sql: statement) }

@@ -98,7 +98,7 @@ extension BatchBody {
                 if let entry { writer.message(field: 1) { write(entry, to: &$0) } }
             }
         case .conflictWithoutValue(let version):
-            writer.message(field: 6) { $0.data(version.bytes, field: 2) }
+            writer.message(field: 8) { $0.data(version.bytes, field: 1) }
         case .problem(let problem): writer.data(problem.json, field: 7, isOptional: true)
         }
     }
@@ -196,10 +196,11 @@ extension BatchBody {
             case 3: result = .read(.unchanged)
             case 4: result = .write(.written(try version(try data(value))))
             case 5: result = .write(.deleted)
-            case 6: result = try conflict(try data(value))
+            case 6: result = .write(.conflict(try conflict(try data(value))))
             case 7:
                 guard let problem = Problem(json: Array(try data(value))) else { throw damaged("a problem is JSON") }
                 result = .problem(problem)
+            case 8: result = .conflictWithoutValue(try conflictVersion(try data(value)))
             default: break
             }
             // Those without content are messages all the same, and end where they say.
@@ -208,18 +209,21 @@ extension BatchBody {
         return result
     }
 
-    private static func conflict(_ bytes: Bytes) throws(BackendError) -> BatchResult {
+    private static func conflict(_ bytes: Bytes) throws(BackendError) -> Entry? {
         var found: Entry?
-        var unread: EntryVersion?
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
-            switch field {
-            case 1: found = try entry(try data(value))
-            case 2: unread = try version(try data(value))
-            default: break
-            }
+            if field == 1 { found = try entry(try data(value)) }
         }
-        if found == nil, let unread { return .conflictWithoutValue(unread) }
-        return .write(.conflict(found))
+        return found
+    }
+
+    private static func conflictVersion(_ bytes: Bytes) throws(BackendError) -> EntryVersion {
+        var known: EntryVersion?
+        try forEachField(of: bytes) { (field, value) throws(BackendError) in
+            if field == 1 { known = try version(try data(value)) }
+        }
+        guard let known else { throw damaged("a conflict without a value has a version") }
+        return known
     }
 
     private static func entry(_ bytes: Bytes) throws(BackendError) -> Entry {

@@ -71,7 +71,9 @@ struct AccountService: Sendable {
             throw wrong
         }
         let hash = try await credentials.hash(newPassword, peer: peer)
-        guard let changed = try await replacePassword(of: verified, with: hash) else { throw wrong }
+        // The owner may have replaced the recovery codes while the password was hashed.
+        let changed = try await replacePassword(of: verified, with: hash) { $0.recoveryCodes.contains(digest) }
+        guard let changed else { throw wrong }
         try await endSessions(before: changed)
         return try await sessions.begin(changed)
     }
@@ -89,12 +91,15 @@ struct AccountService: Sendable {
     }
 
     private func replacePassword(
-        of credential: VerifiedCredential, with hash: String
+        of credential: VerifiedCredential, with hash: String,
+        if isAllowed: (AccountRecord) -> Bool = { _ in true }
     ) async throws(BackendError) -> VerifiedCredential? {
-        try await credentials.change(credential) { record in
-            (record.password, record.recoveryCodes) = (hash, [])
-            record.epoch += 1
-        }
+        try await credentials.change(
+            credential,
+            { record in
+                (record.password, record.recoveryCodes) = (hash, [])
+                record.epoch += 1
+            }, if: isAllowed)
     }
 
     /// Replaces the recovery codes.

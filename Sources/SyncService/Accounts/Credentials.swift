@@ -7,7 +7,8 @@ import SyncCore
 ///
 /// It names the incarnation of the account and the credential epoch in which the check took place. A password change, a
 /// recovery and a log-out everywhere start a new epoch. Whatever the proof authorises compares the epoch in the same
-/// atomic write, or with the record after the write, and is refused if the epoch has ended. Only ``Credentials`` and
+/// atomic write, or with the record after the write, and is refused if the epoch has ended. New recovery codes start no
+/// epoch, so a recovery also requires that its code is still one of the record's. Only ``Credentials`` and
 /// ``AccountCaller`` make one.
 struct VerifiedCredential: Sendable {
     /// The account and its incarnation.
@@ -168,13 +169,19 @@ struct Credentials: Sendable {
 
     /// Changes the account's record if the epoch of `credential` still lasts.
     ///
-    /// - Returns: the credential in the epoch after the change; `nil` when the epoch had ended.
+    /// - Parameters:
+    ///   - body: The change.
+    ///   - isAllowed: A further condition on the record, checked in the same atomic write.
+    /// - Returns: The credential in the epoch after the change; `nil` when the epoch had ended or the condition failed.
     func change(
-        _ credential: VerifiedCredential, _ body: (inout AccountRecord) -> Void
+        _ credential: VerifiedCredential, _ body: (inout AccountRecord) -> Void,
+        if isAllowed: (AccountRecord) -> Bool = { _ in true }
     ) async throws(BackendError) -> VerifiedCredential? {
         let changed = try await records.update(try AccountRecord.key(of: credential.name)) {
             (known: AccountRecord?) throws(BackendError) in
-            guard var record = known, record.living != nil, credential.isCurrent(in: record) else { return nil }
+            guard var record = known, record.living != nil, credential.isCurrent(in: record), isAllowed(record) else {
+                return nil
+            }
             body(&record)
             return record
         }

@@ -1,37 +1,37 @@
 import SyncCore
 import Synchronization
 
-/// Follows the changes of the store, once for all who want to hear of them.
+/// Follows the changes of the store on behalf of all listeners.
 ///
-/// Each listener gets what concerns it, through a buffer of its own; one that does not read loses its stream, and
-/// nobody else waits for it.
+/// Each listener gets the changes of its scope through a buffer of its own. A listener that does not read loses its
+/// stream, and no other listener waits for it.
 final class ChangeHub: Sendable {
-    /// How many changes a listener may leave unread.
+    /// The number of notes that a listener may leave unread.
     static let bufferedCount = 256
-    /// How often listeners hear that the line stands.
+    /// The time between two heartbeats of a listener.
     static let heartbeat = Duration.seconds(15)
-    /// In how many parts they do, so that thousands do not keep everybody else waiting at once.
+    /// The number of groups whose heartbeats are sent one after another, so that thousands do not delay other work.
     private static let beatCount: UInt64 = 30
-    /// How long it waits between two looks at the store.
+    /// The pause between two reads of the store.
     static let pause = Duration.milliseconds(2)
-    /// The same while nobody listens, when a look only tells of tokens that another server has revoked.
+    /// The pause while there is no listener. The reads then only find tokens that another server has revoked.
     static let idlePause = Duration.milliseconds(20)
 
-    /// What a listener hears.
+    /// A message to a listener.
     enum Note: Sendable {
-        /// Keys of its scope changed, up to here.
+        /// The changes in its scope up to a cursor.
         case changes([ChangePage.Change], ChangeCursor)
-        /// The line stands, and up to here nothing else has changed.
+        /// A heartbeat. There are no other changes up to the cursor.
         case stands(ChangeCursor?)
-        /// Where the store is cannot be said any more: begin anew.
+        /// The cursor has expired, and the listener must begin again.
         case expired
     }
 
-    /// Whose end, or change, ends a stream: whoever may go on comes again.
+    /// The session or account whose end or change ends a stream. Clients that are still authorised reconnect.
     enum Origin: Hashable, Sendable {
-        /// A session, by its id.
+        /// A session, by its identifier.
         case session(String)
-        /// An account of another issuer, by its name as it stands in a key, whose record had this version.
+        /// An account of another issuer, by its name as escaped in keys, and the version of its record.
         case account(String, EntryVersion?)
     }
 
@@ -48,13 +48,13 @@ final class ChangeHub: Sendable {
         var isClosed = false
         var nextID: UInt64 = 0
         var listeners: [UInt64: Listener] = [:]
-        /// Who listens to the keys that begin so, in the order in which they came.
+        /// The listeners by the prefix of their keys, in the order of their arrival.
         var byPrefix: [String: [UInt64]] = [:]
-        /// Who listens by the token of a session, or of an account of another issuer.
+        /// The listeners by session, and by account of another issuer.
         var bySession: [String: Set<UInt64>] = [:]
         var byAccount: [String: Set<UInt64>] = [:]
 
-        /// Whose streams `changes` end.
+        /// The listeners whose streams `changes` end.
         func ended(by changes: [ChangePage.Change]) -> [Listener] {
             guard !listeners.isEmpty else { return [] }
             return changes.flatMap { change -> [Listener] in
@@ -62,7 +62,7 @@ final class ChangeHub: Sendable {
                     return (bySession[id] ?? []).compactMap { listeners[$0] }
                 }
                 guard let name = AccountRecord.escapedName(of: change.key) else { return [] }
-                // Some follow it again from the beginning, with what they have seen already.
+                // A version that the listener began with ends nothing when it is read again.
                 return (byAccount[name] ?? []).compactMap { listeners[$0] }
                     .filter { $0.origin != .account(name, change.version) }
             }
@@ -103,10 +103,10 @@ final class ChangeHub: Sendable {
     private let onChange: @Sendable (EntryKey) -> Void
     private let wake = SignalHub()
     private let state = Mutex(State())
-    /// Held while listeners are told: or one would hear that the line stands behind changes that it has not heard of.
+    /// Held while notes are sent. Otherwise a heartbeat could have a cursor after changes that were not sent yet.
     private let telling = Mutex<Void>(())
 
-    /// - Parameter onChange: hears of every key that changed.
+    /// - Parameter onChange: Is called for every key that changed.
     init(
         _ store: any KeyValueBackend, host: HostServices, onError: @escaping @Sendable (BackendError) -> Void,
         onChange: @escaping @Sendable (EntryKey) -> Void
@@ -114,13 +114,13 @@ final class ChangeHub: Sendable {
         (self.store, self.host, self.onError, self.onChange) = (store, host, onError, onChange)
     }
 
-    /// How many listen.
+    /// The number of listeners.
     var listenerCount: Int { state.withLock { $0.listeners.count } }
 
-    /// Looks at once: something was written by this process.
+    /// Reads the store at once, after a write of this process.
     func poke() { wake.signal() }
 
-    /// Follows until the task is cancelled; all listeners' streams end then.
+    /// Follows the store until the task is cancelled. Then all streams end.
     func run() async {
         let pokes = wake.subscribe()
         await withTaskGroup(of: Void.self) { group in
@@ -128,12 +128,12 @@ final class ChangeHub: Sendable {
             group.addTask { [self] in
                 for await _ in store.signals() {
                     wake.signal()
-                    // Else every write of a busy store wakes a task for nothing.
+                    // Without the pause every write of a busy store would wake a task for nothing.
                     guard (try? await host.sleep(for: pause)) != nil else { break }
                 }
             }
             group.addTask {
-                // Where the store signals by itself, this only helps against a signal that was lost.
+                // If the store pushes signals, this only makes up for a lost one.
                 let pause: Duration = store.capabilities.signals == .pushed ? .seconds(5) : .milliseconds(50)
                 while (try? await host.sleep(for: pause)) != nil { wake.signal() }
             }
@@ -147,7 +147,7 @@ final class ChangeHub: Sendable {
             await follow()
             for await _ in pokes {
                 await follow()
-                // Changes that come thick and fast are looked up together.
+                // Changes in quick succession are read together.
                 guard (try? await host.sleep(for: pause)) != nil else { break }
             }
             group.cancelAll()
@@ -169,7 +169,7 @@ final class ChangeHub: Sendable {
             guard !Task.isCancelled else { return }
             onError(error)
             guard error.kind == .cursorExpired else { return }
-            // The store was put back or wiped: whoever listens begins anew.
+            // The store was restored or emptied; the listeners begin again.
             let listeners = state.withLock { state in
                 (state.position, state.isFollowing) = (nil, false)
                 return state.listeners.values.map(\.continuation)
@@ -181,8 +181,8 @@ final class ChangeHub: Sendable {
         }
     }
 
-    /// Hands a page to whom it concerns, and stands behind it from then on: in one step, so that who comes to listen
-    /// either hears of all of it or begins behind it.
+    /// Sends a page to the listeners and advances the position in one step, so that a new listener gets either all of
+    /// the page or none of it.
     private func deliver(_ page: ChangePage) {
         for change in page.changes { onChange(change.key) }
         telling.withLock { _ in
@@ -193,7 +193,7 @@ final class ChangeHub: Sendable {
                 }
                 return (Self.notes(of: page, state), state.ended(by: page.changes).map(\.continuation))
             }
-            // Before the notes: a session that is over hears nothing more.
+            // Before the notes, so that an ended session gets none of them.
             for listener in ended { listener.finish() }
             guard let cursor = page.cursor else { return }
             for note in notes {
@@ -226,7 +226,7 @@ final class ChangeHub: Sendable {
         return notes
     }
 
-    /// What a listener can have asked for that hears of `key`: everything, or an account's part.
+    /// The prefixes of scopes that may contain `key`: everything, or the keys of an account.
     private static func prefixes(of key: EntryKey) -> [String] {
         let parts = key.text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
         guard parts.count == 4 else { return [""] }
@@ -258,22 +258,22 @@ final class ChangeHub: Sendable {
         for listener in listeners { listener.finish() }
     }
 
-    /// What a listener gets.
+    /// A listener's notes, and their start.
     struct Listening: Sendable {
         var notes: AsyncStream<Note>
-        /// Where the store is now; `nil` while it has never changed.
+        /// The present position of the store; `nil` if it has never changed.
         var from: ChangeCursor?
         /// Ends the notes.
         var end: @Sendable () -> Void
     }
 
-    /// What changes in `scope` from now on.
+    /// Starts to send the changes in `scope`.
     ///
     /// - Parameters:
-    ///   - scope: which keys.
-    ///   - origin: whose end ends it.
-    ///   - expires: when it ends at the latest, in milliseconds since 1970 UTC.
-    ///   - onEnd: is called once when nobody listens any more.
+    ///   - scope: The keys.
+    ///   - origin: The session or account whose end ends the notes.
+    ///   - expires: The end of the notes at the latest, in milliseconds since 1970 UTC.
+    ///   - onEnd: Is called once when the notes have ended.
     func listen(
         _ scope: KeyScope, origin: Origin?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
     ) -> Listening {

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The changes of a scope as server-sent events: first what was missed since a cursor, then what happens.
+/// The changes of a scope as server-sent events: first the changes since a cursor, then live changes.
 actor EventStream {
     static let mediaType = "text/event-stream"
 
@@ -19,7 +19,7 @@ actor EventStream {
         1_000 + host.randomBits() % UInt64(1 + min(streamCount, 58_000) / 2)
     }
 
-    /// Whether a request asks for a stream of events.
+    /// Reports whether a request asks for a stream of events.
     static func isAskedFor(by request: HTTPRequest) -> Bool {
         (request.headerFields[.accept] ?? "").lowercased().split(separator: ",").contains { part in
             part.split(separator: ";").first?.filter { $0 != " " } == mediaType
@@ -71,7 +71,7 @@ actor EventStream {
 
     private func catchUp() async -> [UInt8]? {
         do throws(BackendError) {
-            // Among the changes of many others it may take long, and keep the event loop from everybody else.
+            // Among many changes of other keys this may take long, and would block the event loop.
             let page = try await withTaskExecutorPreference(globalConcurrentExecutor) {
                 [service, cursor] () async throws(BackendError) in
                 try await service.changes(since: cursor, limit: 256)
@@ -88,7 +88,7 @@ actor EventStream {
         while let note = await nextNote() {
             switch note {
             case .changes(let changes, let cursor):
-                // What was caught up with need not be told again.
+                // Skips changes that catching up has already sent.
                 if isResumed, let known = self.cursor, cursor.sequence <= known.sequence { continue }
                 return changes.flatMap(event) + position(cursor)
             case .stands(let cursor):
@@ -117,7 +117,7 @@ actor EventStream {
         return Array("id: \(CursorText.text(of: cursor))\nevent: cursor\ndata: {}\n\n".utf8)
     }
 
-    /// Without an id: only when all of a page was told, a client may go on behind it.
+    /// An event without an id. A client may resume only after a complete page.
     private func event(_ change: ChangePage.Change) -> [UInt8] {
         Array("event: change\ndata: ".utf8) + ChangePageBody.json(of: change) + Array("\n\n".utf8)
     }

@@ -27,7 +27,7 @@ struct BatchRun {
     private var known: [EntryKey: Known] = [:]
     /// The number of bytes that values may still have.
     private var room: Int
-    /// The expected size of the next value: at first a guess, then the largest value that was met.
+    /// The expected size of the next value: a guess that is halved with each group, at least the largest value so far.
     private var expectedByteCount = 1 << 20
     private var largestByteCount = 0
 
@@ -43,36 +43,36 @@ struct BatchRun {
     mutating func run() async throws(BackendError) -> [BatchResult] {
         while results.count < operations.count {
             if let result = knownResult(of: operations[results.count]) {
-                guard append(result) else { return try postponingRest() }
+                guard let result = fitting(result) else { return try postponingRest() }
+                results.append(result)
                 continue
             }
             let group = nextGroup()
             let answers = try await perform(group)
             for (operation, answer) in zip(group, answers) {
-                note(answer, of: operation)
-                guard append(answer) else { return try postponingRest() }
+                largestByteCount = max(largestByteCount, answer.value?.count ?? 0)
+                guard let result = fitting(answer) else { return try postponingRest() }
+                note(result, of: operation)
+                results.append(result)
             }
-            expectedByteCount = largestByteCount
+            // Falls slowly: long values may follow short ones.
+            expectedByteCount = max(largestByteCount, expectedByteCount / 2)
         }
         return results
     }
 
     // MARK: Results
 
-    /// Adds a result; a conflict for which there is no room loses its value.
+    /// Reserves room for a result. A conflict for which there is no room loses its value.
     ///
-    /// - Returns: `false` for the result of a read for which there is no room. It is not added.
-    private mutating func append(_ result: BatchResult) -> Bool {
+    /// - Returns: The result for the answer; `nil` for a read for which there is no room.
+    private mutating func fitting(_ result: BatchResult) -> BatchResult? {
         switch result {
-        case .read(.found(let entry)):
-            guard reserve(entry.value.count) else { return false }
-            results.append(result)
+        case .read(.found(let entry)): reserve(entry.value.count) ? result : nil
         case .write(.conflict(let entry?)):
-            let hasRoom = reserve(entry.value.count)
-            results.append(hasRoom ? result : .conflictWithoutValue(entry.version))
-        default: results.append(result)
+            reserve(entry.value.count) ? result : .conflictWithoutValue(entry.version)
+        default: result
         }
-        return true
     }
 
     private mutating func reserve(_ count: Int) -> Bool {
@@ -110,8 +110,8 @@ struct BatchRun {
     private mutating func note(_ result: BatchResult, of operation: BatchOperation) {
         switch (operation, result) {
         case (_, .read(.found(let entry))), (_, .write(.conflict(let entry?))):
-            largestByteCount = max(largestByteCount, entry.value.count)
             known[operation.key] = .present(entry.version, value: entry.value)
+        case (_, .conflictWithoutValue(let version)): known[operation.key] = .present(version, value: nil)
         case (_, .read(.absent)), (_, .write(.conflict(nil))): known[operation.key] = .absent
         case (.read(let request), .read(.unchanged)):
             known[operation.key] = request.knownVersion.map { .present($0, value: nil) }
@@ -175,8 +175,18 @@ extension BatchOperation {
         }
     }
 
-    /// Whether it changes nothing.
+    /// `true` for an operation that changes nothing.
     var isRead: Bool { if case .read = self { true } else { false } }
+}
+
+extension BatchResult {
+    /// The value that it carries.
+    fileprivate var value: [UInt8]? {
+        switch self {
+        case .read(.found(let entry)), .write(.conflict(let entry?)): entry.value
+        default: nil
+        }
+    }
 }
 
 /// The cause of a transient error that is due to a limit and not to the store. The server does not log it.

@@ -1,39 +1,39 @@
 import EntitlementSync
 import SyncCore
 
-/// Which keys a caller reaches. What is outside of it is refused alike, whether it is there or not.
+/// The keys that a caller can reach. Requests for other keys are refused alike, whether the keys exist or not.
 ///
-/// One object for all requests of a caller.
+/// All requests of a caller share one object.
 public final class KeyScope: Sendable {
-    /// What every key begins with that may be written, listed and followed.
+    /// The prefix of the keys that may be written, listed and followed.
     let prefix: String
-    /// What no key may begin with all the same.
+    /// The prefix of the keys that are excluded from these.
     let exclusion: String?
-    /// What may be read besides.
+    /// Further keys that may be read.
     let readable: Set<EntryKey>
-    /// What may only be read, although it begins with the prefix.
+    /// The keys with the prefix that may only be read.
     let readOnly: Set<EntryKey>
-    /// Whether there is anything but ``readable``.
+    /// `true` if only the keys of ``readable`` can be reached.
     let isEmpty: Bool
-    /// The account's ledger, which is bounded by itself.
+    /// The account's ledger, which has a limit of its own.
     let ledger: EntryKey?
 
-    /// What the server keeps to itself: accounts, sessions and keys.
+    /// The prefix of the server's own keys: accounts, sessions and signing keys.
     static let serverPrefix = "server/"
 
-    /// Every key but the server's own: the operator's.
+    /// Every key but the server's own. The scope of the operator.
     public static let everything = KeyScope(
         prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isEmpty: false, ledger: nil)
 
-    /// The keys of `account`, of its entry in the directory and of the marker that stands for each erased life.
+    /// The keys of `account`, its entry in the directory, and the markers of its erased incarnations.
     ///
-    /// - Parameter erased: lives of the account that were erased; when `account` is one of them, its own marker is all
-    ///   that is reached, and the entry, as ``ErasedAccountView`` shows it.
+    /// - Parameter erased: The erased incarnations of the account. If `account` is one of them, only its own marker and
+    ///   the directory entry can be reached, as ``ErasedAccountView`` shows it.
     static func account(
         _ account: Account, _ keys: LedgerKeys, erased: [String]
     ) throws(BackendError) -> KeyScope {
         guard let name = account.name else {
-            throw BackendError(.permissionDenied, message: "nobody's ledger is on no server")
+            throw BackendError(.permissionDenied, message: "an anonymous account has no keys on a server")
         }
         var readable: Set = [try LedgerKeys.directoryEntry(of: name)]
         let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
@@ -55,23 +55,23 @@ public final class KeyScope: Sendable {
         (self.readOnly, self.isEmpty, self.ledger) = (readOnly, isEmpty, ledger)
     }
 
-    /// Whether `key` may be read.
+    /// Reports whether `key` may be read.
     func mayRead(_ key: EntryKey) -> Bool { contains(key) || readable.contains(key) }
 
-    /// Whether `key` may be written or deleted.
+    /// Reports whether `key` may be written or deleted.
     func mayWrite(_ key: EntryKey) -> Bool { contains(key) && !readOnly.contains(key) }
 
-    /// Whether `key` is listed and followed.
+    /// Reports whether `key` is listed and followed.
     func contains(_ key: EntryKey) -> Bool {
         guard !isEmpty, key.hasPrefix(prefix) else { return false }
         guard let exclusion else { return true }
         return !key.hasPrefix(exclusion)
     }
 
-    /// Whether what `key` holds counts for how much an account has.
+    /// Reports whether the value of `key` counts towards the account's quota.
     func isCounted(_ key: EntryKey) -> Bool { key != ledger && mayWrite(key) }
 
-    /// What has to be listed of a store to find all keys that begin with `asked`; `nil` where none can be reached.
+    /// The prefix to list in order to find all reachable keys that begin with `asked`; `nil` if none can be reached.
     func listing(of asked: String) -> String? {
         if isEmpty { return nil }
         if asked.utf8.starts(with: prefix.utf8) { return asked }

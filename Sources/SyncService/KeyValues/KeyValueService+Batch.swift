@@ -5,7 +5,7 @@ import SyncProtocol
 extension KeyValueService {
     /// The answer to `POST /v1/batch`.
     func batch(_ body: [UInt8], _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
-        guard fields[.contentType]?.prefix(while: { $0 != ";" }).lowercased() == BatchBody.mediaType else {
+        guard fields.mediaType == BatchBody.mediaType else {
             return .refusal(.unsupportedMediaType, "a batch is \(BatchBody.mediaType), see Docs/wire.proto")
         }
         let operations: [BatchOperation]

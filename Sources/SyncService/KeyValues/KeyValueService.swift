@@ -28,7 +28,8 @@ public struct KeyValueService: Sendable {
     /// Reserves room for a value of so many bytes in the answer; `false` when the value must be left out. See
     /// ``ServiceRequest/reserveAnswer``.
     var reserve: @Sendable (Int) -> Bool = { _ in true }
-    /// Charges the account for the reads and the writes of a batch.
+    /// Charges the account for operations that its request does not cover: those of a batch, and the changes that
+    /// were passed over.
     var charge: @Sendable (_ reads: Int, _ writes: Int) -> Void = { _, _ in }
     private let onError: @Sendable (BackendError) -> Void
 
@@ -168,10 +169,8 @@ extension KeyValueService {
     /// A 412 with the entry that is there, or without its value when there is no room for it.
     private func conflict(_ entry: Entry?, _ key: EntryKey) -> TransportAnswer {
         guard let entry else { return .problem(.absent(key, status: .preconditionFailed)) }
-        guard !reserve(entry.value.count) else { return Self.answer(.preconditionFailed, entry) }
-        var answer = TransportAnswer.problem(.valueLeftOut(key))
-        answer.response.headerFields[.eTag] = EntityTag(entry.version).description
-        return answer
+        guard reserve(entry.value.count) else { return .problem(.valueLeftOut(key, entry.version)) }
+        return Self.answer(.preconditionFailed, entry)
     }
 
     private func list(_ query: WireQuery) async throws(BackendError) -> TransportAnswer {
@@ -200,13 +199,20 @@ extension KeyValueService {
         return try .json { try ChangePageBody.json(of: page) }
     }
 
+    /// The number of changes of other keys whose reading costs as much as an operation of a batch.
+    private static let skippedChangesPerOperation = 8
+
     /// The changes of the keys in the scope. Other changes are skipped, up to a bound; then the page is short and says
-    /// that there are more.
+    /// that there are more. The skipped changes are charged, except for those of the last round.
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> ChangePage {
         var page = ChangePage(changes: [], cursor: cursor, hasMore: true)
+        var skippedCount = 0
         for _ in 0..<16 {
+            charge(skippedCount / Self.skippedChangesPerOperation, 0)
             let next = try await store.changes(since: page.cursor, limit: limit - page.changes.count).outcome
-            page.changes += next.changes.filter { scope.contains($0.key) }
+            let changes = next.changes.filter { scope.contains($0.key) }
+            skippedCount = next.changes.count - changes.count
+            page.changes += changes
             page.cursor = next.cursor ?? page.cursor
             page.hasMore = next.hasMore
             guard next.hasMore, page.changes.count < limit else { break }
@@ -241,7 +247,7 @@ private struct ReadCondition {
     var known: [EntryVersion] = []
     var isAnythingKnown = false
 
-    /// Whether the client has `version`.
+    /// Reports whether the client has `version`.
     func isKnown(_ version: EntryVersion) -> Bool { isAnythingKnown || known.contains(version) }
 
     /// `nil` when the field is malformed.

@@ -31,7 +31,7 @@ final class AccountUsage: Sendable {
         /// The part of the capacity that it takes. An account without keys is remembered, too.
         var weight: Int { keyCount + 1 }
 
-        /// Whether `key` has a place.
+        /// Reports whether `key` has a place.
         func contains(_ key: EntryKey) -> Bool { sizes[key] != nil || deletions[key] != nil }
 
         /// Notes the size of `key`, or that it holds nothing.
@@ -124,7 +124,7 @@ final class AccountUsage: Sendable {
     /// The number of accounts that are remembered.
     var rememberedCount: Int { state.withLock { $0.usages.count } }
 
-    /// Whether there is a limit.
+    /// `true` if there is a limit.
     var isLimited: Bool { limits.accountKeys != nil || limits.accountBytes != nil }
 
     /// The number of callers that wait for a count.
@@ -136,21 +136,25 @@ extension AccountUsage {
     /// Reserves `count` bytes under `key`, until ``settle(_:under:of:deletedAt:)``. A value that is not longer than the
     /// one before can always be written.
     ///
-    /// - Returns: The error of a write that would exceed the quota; nothing is reserved then.
-    func reserve(_ count: Int, under key: EntryKey, of prefix: String, now: Int64) -> BackendError? {
-        let reason = state.withLock { state -> String? in
-            if state.usages[prefix].flatMap({ shortage(of: $0, count, key) }) != nil {
-                state.update(prefix) { $0.removeExpiredDeletions(at: now) }
+    /// - Returns: `false` if the account is not counted, or not any more. Nothing is reserved then.
+    /// - Throws: The error of a write that would exceed the quota. Nothing is reserved then.
+    func reserve(_ count: Int, under key: EntryKey, of prefix: String, now: Int64) throws(BackendError) -> Bool {
+        let (isCounted, reason) = state.withLock { state -> (Bool, String?) in
+            guard var usage = state.usages[prefix] else { return (false, nil) }
+            if shortage(of: usage, count, key) != nil {
+                state.update(prefix) { known in
+                    known.removeExpiredDeletions(at: now)
+                    usage = known
+                }
+                if let reason = shortage(of: usage, count, key) { return (true, reason) }
             }
-            let usage = state.usages[prefix]
-            if let usage, let reason = shortage(of: usage, count, key) { return reason }
             state.running[key, default: Running()].begin(count)
-            if usage?.sizes[key] ?? -1 < count { state.update(prefix) { $0.set(count, of: key) } }
-            return nil
+            if usage.sizes[key] ?? -1 < count { state.update(prefix) { $0.set(count, of: key) } }
+            return (true, nil)
         }
-        guard let reason else { return nil }
+        guard let reason else { return isCounted }
         onRefusal(.quota)
-        return BackendError(
+        throw BackendError(
             .full, operation: .write, key: key, disposition: .permanent,
             message: "an account has at most \(reason) here beside its ledger; delete something", cause: QuotaReached())
     }

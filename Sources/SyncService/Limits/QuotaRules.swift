@@ -25,8 +25,7 @@ struct QuotaRules: KeyValueBackend {
         _ value: [UInt8], to key: EntryKey, if precondition: Precondition
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         guard scope.isCounted(key) else { return try await store.write(value, to: key, if: precondition) }
-        try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
-        if let error = usage.reserve(value.count, under: key, of: scope.prefix, now: now) { throw error }
+        try await reserve(value.count, under: key)
         do throws(BackendError) {
             let answer = try await store.write(value, to: key, if: precondition)
             settle(key, value.count, .success(answer.outcome))
@@ -56,14 +55,8 @@ struct QuotaRules: KeyValueBackend {
         if requests.contains(where: { $0.value != nil && scope.isCounted($0.key) }) {
             try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
         }
-        let verdicts = requests.map { request -> BackendError? in
-            guard scope.isCounted(request.key) else { return nil }
-            guard let value = request.value else {
-                usage.beginDeleting(request.key)
-                return nil
-            }
-            return usage.reserve(value.count, under: request.key, of: scope.prefix, now: now)
-        }
+        var verdicts: [BackendError?] = []
+        for request in requests { verdicts.append(await verdict(request)) }
         let allowed = zip(requests, verdicts).filter { $0.1 == nil }.map(\.0)
         guard !allowed.isEmpty else { return Answer(verdicts.compactMap { $0 }.map { .failure($0) }) }
         let answer: Answer<[Result<WriteOutcome, BackendError>]>
@@ -78,6 +71,34 @@ struct QuotaRules: KeyValueBackend {
         return Answer(
             verdicts.compactMap { $0.map { .failure($0) } ?? results.popFirst() }, serverTime: answer.serverTime,
             companion: answer.companion)
+    }
+
+    /// Begins a change; returns the error of a write that is refused.
+    private func verdict(_ request: WriteRequest) async -> BackendError? {
+        guard scope.isCounted(request.key) else { return nil }
+        guard let value = request.value else {
+            usage.beginDeleting(request.key)
+            return nil
+        }
+        do throws(BackendError) {
+            try await reserve(value.count, under: request.key)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    /// Counts the account if that is due, and reserves `count` bytes under `key`.
+    ///
+    /// Counts of other accounts may push out this one at any moment; then it is counted again, a few times.
+    private func reserve(_ count: Int, under key: EntryKey) async throws(BackendError) {
+        for _ in 0..<4 {
+            try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)
+            if try usage.reserve(count, under: key, of: scope.prefix, now: now) { return }
+        }
+        throw BackendError(
+            .busy, operation: .write, key: key, disposition: .transient,
+            message: "too many accounts are being counted; try again", cause: LimitReached())
     }
 
     /// Ends a change with its outcome.

@@ -137,7 +137,8 @@ final class RequestLimiter: Sendable {
         }
     }
 
-    /// Charges the account called `name` for the operations of a batch. The request itself is counted as a write.
+    /// Charges the account called `name` for operations that its request does not cover. The request itself counts as
+    /// one of the writes.
     func charge(account name: String, batchedReads reads: Int, batchedWrites writes: Int, now: Int64) {
         charge(
             account: name, reads: reads / Self.operationsPerRequest,
@@ -151,12 +152,13 @@ final class RequestLimiter: Sendable {
         try take(count, of: limits.accountReads, Lane.reads, account: name, now)
     }
 
-    /// Counts a read by the account called `name` at `peer`; `false` when either must wait. The address is counted all
-    /// the same then.
+    /// Counts a read by the account called `name` at `peer`; `false` when either must wait.
+    ///
+    /// The account comes first: a read that it must wait for is answered by the usual path, which counts the address.
     func admitsRead(_ peer: String, account name: String, now: Int64) -> Bool {
         do throws(RequestError) {
-            try admit(peer, now: now)
             try takeReads(1, account: name, now: now)
+            try admit(peer, now: now)
             return true
         } catch {
             return false

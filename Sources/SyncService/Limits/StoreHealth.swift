@@ -1,10 +1,9 @@
 import SyncCore
 import Synchronization
 
-/// Whether the store can be written, as far as is known: what went wrong lately says so, and only then something is
-/// written to try it.
+/// The store's health, judged by recent write errors. Only after such an error a test entry is written.
 final class StoreHealth: Sendable {
-    /// How often it is tried, in milliseconds.
+    /// The shortest time between two test writes, in milliseconds.
     static let pause: Int64 = 5_000
 
     private struct State {
@@ -14,7 +13,7 @@ final class StoreHealth: Sendable {
 
     private let state = Mutex(State())
 
-    /// Hears of each error of the store.
+    /// Notes an error of the store.
     func note(_ error: BackendError) {
         guard error.operation == .write || error.operation == .delete else { return }
         switch error.kind {
@@ -23,7 +22,7 @@ final class StoreHealth: Sendable {
         }
     }
 
-    /// Throws where writing failed, until it is seen to work again.
+    /// Throws the last write error until a test write succeeds.
     func check(_ store: any KeyValueBackend, now: Int64) async throws(BackendError) {
         let (failure, isDue) = state.withLock { state in
             guard state.failure != nil else { return (BackendError?.none, false) }

@@ -14,6 +14,11 @@ struct DeviceGrants: Sendable {
     /// The time between two requests of a waiting device, in milliseconds.
     static let interval: Int64 = 5_000
 
+    /// Reports whether a code has expired. One that would live for too long was made while the clock was wrong.
+    static func isOver(expires: Int64, at now: Int64) -> Bool {
+        expires <= now || expires - now > lifetime + ClockRollbackGuard.tolerance
+    }
+
     /// A waiting device, stored under `server/devices/CODE`.
     private struct Waiting: Codable, Hashable, Sendable {
         /// The digest of the device's secret, in hexadecimal.
@@ -27,10 +32,7 @@ struct DeviceGrants: Sendable {
         var epoch: Int64?
         var isDenied = false
 
-        /// Reports whether the code has expired. One that would live for too long was made while the clock was wrong.
-        func isOver(at now: Int64) -> Bool {
-            expires <= now || expires - now > DeviceGrants.lifetime + ClockRollbackGuard.tolerance
-        }
+        func isOver(at now: Int64) -> Bool { DeviceGrants.isOver(expires: expires, at: now) }
     }
 
     /// The expiry of a code, stored under `server/expiries/TIME-CODE`. Expired codes are deleted in this order.
@@ -109,8 +111,13 @@ struct DeviceGrants: Sendable {
         guard decided != nil else {
             throw RequestError(.notFound, "no device waits with this code; it may have expired")
         }
-        // The device could not redeem such an approval; the person who gave it has to know.
-        if isApproved, try await !credentials.isCurrent(credential) { throw RequestError.outdatedCredential }
+        // The device cannot redeem such an approval, and its code is used up.
+        if isApproved, try await !credentials.isCurrent(credential) {
+            throw RequestError(
+                .forbidden,
+                "the account was erased, or its password or sessions changed, while this was under way; log in, and "
+                    + "begin again on the device")
+        }
     }
 
     /// Begins a session for a device that was approved. A code works once.

@@ -75,10 +75,8 @@ final class DeviceTickets: Sendable {
     }
 
     private func releaseExpired(_ now: Int64) {
-        // A code of the far future stems from a clock that was set back since.
-        let isOver = { (expires: Int64) in expires <= now || expires - now > DeviceGrants.lifetime }
         let expired = holders.withLock { holders in
-            let expired = Array(holders.prefix { isOver($0.expires) })
+            let expired = Array(holders.prefix { DeviceGrants.isOver(expires: $0.expires, at: now) })
             holders.removeFirst(expired.count)
             return expired
         }

@@ -145,4 +145,13 @@ struct DeviceGrantTests {
         let keys = try await store.list(prefix: "server/", after: nil, limit: 100).outcome.items.map(\.key.text)
         #expect(keys.count { $0.hasPrefix("server/devices/") || $0.hasPrefix("server/expiries/") } == 2)
     }
+
+    @Test("a small step back of the clock frees no place of a device that still waits")
+    func steppedBack() async throws {
+        clock.advance(seconds: 1_000)
+        for _ in 0..<2 { #expect(await service.ask(.post, "/v1/devices").status == 200) }
+        clock.advance(seconds: -300)
+        #expect(await service.ask(.post, "/v1/devices").status == 200)
+        #expect(service.devices.tickets.taken == 3)
+    }
 }

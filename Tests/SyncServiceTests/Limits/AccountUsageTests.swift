@@ -24,7 +24,7 @@ struct AccountUsageTests {
 
     /// Whether there is room for so many bytes more, which is not taken.
     private func hasRoom(_ count: Int) -> Bool {
-        guard usage.reserve(count, under: second, of: "a/", now: 0) == nil else { return false }
+        guard (try? usage.reserve(count, under: second, of: "a/", now: 0)) == true else { return false }
         usage.settle(nil, under: second, of: "a/")
         return true
     }
@@ -32,12 +32,12 @@ struct AccountUsageTests {
     @Test("of several changes of a key at once the longest counts, whichever is told last", arguments: [false, true])
     func several(isLongestFirst: Bool) async throws {
         try await count()
-        for size in [1, 600] { #expect(usage.reserve(size, under: first, of: "a/", now: 0) == nil) }
+        for size in [1, 600] { #expect(try usage.reserve(size, under: first, of: "a/", now: 0)) }
         for size in isLongestFirst ? [600, 1] : [1, 600] { usage.settle(size, under: first, of: "a/") }
         #expect(!hasRoom(401))
         #expect(hasRoom(400))
         // The next one alone says how it is.
-        #expect(usage.reserve(1, under: first, of: "a/", now: 0) == nil)
+        #expect(try usage.reserve(1, under: first, of: "a/", now: 0))
         usage.settle(1, under: first, of: "a/")
         #expect(hasRoom(999))
     }
@@ -46,7 +46,7 @@ struct AccountUsageTests {
     func deleted(isDeletedFirst: Bool) async throws {
         try await count()
         usage.beginDeleting(first)
-        #expect(usage.reserve(600, under: first, of: "a/", now: 0) == nil)
+        #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
         for size in isDeletedFirst ? [nil, 600] : [600, nil] { usage.settle(size, under: first, of: "a/") }
         #expect(!hasRoom(401))
         usage.beginDeleting(first)
@@ -57,9 +57,10 @@ struct AccountUsageTests {
     @Test("what is written while an account is counted counts, although it was read before")
     func counted() async throws {
         _ = try await store.write([1], to: first, if: .any)
+        try await count()
+        usage.forget("a/", after: [])
         store.afterReading { [usage, first] () async throws(BackendError) in
-            // Once: the second count has nothing to do.
-            guard usage.reserve(900, under: first, of: "a/", now: 0) == nil else { return }
+            #expect(try usage.reserve(900, under: first, of: "a/", now: 0))
             usage.settle(900, under: first, of: "a/")
         }
         try await count()
@@ -70,7 +71,7 @@ struct AccountUsageTests {
     @Test("what was begun before an account is counted anew, and done meanwhile, counts; what was deleted does not")
     func countedAnew() async throws {
         try await count()
-        #expect(usage.reserve(600, under: first, of: "a/", now: 0) == nil)
+        #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
         let isFirst = Flag()
         store.afterReading { [store, usage, first] () async throws(BackendError) in
             guard isFirst.raise() else { return }
@@ -102,7 +103,7 @@ struct AccountUsageTests {
         let keys = try (0..<8).map { try EntryKey("a/\($0)") }
         func write(_ key: EntryKey, now: Int64) async throws -> Bool {
             try await usage.count("a/", in: store, now: now) { _ in true }
-            guard usage.reserve(1, under: key, of: "a/", now: now) == nil else { return false }
+            guard (try? usage.reserve(1, under: key, of: "a/", now: now)) == true else { return false }
             _ = try await store.write([1], to: key, if: .any)
             usage.settle(1, under: key, of: "a/")
             return true
@@ -120,7 +121,7 @@ struct AccountUsageTests {
         #expect(try await write(keys[0], now: 1))
         try await delete(keys[0], now: 500_000)
         // A condition that fails on a deleted key does not free its place.
-        #expect(usage.reserve(1, under: keys[0], of: "a/", now: 500_000) == nil)
+        #expect(try usage.reserve(1, under: keys[0], of: "a/", now: 500_000))
         usage.settle(nil, under: keys[0], of: "a/")
         // Deleting a key that holds nothing takes no place.
         try await delete(keys[7], now: 500_000)
@@ -160,9 +161,25 @@ struct AccountUsageTests {
         #expect(usage.rememberedCount == 6)
     }
 
+    @Test("an account that others have pushed out reserves nothing until it is counted again")
+    func pushedOut() async throws {
+        var limits = CallerLimits()
+        (limits.accountKeys, limits.accountBytes) = (nil, 1_000)
+        let usage = AccountUsage(limits, capacity: 1) { _ in }
+        _ = try await store.write([UInt8](repeating: 1, count: 900), to: first, if: .any)
+        try await usage.count("a/", in: store, now: 0) { _ in true }
+        try await usage.count("b/", in: store, now: 0) { _ in true }
+        #expect(try !usage.reserve(101, under: second, of: "a/", now: 0))
+        try await usage.count("a/", in: store, now: 0) { _ in true }
+        #expect(throws: BackendError.self) { try usage.reserve(101, under: second, of: "a/", now: 0) }
+        #expect(try usage.reserve(100, under: second, of: "a/", now: 0))
+    }
+
     @Test("what is under way when an account was counted counts")
     func underWay() async throws {
-        #expect(usage.reserve(600, under: first, of: "a/", now: 0) == nil)
+        try await count()
+        #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
+        usage.forget("a/", after: [])
         try await count()
         #expect(!hasRoom(401))
         usage.settle(600, under: first, of: "a/")

@@ -17,13 +17,15 @@ struct RateTests {
         func note(_ refusal: Refusal) { list.withLock { $0.append(refusal) } }
     }
 
-    private func open(_ adjust: (inout CallerLimits) -> Void) async throws -> Service {
+    private func open(
+        _ store: MemoryBackend = MemoryBackend(), _ adjust: (inout CallerLimits) -> Void
+    ) async throws -> Service {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.origins = ["https://shop.example.com"]
         adjust(&configuration.callerLimits)
         let refusals = refusals
         return try await Service(
-            MemoryBackend(), configuration: configuration, cryptography: PlainCryptography(host: clock.host),
+            store, configuration: configuration, cryptography: PlainCryptography(host: clock.host),
             host: clock.host, onError: { _ in }, onRefusal: { refusals.note($0) })
     }
 
@@ -50,6 +52,45 @@ struct RateTests {
         // It is told so the other way.
         #expect(atOnce(3) == nil)
         #expect(await service.ask(.get, path, token: token).status == 429)
+    }
+
+    @Test("a read that the account must wait for counts once for the address")
+    func refusedReads() async throws {
+        let service = try await open { limits in
+            limits.accountReads = Rate(perSecond: 0.001, burst: 2)
+            limits.addressRequests = Rate(perSecond: 0.001, burst: 10)
+        }
+        let alice = AccountPerson(service)
+        // Two requests of the address.
+        _ = await alice.signUp()
+        let reply = await alice.logIn()
+        let (token, life) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
+        let path = "/v1/kv/accounts/alice/\(life)/a"
+        let head = HTTPRequest(
+            method: .get, scheme: "http", authority: "x", path: path,
+            headerFields: [.authorization: "Bearer \(token)"])
+        #expect(await service.ask(.put, path + "?if=any", token: token, body: [1]).status == 200)
+        for _ in 0..<2 { #expect(service.fastRead(head, peer: "192.0.2.1")?.response.status == .ok) }
+        // Five are left.
+        for _ in 0..<5 {
+            #expect(service.fastRead(head, peer: "192.0.2.1") == nil)
+            let refused = await service.ask(.get, path, token: token)
+            #expect(refused.status == 429 && refused.problem?.detail.contains("account") == true)
+        }
+        #expect(await service.ask(.get, path, token: token).problem?.detail.contains("address") == true)
+    }
+
+    @Test("a page of changes costs by the changes of others that it passes over", arguments: [10, 3_000])
+    func skippedChanges(count: Int) async throws {
+        let store = MemoryBackend()
+        let service = try await open(store) { $0.accountReads = Rate(perSecond: 0.001, burst: 10) }
+        let alice = AccountPerson(service)
+        _ = await alice.signUp()
+        let token = await alice.logIn()["access_token"]
+        for number in 0..<count { _ = try await store.write([1], to: try EntryKey("other/\(number)"), if: .any) }
+        #expect(await service.ask(.get, "/v1/changes?limit=1000", token: token).status == 200)
+        let next = await service.ask(.get, "/v1/changes?limit=1", token: token)
+        #expect(next.status == (count > 1_000 ? 429 : 200))
     }
 
     @Test("an account that reads too often waits, others and its own writes do not; what it is told is a problem")
