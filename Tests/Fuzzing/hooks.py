@@ -120,9 +120,10 @@ def own_keys():
     own = ACCOUNTS.current() if ROLE == "account" else WORLD["other"]
     prefix = f"accounts/{escaped(own['account'])}/{own['incarnation']}/"
     other = WORLD["other"]
-    return [prefix + name for name in ("ledger", "decisions", "a", "b/c", "é")] + [
-        f"accounts/{escaped(own['account'])}/account", f"accounts/{other['account']}/{other['incarnation']}/ledger",
-        "server/keys", "server/accounts/x", "free", ""]
+    # An operator who damages an account's entry in the directory gets 500 for its erasure, as it must be.
+    entries = [f"accounts/{escaped(own['account'])}/account"] if ROLE == "account" else []
+    return [prefix + name for name in ("ledger", "decisions", "a", "b/c", "é")] + entries + [
+        f"accounts/{other['account']}/{other['incarnation']}/ledger", "server/keys", "server/accounts/x", "free", ""]
 
 
 def escaped(name):
