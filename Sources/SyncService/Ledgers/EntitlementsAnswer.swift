@@ -1,7 +1,7 @@
 import Entitlements
 import SyncCore
 
-/// The JSON of `/v1/entitlements` about one ledger, which stays the same for a while but for its `at`.
+/// The JSON of `/v1/entitlements` about one ledger, valid until the next boundary; only `at` differs.
 struct EntitlementsAnswer: Sendable {
     /// The versions that it was derived from; `nil` for an entry that is absent.
     let (ledger, decisions): (EntryVersion?, EntryVersion?)

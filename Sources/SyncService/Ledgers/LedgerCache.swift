@@ -8,8 +8,6 @@ struct DecodedDecisions: Sendable {
     let version: EntryVersion
     /// The refused transactions, ascending.
     let refused: [TransactionReference]
-    /// The last minute in which refusals were reconsidered, counted since 1970 UTC.
-    var reviewed: Int64?
 
     init(_ ledger: Ledger, version: EntryVersion) {
         self.version = version
@@ -29,58 +27,100 @@ struct DecodedDecisions: Sendable {
     }
 }
 
-/// Decoded decisions and answers about entitlements of the accounts that were asked about last, by version.
+/// Decoded decisions, ledgers and answers about entitlements of the accounts that were asked about last, by version.
 ///
-/// Bounded in bytes: when it is full, other accounts are dropped. Several servers over one store need no invalidation,
-/// because an item is used only after the store has confirmed its versions.
+/// Bounded in bytes: when it is full, the accounts that were not asked about lately are dropped. Several servers over
+/// one store need no invalidation, because an item is used only after the store has confirmed its versions.
 final class LedgerCache: Sendable {
     private struct State {
         var decisions = WeightedCache<EntryKey, DecodedDecisions>(capacity: 16 << 20)
         var answers = WeightedCache<EntryKey, EntitlementsAnswer>(capacity: 32 << 20)
+        var ledgers = WeightedCache<EntryKey, (version: EntryVersion, ledger: Ledger)>(capacity: 16 << 20)
+        /// The last minutes in which refusals were reconsidered, counted since 1970 UTC.
+        var reviews = WeightedCache<EntryKey, Int64>(capacity: 4 << 20)
     }
 
     private let state = Mutex(State())
 
     /// The decisions under `key`, of the version that was decoded last.
-    func decisions(of key: EntryKey) -> DecodedDecisions? { state.withLock { $0.decisions[key] } }
+    func decisions(of key: EntryKey) -> DecodedDecisions? { state.withLock { $0.decisions.value(of: key) } }
 
     func insert(_ decisions: DecodedDecisions, of key: EntryKey) {
         state.withLock { $0.decisions.insert(decisions, under: key, weight: decisions.byteCount + key.text.utf8.count) }
     }
 
-    /// Records that the refusals of this version were reconsidered in `minute`.
-    func noteReview(of key: EntryKey, version: EntryVersion, in minute: Int64) {
+    /// `true` if the refusals under `key` were not reconsidered in `minute`.
+    func isReviewDue(of key: EntryKey, in minute: Int64) -> Bool {
+        state.withLock { $0.reviews.value(of: key) != minute }
+    }
+
+    /// Records that the refusals under `key` are reconsidered in `minute`; `false` if they were before.
+    func beginReview(of key: EntryKey, in minute: Int64) -> Bool {
         state.withLock { state in
-            guard var decisions = state.decisions[key], decisions.version == version else { return }
-            decisions.reviewed = minute
-            state.decisions.insert(decisions, under: key, weight: decisions.byteCount + key.text.utf8.count)
+            guard state.reviews.value(of: key) != minute else { return false }
+            state.reviews.insert(minute, under: key, weight: key.text.utf8.count + 128)
+            return true
         }
     }
 
+    /// The ledger under `key`, if this version was decoded last.
+    func ledger(of key: EntryKey, version: EntryVersion) -> Ledger? {
+        state.withLock { state in
+            guard let known = state.ledgers.value(of: key), known.version == version else { return nil }
+            return known.ledger
+        }
+    }
+
+    func insert(_ ledger: Ledger, version: EntryVersion, of key: EntryKey) {
+        let weight = ledger.byteCount + key.text.utf8.count + 256
+        state.withLock { $0.ledgers.insert((version, ledger), under: key, weight: weight) }
+    }
+
     /// The latest answer about the entitlements of the ledger under `key`.
-    func answer(of key: EntryKey) -> EntitlementsAnswer? { state.withLock { $0.answers[key] } }
+    func answer(of key: EntryKey) -> EntitlementsAnswer? { state.withLock { $0.answers.value(of: key) } }
 
     func insert(_ answer: EntitlementsAnswer, of key: EntryKey) {
         state.withLock { $0.answers.insert(answer, under: key, weight: answer.byteCount + 512 + key.text.utf8.count) }
     }
 }
 
-/// Values by key whose weights have a bounded sum.
+/// Values by key whose weights have a bounded sum. Values that are used survive those that are not.
 struct WeightedCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
-    private var items: [Key: (value: Value, weight: Int)] = [:]
-    private(set) var weight = 0
+    private struct Generation {
+        var items: [Key: (value: Value, weight: Int)] = [:]
+        var weight = 0
+
+        mutating func remove(_ key: Key) -> (value: Value, weight: Int)? {
+            guard let item = items.removeValue(forKey: key) else { return nil }
+            weight -= item.weight
+            return item
+        }
+    }
+
+    // A value that is used moves to `recent`. When that has half of the capacity, it becomes `former`, whose values are
+    // dropped.
+    private var (recent, former) = (Generation(), Generation())
     let capacity: Int
 
     init(capacity: Int) { self.capacity = capacity }
 
-    subscript(key: Key) -> Value? { items[key]?.value }
+    var weight: Int { recent.weight + former.weight }
 
-    /// Inserts or replaces a value; drops others until it fits. A value that is heavier than the capacity is not kept.
+    /// The value of `key`, which counts as a use.
+    mutating func value(of key: Key) -> Value? {
+        if let item = recent.items[key] { return item.value }
+        guard let item = former.remove(key) else { return nil }
+        insert(item.value, under: key, weight: item.weight)
+        return item.value
+    }
+
+    /// Inserts or replaces a value. A value that is heavier than the capacity is not kept.
     mutating func insert(_ value: Value, under key: Key, weight: Int) {
-        if let former = items.removeValue(forKey: key) { self.weight -= former.weight }
+        _ = (recent.remove(key), former.remove(key))
         guard weight <= capacity else { return }
-        while self.weight + weight > capacity, let other = items.popFirst() { self.weight -= other.value.weight }
-        items[key] = (value, weight)
-        self.weight += weight
+        if recent.weight + weight > capacity / 2 { (former, recent) = (recent, Generation()) }
+        recent.items[key] = (value, weight)
+        recent.weight += weight
+        if self.weight > capacity { former = Generation() }
     }
 }

@@ -12,6 +12,17 @@ actor LedgerDecoder {
     /// The numbers of decoded decisions and of replayed ledgers.
     private(set) var decisionsCount = 0
     private(set) var replayCount = 0
+    /// The number of decoded ledgers.
+    private(set) var ledgerCount = 0
+
+    /// The ledger in `entry`, which a server has written.
+    func ledger(in entry: Entry, under key: EntryKey) throws(BackendError) -> Ledger {
+        if let known = cache.ledger(of: key, version: entry.version) { return known }
+        ledgerCount += 1
+        let ledger = try LedgerRules.stored(entry, key)
+        cache.insert(ledger, version: entry.version, of: key)
+        return ledger
+    }
 
     /// The decoded form of `entry`.
     ///

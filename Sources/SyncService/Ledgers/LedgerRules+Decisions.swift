@@ -4,8 +4,9 @@ import SyncCore
 
 // The server's decisions about purchases, in a ledger beside the account's.
 extension LedgerRules {
-    /// The number of refusals that are reconsidered in one minute.
-    private static let reconsideredCount = 8
+    /// The number of refusals that are reconsidered in one minute. All of them may be for the sake of different
+    /// accounts.
+    private static let reconsideredCount = TransactionOwners.ledgerCount
 
     /// The decoded form of the decisions in `entry`.
     func decode(_ entry: Entry) async throws(BackendError) -> DecodedDecisions {
@@ -15,52 +16,63 @@ extension LedgerRules {
     /// Decides about the new purchases of a ledger. It comes before the ledger is stored, so that every acknowledged
     /// purchase is decided.
     ///
+    /// - Parameters:
+    ///   - known: The account's ledger as it is stored.
+    ///   - decided: The decisions as they are stored.
     /// - Returns: The new version of the decisions; `nil` if none was made.
     func decide(
-        about news: [Purchase], _ decided: Entry?, for attempt: inout TransactionOwners.Attempt
+        about news: [Purchase], beyond known: Ledger, _ decided: Entry?,
+        for attempt: inout TransactionOwners.Attempt
     ) async throws(BackendError) -> EntryVersion? {
         var refused: Set<TransactionReference> = []
         if let decided { refused = Set(try await decode(decided).refused) }
-        return try await decide(about: news, refused, for: &attempt)
+        return try await decide(about: news, beyond: known, refused, for: &attempt)
     }
 
     private var minute: Int64 { host.now() / 60_000 }
 
     /// Whether there are refusals that were not reconsidered in this minute.
     func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
-        !decisions.refused.isEmpty && decisions.reviewed != minute
+        !decisions.refused.isEmpty && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
     }
 
     /// Reconsiders some refusals, once a minute: the transaction may be free by now.
     ///
     /// - Returns: The version of the decisions.
     func reconsider(_ decided: DecodedDecisions) async throws(BackendError) -> EntryVersion {
-        guard isReviewDue(decided) else { return decided.version }
         let (minute, refused) = (minute, decided.refused)
+        // One reader reviews them; the others do not wait for it.
+        guard !refused.isEmpty, environment.decoder.cache.beginReview(of: keys.decisions, in: minute) else {
+            return decided.version
+        }
         // Every refusal has its turn.
         let start = Int(minute % Int64(refused.count)) * Self.reconsideredCount % refused.count
         let some = (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
-        let free = try await owners.free(among: some, for: account, at: host.now(), charge: chargeDecoding)
-        environment.decoder.cache.noteReview(of: keys.decisions, version: decided.version, in: minute)
+        let free = try await owners.free(among: some, for: account, at: host.now(), beside: others)
         guard !free.isEmpty, !environment.clockGuard.isBehind,
             case .found(let entry) = try await store.read(keys.ledger).outcome
         else { return decided.version }
-        let purchases = Facts(account: try Self.stored(entry, keys.ledger)).purchases
-            .filter { free.contains($0.transaction) }
+        try takeDecoding(entry.value.count, keys.ledger)
+        let ledger = try await environment.decoder.ledger(in: entry, under: keys.ledger)
+        let purchases = Facts(account: ledger).purchases.filter { free.contains($0.transaction) }
         // The ledger holds these transactions already, so the claims need no ledger write.
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
-        return try await decide(about: purchases, Set(refused), for: &attempt) ?? decided.version
+        return try await decide(about: purchases, beyond: ledger, Set(refused), for: &attempt) ?? decided.version
     }
 
-    private func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }
+    func chargeDecoding(_ byteCount: Int) { charge(reads: byteCount >> RequestLimiter.decodingShift) }
+
+    private var others: TransactionOwners.Others {
+        TransactionOwners.Others(
+            decoder: environment.decoder, charge: { [self] in chargeDecoding($0) }, onError: environment.onError)
+    }
 
     private func decide(
-        about purchases: [Purchase], _ refused: Set<TransactionReference>,
+        about purchases: [Purchase], beyond known: Ledger, _ refused: Set<TransactionReference>,
         for attempt: inout TransactionOwners.Attempt
     ) async throws(BackendError) -> EntryVersion? {
         let now = host.now()
-        let others = try await owners.claim(
-            purchases.map(\.transaction), for: &attempt, charge: chargeDecoding)
+        let others = try await owners.claim(purchases.map(\.transaction), for: &attempt, beside: others)
         var decisions: [TransactionReference: Acceptance.Decision] = [:]
         for purchase in purchases {
             if others.contains(purchase.transaction) {
@@ -71,12 +83,22 @@ extension LedgerRules {
                 decisions[purchase.transaction] = .accepted
             }
         }
-        return decisions.isEmpty ? nil : try await record(decisions, at: now)
+        guard !decisions.isEmpty else { return nil }
+        let unrecorded = others.isEmpty ? [] : others.subtracting(known.transactions)
+        return try await record(decisions, at: now, ending: refused, refusing: unrecorded)
     }
 
-    private func record(_ decisions: [TransactionReference: Acceptance.Decision], at now: Int64)
-        async throws(BackendError) -> EntryVersion?
-    {
+    /// Records decisions. An earlier decision stands, and a dated purchase keeps its date, with two exceptions.
+    ///
+    /// - Parameters:
+    ///   - refused: The refusals that may end: those that were there before the transactions were claimed. A later
+    ///     refusal means that another account owns the transaction by now.
+    ///   - unrecorded: The transactions that may be refused whatever was decided before: the account's ledger does not
+    ///     hold them, so the decision is about a ledger that was never stored.
+    private func record(
+        _ decisions: [TransactionReference: Acceptance.Decision], at now: Int64,
+        ending refused: Set<TransactionReference>, refusing unrecorded: Set<TransactionReference>
+    ) async throws(BackendError) -> EntryVersion? {
         for _ in 0..<32 {
             let stored: Entry? =
                 if case .found(let entry) = try await store.read(keys.decisions).outcome {
@@ -84,18 +106,21 @@ extension LedgerRules {
                 } else {
                     nil
                 }
-            let ledger =
-                try stored.map { (entry) throws(BackendError) in try Self.stored(entry, keys.decisions) }
-                ?? Ledger()
+            var ledger = Ledger()
+            if let stored {
+                try takeDecoding(stored.value.count, keys.decisions)
+                ledger = try Self.stored(stored, keys.decisions)
+            }
             let facts = Facts(account: Ledger(), server: ledger)
             let date = Timestamp(milliseconds: now)
             let time = facts.latestTime.next(at: date)
             let new = decisions.map { transaction, decision in
                 Acceptance(transaction: transaction, decision: decision, date: date, logicalTime: time)
             }.filter { new in
-                // A decision stands, and a dated purchase keeps its date; only a refusal may end.
-                guard let old = facts.acceptances[new.transaction] else { return true }
-                return old.isRefusal && !new.isRefusal
+                guard let old = facts.acceptances[new.transaction], old.isRefusal != new.isRefusal else {
+                    return facts.acceptances[new.transaction] == nil
+                }
+                return (new.isRefusal ? unrecorded : refused).contains(new.transaction)
             }
             guard !new.isEmpty else { return stored?.version }
             let joined = ledger.joined(with: Ledger(new.map { Fact.acceptance($0).record }))

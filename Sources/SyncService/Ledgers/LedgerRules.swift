@@ -20,6 +20,8 @@ final class LedgerRules: KeyValueBackend {
         let decoder: LedgerDecoder
         let limiter: RequestLimiter
         let host: HostServices
+        /// Receives errors that do not make a request fail.
+        var onError: @Sendable (BackendError) -> Void = { _ in }
     }
 
     let environment: Environment
@@ -52,9 +54,26 @@ final class LedgerRules: KeyValueBackend {
         let outcome = try results[0].get()
         switch (try results[1].get(), decoded) {
         case (.found(let entry), _):
-            return Answer(outcome, companion: try await reconsider(try await decode(entry)))
-        case (.unchanged, let decoded?): return Answer(outcome, companion: try await reconsider(decoded))
+            let version = await reporting(or: entry.version) { [self] () async throws(BackendError) in
+                try await reconsider(try await decode(entry))
+            }
+            return Answer(outcome, companion: version)
+        case (.unchanged, let decoded?):
+            let version = await reporting(or: decoded.version) { [self] () async throws(BackendError) in
+                try await reconsider(decoded)
+            }
+            return Answer(outcome, companion: version)
         case (.absent, _), (.unchanged, nil): return Answer(outcome)
+        }
+    }
+
+    /// The version that `review` returns, or `version` if it fails: a read does not depend on it.
+    private func reporting(
+        or version: EntryVersion, _ review: () async throws(BackendError) -> EntryVersion
+    ) async -> EntryVersion {
+        do throws(BackendError) { return try await review() } catch {
+            if !(error.cause is LimitReached) { environment.onError(error) }
+            return version
         }
     }
 
@@ -89,6 +108,7 @@ final class LedgerRules: KeyValueBackend {
         _ value: [UInt8], if precondition: Precondition
     ) async throws(BackendError) -> Answer<WriteOutcome> {
         let key = keys.ledger
+        let mark = environment.claims.mark()
         let results = try await store.read([ReadRequest(key), ReadRequest(keys.decisions)]).outcome
         guard results.count == 2 else { throw Self.incomplete }
         let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
@@ -96,10 +116,13 @@ final class LedgerRules: KeyValueBackend {
         guard precondition.holds(for: stored?.version) else {
             return Answer(.conflict(stored), companion: decided?.version)
         }
-        charge(writes: (value.count + (stored?.value.count ?? 0)) >> RequestLimiter.decodingShift)
+        // Comparing costs as much as decoding, so it is charged even if the cache has the ledger.
+        if let stored { try takeDecoding(stored.value.count, key) }
+        charge(writes: value.count >> RequestLimiter.decodingShift)
         let sent = try Self.ledger(of: value, key)
-        let known = try stored.map { (entry) throws(BackendError) in try Self.stored(entry, key) } ?? Ledger()
         try check(sent, key)
+        var known = Ledger()
+        if let stored { known = try await environment.decoder.ledger(in: stored, under: key) }
         // Nothing can be taken back, and nothing joins an erased ledger: a client that lacks something gets it with the
         // answer, merges and tries again.
         guard !Ledger.join(known, sent).rightLacks else {
@@ -111,17 +134,31 @@ final class LedgerRules: KeyValueBackend {
         }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
         guard !news.isEmpty else {
-            return Answer(try await store.write(value, to: key, if: condition).outcome, companion: decided?.version)
+            let outcome = try await store.write(value, to: key, if: condition).outcome
+            if case .written = outcome { await removeLeftovers(stored: (sent, mark)) }
+            return Answer(outcome, companion: decided?.version)
         }
-        return try await writeLedger(value, sent, if: condition, deciding: news, decided)
+        return try await writeLedger(
+            Change(
+                value: value, sent: sent, known: known, condition: condition, news: news, decided: decided, mark: mark))
+    }
+
+    /// A change of the ledger that adds purchases.
+    private struct Change {
+        let value: [UInt8]
+        let sent: Ledger
+        let known: Ledger
+        let condition: Precondition
+        let news: [Purchase]
+        let decided: Entry?
+        /// Taken before the ledger was read.
+        let mark: Int
     }
 
     /// Stores a ledger with new purchases: claims their transactions, decides about them, and then stores it.
-    private func writeLedger(
-        _ value: [UInt8], _ sent: Ledger, if condition: Precondition, deciding news: [Purchase], _ decided: Entry?
-    ) async throws(BackendError) -> Answer<WriteOutcome> {
-        let key = keys.ledger
-        await removeLeftovers(ledger: nil)
+    private func writeLedger(_ change: Change) async throws(BackendError) -> Answer<WriteOutcome> {
+        let (key, news) = (keys.ledger, change.news)
+        await removeLeftovers()
         guard environment.claims.begin(news.count, of: key, limit: limits.recordCount) else {
             throw BackendError(
                 .busy, operation: .write, key: key, disposition: .transient,
@@ -133,46 +170,64 @@ final class LedgerRules: KeyValueBackend {
         let companion: EntryVersion?
         let outcome: WriteOutcome
         do throws(BackendError) {
-            companion = try await decide(about: news, decided, for: &attempt) ?? decided?.version
+            companion =
+                try await decide(about: news, beyond: change.known, change.decided, for: &attempt)
+                ?? change.decided?.version
             isOver = false
-            outcome = try await store.write(value, to: key, if: condition).outcome
+            outcome = try await store.write(change.value, to: key, if: change.condition).outcome
         } catch {
-            let isOver = isOver || error.disposition != .outcomeUnknown
-            environment.claims.end(news.count, of: key, leaving: leftover(of: attempt, beside: nil, isOver: isOver))
-            await removeLeftovers(ledger: nil)
+            await end(change, attempt, beside: nil, isOver: isOver || error.disposition != .outcomeUnknown)
             throw error
         }
         switch outcome {
         case .conflict(let winner):
             // A store that repeats writes may report a conflict with this very write. If the ledger that is there
             // cannot be decoded, its claims are kept.
-            let held = winner.map { try? Self.stored($0, key) } ?? Ledger()
-            let leftover = leftover(of: attempt, beside: held, isOver: held != nil)
-            environment.claims.end(news.count, of: key, leaving: leftover)
-            await removeLeftovers(ledger: nil)
+            var held: Ledger? = Ledger()
+            if let winner { held = await ledgerOrReport(winner, key) }
+            await end(change, attempt, beside: held, isOver: held != nil)
         case .written, .deleted:
             environment.claims.end(news.count, of: key)
-            await removeLeftovers(ledger: sent)
+            await removeLeftovers(stored: (change.sent, change.mark))
         }
         return Answer(outcome, companion: companion)
     }
 
-    private func leftover(
-        of attempt: TransactionOwners.Attempt, beside ledger: Ledger?, isOver: Bool
-    ) -> OutstandingClaims.Leftover {
+    private func ledgerOrReport(_ entry: Entry, _ key: EntryKey) async -> Ledger? {
+        chargeDecoding(entry.value.count)
+        do throws(BackendError) { return try await environment.decoder.ledger(in: entry, under: key) } catch {
+            environment.onError(error)
+            return nil
+        }
+    }
+
+    /// Ends an attempt whose ledger was not stored, or may not have been.
+    ///
+    /// - Parameters:
+    ///   - ledger: The ledger that is stored, if it is known. It keeps its claims.
+    ///   - isOver: Whether the attempt's ledger certainly was not and will not be stored.
+    private func end(
+        _ change: Change, _ attempt: TransactionOwners.Attempt, beside ledger: Ledger?, isOver: Bool
+    ) async {
         let held = Set(ledger?.transactions ?? [])
-        return OutstandingClaims.Leftover(
-            owner: attempt.owner, transactions: attempt.created.filter { !held.contains($0) }, isOver: isOver)
+        // Earlier attempts may rely on renewed claims, even when this one is over.
+        let leftovers = [(attempt.created, isOver), (attempt.renewed, false)].map { transactions, isOver in
+            OutstandingClaims.Leftover(
+                owner: attempt.owner, transactions: transactions.filter { !held.contains($0) }, isOver: isOver)
+        }
+        environment.claims.end(
+            change.news.count, of: keys.ledger, leaving: leftovers, renewing: attempt.renewed, since: change.mark)
+        await removeLeftovers()
     }
 
     /// Removes the claims that earlier attempts left behind. Those that cannot be removed now are kept for the next
     /// attempt: the outcome of the request does not depend on them.
     ///
-    /// - Parameter ledger: The account's ledger, if it was stored a moment ago.
-    private func removeLeftovers(ledger: Ledger?) async {
-        let leftovers = environment.claims.takeRemovable(of: keys.ledger, isStored: ledger != nil)
+    /// - Parameter stored: The account's ledger, if it was stored a moment ago, and the mark of that attempt.
+    private func removeLeftovers(stored: (ledger: Ledger, mark: Int)? = nil) async {
+        let leftovers = environment.claims.takeRemovable(of: keys.ledger, storedSince: stored?.mark)
         guard !leftovers.isEmpty else { return }
-        let held = Set(ledger?.transactions ?? [])
+        let held = Set(stored?.ledger.transactions ?? [])
         for (index, leftover) in leftovers.enumerated() {
             do throws(BackendError) {
                 try await owners.release(leftover.transactions.filter { !held.contains($0) }, of: leftover.owner)
@@ -183,9 +238,23 @@ final class LedgerRules: KeyValueBackend {
         }
     }
 
-    /// Charges the account for work that is done already, or that must be done.
+    /// Charges the account for work; never refuses.
     func charge(reads: Int = 0, writes: Int = 0) {
         environment.limiter.charge(account: account.name ?? "", reads: reads, writes: writes, now: host.now())
+    }
+
+    /// Charges the account for decoding `byteCount` bytes.
+    ///
+    /// - Throws: `BackendError.Kind.busy` when the account must wait. Nothing is charged then.
+    func takeDecoding(_ byteCount: Int, _ key: EntryKey) throws(BackendError) {
+        do throws(RequestError) {
+            try environment.limiter.takeReads(
+                byteCount >> RequestLimiter.decodingShift, account: account.name ?? "", now: host.now())
+        } catch {
+            throw BackendError(
+                .busy, operation: .write, key: key, disposition: .transient, message: error.detail,
+                cause: LimitReached(), retryAfter: error.retryAfter.map { .seconds($0) })
+        }
     }
 
     static let incomplete = BackendError(.other, message: "the store answered only part of a request")

@@ -11,8 +11,15 @@ final class OutstandingClaims: Sendable {
     struct Leftover: Sendable {
         var owner: TransactionOwners.Owner
         var transactions: [TransactionReference]
-        /// Whether the attempt's ledger certainly was not and will not be stored.
+        /// `true` if they may be removed at once: the attempt's ledger certainly was not and will not be stored, and no
+        /// other attempt relies on them. Otherwise they wait until a ledger is stored.
         var isOver: Bool
+        /// The number of the last mark before it was left behind.
+        fileprivate var mark = 0
+
+        init(owner: TransactionOwners.Owner, transactions: [TransactionReference], isOver: Bool) {
+            (self.owner, self.transactions, self.isOver) = (owner, transactions, isOver)
+        }
     }
 
     private struct Claims {
@@ -23,15 +30,28 @@ final class OutstandingClaims: Sendable {
         var count: Int { leftovers.reduce(runningCount) { $0 + $1.transactions.count } }
     }
 
-    /// The number of claims left behind that are remembered. Beyond that they stay in the store until they are met.
+    /// The number of claims left behind that are remembered. Beyond that they stay in the store
+    /// until another account takes them over.
     private static let capacity = 200_000
 
     private struct State {
         var claims: [EntryKey: Claims] = [:]
         var leftoverCount = 0
+        var lastMark = 0
     }
 
     private let state = Mutex(State())
+
+    /// Marks the moment before an attempt reads its ledger.
+    func mark() -> Int {
+        state.withLock { state in
+            state.lastMark += 1
+            return state.lastMark
+        }
+    }
+
+    /// The number of outstanding claims.
+    func count(of ledger: EntryKey) -> Int { state.withLock { $0.claims[ledger]?.count ?? 0 } }
 
     /// Begins an attempt with `count` claims.
     ///
@@ -46,23 +66,34 @@ final class OutstandingClaims: Sendable {
     }
 
     /// Ends an attempt that began with `count` claims.
-    func end(_ count: Int, of ledger: EntryKey, leaving leftover: Leftover? = nil) {
+    ///
+    /// - Parameters:
+    ///   - leftovers: The claims that it leaves behind.
+    ///   - renewed: The claims that it renewed. Attempts that ended before `mark` do not hold them any more.
+    ///   - mark: The attempt's mark.
+    func end(
+        _ count: Int, of ledger: EntryKey, leaving leftovers: [Leftover] = [],
+        renewing renewed: [TransactionReference] = [], since mark: Int = 0
+    ) {
+        let renewed = Set(renewed)
         state.withLock { state in
             state.claims[ledger]?.runningCount -= count
-            if let leftover { Self.add(leftover, of: ledger, to: &state) }
+            if !renewed.isEmpty { Self.remove(renewed, of: ledger, before: mark, in: &state) }
+            for leftover in leftovers { Self.add(leftover, of: ledger, to: &state) }
             Self.removeIfEmpty(ledger, in: &state)
         }
     }
 
     /// Takes the claims that may be removed now.
     ///
-    /// - Parameter isStored: Whether the account's ledger was stored a moment ago. Then no earlier attempt can store
-    ///   it.
-    func takeRemovable(of ledger: EntryKey, isStored: Bool) -> [Leftover] {
+    /// - Parameter mark: The mark of an attempt whose ledger was stored a moment ago; `nil` for none. No attempt that
+    ///   ended before the mark can be stored any more. Later ones may have been stored after this ledger.
+    func takeRemovable(of ledger: EntryKey, storedSince mark: Int?) -> [Leftover] {
         state.withLock { state in
             guard let leftovers = state.claims[ledger]?.leftovers, !leftovers.isEmpty else { return [] }
-            let removable = leftovers.filter { $0.isOver || isStored }
-            state.claims[ledger]?.leftovers = leftovers.filter { !$0.isOver && !isStored }
+            let isRemovable = { (leftover: Leftover) in leftover.isOver || leftover.mark < mark ?? 0 }
+            let removable = leftovers.filter(isRemovable)
+            state.claims[ledger]?.leftovers = leftovers.filter { !isRemovable($0) }
             state.leftoverCount -= removable.reduce(0) { $0 + $1.transactions.count }
             Self.removeIfEmpty(ledger, in: &state)
             return removable
@@ -80,7 +111,21 @@ final class OutstandingClaims: Sendable {
         let count = leftover.transactions.count
         guard count > 0, state.leftoverCount + count <= capacity else { return }
         state.leftoverCount += count
+        var leftover = leftover
+        leftover.mark = state.lastMark
         state.claims[ledger, default: Claims()].leftovers.append(leftover)
+    }
+
+    private static func remove(
+        _ renewed: Set<TransactionReference>, of ledger: EntryKey, before mark: Int, in state: inout State
+    ) {
+        guard var leftovers = state.claims[ledger]?.leftovers else { return }
+        for index in leftovers.indices where leftovers[index].mark < mark {
+            let former = leftovers[index].transactions.count
+            leftovers[index].transactions.removeAll(where: renewed.contains)
+            state.leftoverCount -= former - leftovers[index].transactions.count
+        }
+        state.claims[ledger]?.leftovers = leftovers.filter { !$0.transactions.isEmpty }
     }
 
     private static func removeIfEmpty(_ ledger: EntryKey, in state: inout State) {

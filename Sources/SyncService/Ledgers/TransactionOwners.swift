@@ -20,14 +20,18 @@ import SyncCore
 ///    has read its ledger's version before that, and this version is gone. No clock is needed for that; the age only
 ///    spares the owner needless conflicts.
 ///
-/// Rule 2 never removes a claim that was renewed or taken over from the own account, because an earlier attempt may
-/// rely on it. Such a claim, and those of a server that crashed, wait for rule 3 or for the account's next attempt.
+/// Rule 2 does not apply to a renewed claim, because an earlier attempt may rely on it. Such a claim is removed
+/// once another ledger of the account is stored, because no earlier attempt can be stored after that. The claims of a
+/// server that crashed wait for rule 3.
 struct TransactionOwners: Sendable {
     let records: RecordStore
     let policy: ServiceConfiguration.Ownership
 
     /// The age from which a claim whose ledger does not hold the transaction is free, in milliseconds.
     static let freeAfter: Int64 = 60_000
+    /// The number of other accounts' ledgers that one request may decode. Claims of further accounts are not free for
+    /// it.
+    static let ledgerCount = 4
     private static let chunkCount = 256
 
     /// A claim: the account that came first.
@@ -39,7 +43,7 @@ struct TransactionOwners: Sendable {
         /// The attempt that wrote it; `nil` in claims of older servers.
         var attempt: String?
 
-        /// Whether it is `life`.
+        /// `true` if it is `life`.
         func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
     }
 
@@ -49,6 +53,8 @@ struct TransactionOwners: Sendable {
         let owner: Owner
         /// The transactions whose claims it has created, or may have created.
         fileprivate(set) var created: [TransactionReference] = []
+        /// The transactions whose claims it has renewed, or may have renewed.
+        fileprivate(set) var renewed: [TransactionReference] = []
 
         /// An attempt of `account`; `id` is random.
         init(of account: Account, at now: Int64, id: UInt64) {
@@ -59,16 +65,24 @@ struct TransactionOwners: Sendable {
         }
     }
 
+    /// Access to other accounts' records and ledgers. An error that concerns one of them is reported to `onError` and
+    /// never thrown, because it may name the account. The claim in question is not free then.
+    struct Others: Sendable {
+        let decoder: LedgerDecoder
+        /// Receives the number of bytes that must be decoded.
+        let charge: @Sendable (Int) -> Void
+        let onError: @Sendable (BackendError) -> Void
+    }
+
     /// Claims `transactions` for an attempt.
     ///
-    /// - Parameter charge: Receives the number of bytes of other accounts' ledgers that must be decoded.
     /// - Returns: The transactions that belong to other accounts.
     func claim(
-        _ transactions: [TransactionReference], for attempt: inout Attempt, charge: (Int) -> Void
+        _ transactions: [TransactionReference], for attempt: inout Attempt, beside others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
         guard policy == .keepWithFirst, attempt.account.name != nil else { return [] }
         let bytes = try records.bytes(of: attempt.owner)
-        var others: [Held] = []
+        var held: [Held] = []
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
             let chunk = transactions[start..<min(start + Self.chunkCount, transactions.count)]
             let requests = try chunk.map { (transaction) throws(BackendError) in
@@ -80,13 +94,10 @@ struct TransactionOwners: Sendable {
             guard results.count == chunk.count else { throw LedgerRules.incomplete }
             for (transaction, result) in zip(chunk, results) {
                 if case .success(.written) = result { continue }
-                let outcome = try await claim(transaction, for: attempt)
-                if case .created = outcome { continue }
-                if let index = attempt.created.lastIndex(of: transaction) { attempt.created.remove(at: index) }
-                if case .other(let held) = outcome { others.append(held) }
+                if let other = try await claim(transaction, for: &attempt, others) { held.append(other) }
             }
         }
-        return try await takeOver(others, for: &attempt, charge)
+        return try await takeOver(held, for: &attempt, others)
     }
 
     /// A claim of another account that is not erased.
@@ -95,26 +106,24 @@ struct TransactionOwners: Sendable {
         var claim: RecordStore.Held<Owner>
     }
 
-    private enum Outcome {
-        case created, renewed
-        case other(Held)
-    }
-
     /// Claims one transaction that had a claim already, or about which the store was not sure.
+    ///
+    /// - Returns: The claim of another account; `nil` if the transaction is the attempt's.
     private func claim(
-        _ transaction: TransactionReference, for attempt: Attempt
-    ) async throws(BackendError) -> Outcome {
+        _ transaction: TransactionReference, for attempt: inout Attempt, _ others: Others
+    ) async throws(BackendError) -> Held? {
         let key = try Self.key(of: transaction)
         for _ in 0..<32 {
             let held = try await records.read(key, as: Owner.self)
-            if held?.value == attempt.owner { return .created }
+            if held?.value == attempt.owner { return nil }
             let isOwn = held?.value.isOf(attempt.account) ?? false
-            if let held, !isOwn, try await !isErased(held.value) {
-                return .other(Held(transaction: transaction, claim: held))
+            if let held, !isOwn, await !isErased(held.value, others) {
+                attempt.created.removeLast(transaction)
+                return Held(transaction: transaction, claim: held)
             }
-            if try await records.replace(key, with: attempt.owner, if: held?.version) {
-                return isOwn ? .renewed : .created
-            }
+            // Before the write: it may take effect although it fails.
+            if isOwn, attempt.created.removeLast(transaction) { attempt.renewed.append(transaction) }
+            if try await records.replace(key, with: attempt.owner, if: held?.version) { return nil }
         }
         throw BackendError(.busy, key: key, message: "other servers claim this transaction all the time; try again")
     }
@@ -123,28 +132,32 @@ struct TransactionOwners: Sendable {
     ///
     /// - Returns: The transactions of the others.
     private func takeOver(
-        _ claims: [Held], for attempt: inout Attempt, _ charge: (Int) -> Void
+        _ claims: [Held], for attempt: inout Attempt, _ others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
-        var others = Set(claims.map(\.transaction))
+        var refused = Set(claims.map(\.transaction))
         let aged = claims.filter { Self.isAged($0.claim.value, at: attempt.owner.since) }
-        for (ledgerKey, claims) in try Self.byLedger(aged) {
-            guard let ledger = try await ownerLedger(ledgerKey, charge) else { continue }
+        for (ledgerKey, claims) in Self.byLedger(aged).prefix(Self.ledgerCount) {
+            guard let ledger = await ownerLedger(ledgerKey, others) else { continue }
             let free = claims.filter { !ledger.transactions.contains($0.transaction) }
-            guard !free.isEmpty, try await fence(ledger, ledgerKey) else { continue }
+            guard !free.isEmpty, await fence(ledger, ledgerKey, others) else { continue }
             for held in free {
                 let key = try Self.key(of: held.transaction)
-                guard try await records.replace(key, with: attempt.owner, if: held.claim.version) else { continue }
+                // Before the write: it may take effect although it fails.
                 attempt.created.append(held.transaction)
-                others.remove(held.transaction)
+                if try await records.replace(key, with: attempt.owner, if: held.claim.version) {
+                    refused.remove(held.transaction)
+                } else {
+                    attempt.created.removeLast()
+                }
             }
         }
-        return others
+        return refused
     }
 
     /// Those of `transactions` that `account` can claim now.
     func free(
         among transactions: some Sequence<TransactionReference>, for account: Account, at now: Int64,
-        charge: (Int) -> Void
+        beside others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
         var free: Set<TransactionReference> = []
         var aged: [Held] = []
@@ -153,21 +166,21 @@ struct TransactionOwners: Sendable {
                 free.insert(transaction)
                 continue
             }
-            let isErased = try await isErased(held.value)
+            let isErased = await isErased(held.value, others)
             if isErased || held.value.isOf(account) {
                 free.insert(transaction)
             } else if Self.isAged(held.value, at: now) {
                 aged.append(Held(transaction: transaction, claim: held))
             }
         }
-        for (ledgerKey, claims) in try Self.byLedger(aged) {
-            guard let ledger = try await ownerLedger(ledgerKey, charge) else { continue }
+        for (ledgerKey, claims) in Self.byLedger(aged).prefix(Self.ledgerCount) {
+            guard let ledger = await ownerLedger(ledgerKey, others) else { continue }
             free.formUnion(claims.map(\.transaction).filter { !ledger.transactions.contains($0) })
         }
         return free
     }
 
-    /// Removes the claims on `transactions` that an attempt has created and nobody has changed since, by rule 2.
+    /// Removes those claims on `transactions` that have not changed since an attempt wrote them.
     func release(_ transactions: [TransactionReference], of owner: Owner) async throws(BackendError) {
         let bytes = try records.bytes(of: owner)
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
@@ -195,9 +208,14 @@ struct TransactionOwners: Sendable {
         throw BackendError(.busy, key: key, message: "other servers claim this transaction all the time; try again")
     }
 
-    private func isErased(_ owner: Owner) async throws(BackendError) -> Bool {
-        let record = try await records.read(try AccountRecord.key(of: owner.account), as: AccountRecord.self)?.value
-        return record?.isErased(owner.incarnation) == true
+    private func isErased(_ owner: Owner, _ others: Others) async -> Bool {
+        do throws(BackendError) {
+            let key = try AccountRecord.key(of: owner.account)
+            return try await records.read(key, as: AccountRecord.self)?.value.isErased(owner.incarnation) == true
+        } catch {
+            others.onError(error)
+            return false
+        }
     }
 
     /// Ids are up to 255 bytes each. They fit into a key unless too many slashes in them must be escaped.
@@ -218,38 +236,57 @@ extension TransactionOwners {
 
     private static func isAged(_ owner: Owner, at now: Int64) -> Bool { now - owner.since >= freeAfter }
 
-    private static func byLedger(_ claims: [Held]) throws(BackendError) -> [EntryKey: [Held]] {
+    private static func byLedger(_ claims: [Held]) -> [EntryKey: [Held]] {
         var groups: [EntryKey: [Held]] = [:]
         for held in claims {
-            guard let life = try? Account(held.claim.value.account, incarnation: held.claim.value.incarnation) else {
-                continue
-            }
-            groups[try LedgerKeys(life).ledger, default: []].append(held)
+            // Without a name that can be a key's there is no ledger to compare with: the claim is not free.
+            guard let life = try? Account(held.claim.value.account, incarnation: held.claim.value.incarnation),
+                let key = try? LedgerKeys(life).ledger
+            else { continue }
+            groups[key, default: []].append(held)
         }
         return groups
     }
 
-    /// The ledger under `key`; `nil` for one that cannot be decoded: its account keeps its claims.
-    private func ownerLedger(
-        _ key: EntryKey, _ charge: (Int) -> Void
-    ) async throws(BackendError) -> OwnerLedger? {
-        guard case .found(let entry) = try await records.backend.read(key).outcome else { return OwnerLedger() }
-        charge(entry.value.count)
-        guard let ledger = try? LedgerDocument(decoding: entry.value).ledger else { return nil }
-        return OwnerLedger(entry: entry, isErased: ledger.isErased, transactions: Set(ledger.transactions))
+    /// The ledger under `key`; `nil` for one that cannot be read or decoded: its account keeps its claims.
+    private func ownerLedger(_ key: EntryKey, _ others: Others) async -> OwnerLedger? {
+        do throws(BackendError) {
+            guard case .found(let entry) = try await records.backend.read(key).outcome else { return OwnerLedger() }
+            others.charge(entry.value.count)
+            let ledger = try await others.decoder.ledger(in: entry, under: key)
+            return OwnerLedger(entry: entry, isErased: ledger.isErased, transactions: Set(ledger.transactions))
+        } catch {
+            others.onError(error)
+            return nil
+        }
     }
 
     /// Makes sure that no attempt can store the ledger that has read it before.
     ///
-    /// - Returns: `false` when it has changed since it was read, or its version stays the same.
-    private func fence(_ ledger: OwnerLedger, _ key: EntryKey) async throws(BackendError) -> Bool {
+    /// - Returns: `false` when it has changed since it was read, its version stays the same, or the store fails.
+    private func fence(_ ledger: OwnerLedger, _ key: EntryKey, _ others: Others) async -> Bool {
         // Nothing is stored in the place of the marker.
         if ledger.isErased { return true }
         let bytes = ledger.entry?.value ?? LedgerDocument().encoded()
         let precondition = ledger.entry.map { Precondition.matches($0.version) } ?? .absent
-        let outcome = try await records.backend.write(bytes, to: key, if: precondition).outcome
-        guard case .written(let version) = outcome else { return false }
-        return version != ledger.entry?.version
+        do throws(BackendError) {
+            let outcome = try await records.backend.write(bytes, to: key, if: precondition).outcome
+            guard case .written(let version) = outcome else { return false }
+            return version != ledger.entry?.version
+        } catch {
+            others.onError(error)
+            return false
+        }
+    }
+}
+
+extension [TransactionReference] {
+    /// Removes the last occurrence of `transaction`; `false` if there is none.
+    @discardableResult
+    fileprivate mutating func removeLast(_ transaction: TransactionReference) -> Bool {
+        guard let index = lastIndex(of: transaction) else { return false }
+        remove(at: index)
+        return true
     }
 }
 

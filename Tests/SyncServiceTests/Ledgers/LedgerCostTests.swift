@@ -181,16 +181,53 @@ struct LedgerCostTests {
         #expect(await alice.batch([write]).status == 200)
     }
 
+    @Test("a batch of ledger writes decodes the stored ledger once, and is refused when the account must wait")
+    func batchedWrites() async throws {
+        let facts = purchases(800, daysFromNow: 0)
+        let cost = LedgerDocumentBytes.of(facts).count >> RequestLimiter.decodingShift
+        #expect(cost > 0)
+        let service = try await open { $0.accountReads = Rate(perSecond: 1, burst: cost * 10) }
+        let alice = await LedgerAccount(service, "alice")
+        let version = try version(await alice.put(facts))
+        let request = WriteRequest(
+            try alice.ledger, value: LedgerDocumentBytes.of(purchases(1, daysFromNow: 0)), if: .matches(version))
+        let results = try BatchBody.results(
+            await alice.batch(Array(repeating: .write(request), count: 20)).body)
+        let refused = results.dropFirst(10).filter {
+            guard case .problem(let problem) = $0 else { return false }
+            return problem.kind == "busy" && problem.disposition == "transient"
+        }
+        #expect(results.count == 20 && refused.count == 10)
+        #expect(await service.ledgers.decoder.ledgerCount == 1)
+        clock.advance(seconds: 60)
+        #expect(try BatchBody.results(await alice.batch([.write(request)]).body).first == results.first)
+    }
+
     @Test("the caches are bounded by weight")
     func bounds() {
         var cache = WeightedCache<Int, Int>(capacity: 100)
         for number in 0..<1_000 {
             cache.insert(number, under: number, weight: number % 30 + 1)
-            #expect(cache[number] == number && cache.weight <= 100)
+            let value = cache.value(of: number)
+            #expect(value == number && cache.weight <= 100)
         }
         cache.insert(1, under: 1, weight: 101)
-        #expect(cache[1] == nil && cache.weight <= 100)
+        let heavy = cache.value(of: 1)
+        #expect(heavy == nil && cache.weight <= 100)
         for _ in 0..<10 { cache.insert(2, under: 2, weight: 60) }
-        #expect(cache[2] == 2 && cache.weight <= 100)
+        let replaced = cache.value(of: 2)
+        #expect(replaced == 2 && cache.weight <= 100)
+    }
+
+    @Test("a value that is used stays in the cache, however many others come")
+    func recentUse() {
+        var cache = WeightedCache<Int, Int>(capacity: 100)
+        cache.insert(-1, under: -1, weight: 10)
+        var lossCount = 0
+        for number in 0..<1_000 {
+            cache.insert(number, under: number, weight: 10)
+            if cache.value(of: -1) != -1 { lossCount += 1 }
+        }
+        #expect(lossCount == 0)
     }
 }
