@@ -191,7 +191,7 @@ public final class FileBackend: KeyValueBackend {
         }
     }
 
-    /// What changed after `cursor`: reads what was appended to the log since the last question.
+    /// The changes after `cursor`. Reads only the part of the log that was appended since the last call.
     ///
     /// The first question of a process also compares the log with all entries, which reads the header of each, and
     /// mends it; so it takes the writers' lock and changes files. From the first question ever on, versions of this

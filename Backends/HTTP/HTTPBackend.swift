@@ -173,7 +173,7 @@ public final class HTTPBackend: KeyValueBackend {
         }
     }
 
-    /// What changed after `cursor`: one `GET`.
+    /// The changes after `cursor`, by one `GET`.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         precondition(limit >= 1, "a page holds 1 change or more")
         var query = "?limit=\(limit)"

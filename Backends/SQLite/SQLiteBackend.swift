@@ -169,7 +169,7 @@ public final class SQLiteBackend: KeyValueBackend {
             })
     }
 
-    /// What changed after `cursor`.
+    /// The changes after `cursor`.
     ///
     /// A cursor expires when 100,000 changes have come after it. One of a walk from `nil` through older changes expires
     /// when as many have come after the start of the walk, or when its key changes. A walk from `nil` leaves out

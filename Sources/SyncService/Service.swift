@@ -77,7 +77,7 @@ public final class Service: Sendable {
         clockGuard = ClockRollbackGuard(records, host: host)
         ledgers = LedgerRules.Environment(
             store: store, synchronousStore: store as? any SynchronousReading, owners: owners, clockGuard: clockGuard,
-            decoder: LedgerDecoder(), limiter: limiter, host: host)
+            decoder: LedgerDecoder(), limiter: limiter, host: host, onError: onError)
         try await clockGuard.load(isRight: configuration.isClockAccepted)
         hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
     }

@@ -90,7 +90,7 @@ public protocol KeyValueBackend: Sendable {
     /// - Throws: only when nothing at all could be asked.
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]>
 
-    /// What changed after `cursor`, or since the store began when it is `nil`.
+    /// The changes after `cursor`, or since the store began when it is `nil`.
     ///
     /// A store may forget deletions that no valid cursor is before; then an answer to `nil` leaves them out.
     ///

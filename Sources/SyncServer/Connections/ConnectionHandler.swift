@@ -247,7 +247,7 @@ extension ConnectionHandler {
         inviteBody()
     }
 
-    /// Tells a client that waits for it to send the body.
+    /// Asks a client that waits for `100 Continue` to send the body.
     private func inviteBody() {
         guard let context, incoming?.isContinueExpected == true, takePlace() else { return }
         context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)

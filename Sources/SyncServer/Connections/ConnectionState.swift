@@ -212,7 +212,7 @@ extension ConnectionState {
     mutating func settle(_ now: NIODeadline) -> Action {
         switch phase {
         case .idle where !isStream && (hasLeft || isQuiescing): finish(now)
-        // What has come must not be taken for the whole request.
+        // A part of a request must not be taken for all of it.
         case .receiving where hasLeft: .close
         default: .none
         }

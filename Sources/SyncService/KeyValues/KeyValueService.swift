@@ -234,11 +234,21 @@ extension KeyValueService {
         return TransportAnswer(response, body: entry.value)
     }
 
-    private func failure(_ error: BackendError) -> TransportAnswer { .failure(problem(error)) }
+    private func failure(_ error: BackendError) -> TransportAnswer {
+        var answer = TransportAnswer.failure(problem(error))
+        if error.cause is LimitReached, let wait = error.retryAfter {
+            answer.response.headerFields[.retryAfter] = String(max(1, wait.components.seconds))
+        }
+        return answer
+    }
 
     /// The problem by which a client learns of an error of the store.
     func problem(_ error: BackendError) -> Problem {
-        error.cause is LimitReached ? Problem(error) : .told(of: error, onError)
+        guard error.cause is LimitReached else { return .told(of: error, onError) }
+        var problem = Problem(error)
+        // The account must wait, and not the server.
+        if error.retryAfter != nil { problem.status = HTTPResponse.Status.tooManyRequests.code }
+        return problem
     }
 }
 

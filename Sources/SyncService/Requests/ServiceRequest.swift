@@ -22,7 +22,7 @@ public struct ServiceRequest: Sendable {
 
 /// An answer, with what the log and the metrics say about it.
 public struct ServiceAnswer: Sendable {
-    /// What follows the header.
+    /// The body of an answer.
     public enum Body: Sendable {
         /// The whole body.
         case bytes([UInt8])

@@ -198,6 +198,8 @@ struct LedgerCostTests {
             return problem.kind == "busy" && problem.disposition == "transient"
         }
         #expect(results.count == 20 && refused.count == 10)
+        let single = await alice.put(facts, [.ifMatch: EntityTag(version).description])
+        #expect(single.status == 429 && Int(single.fields[.retryAfter] ?? "") ?? 0 > 0)
         #expect(await service.ledgers.decoder.ledgerCount == 1)
         clock.advance(seconds: 60)
         #expect(try BatchBody.results(await alice.batch([.write(request)]).body).first == results.first)
