@@ -54,7 +54,7 @@ def check_log_in(first, second, server):
     third.sees("#signup .error", "too short")
     third.type("#signup-password", "another password")
     third.enter()
-    third.sees("#signup .error", "There is an account of this name")
+    third.sees("#signup .error", "This name is taken")
     third.close()
     say("a name that is taken, and a password that is too short, are refused in words")
     return codes
