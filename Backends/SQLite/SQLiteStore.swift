@@ -214,7 +214,7 @@ final class SQLiteStore: Sendable {
         if isNews { hub.signal() }
     }
 
-    /// Whether this object made the latest commit, as far as the head of the log's index shows.
+    /// Indicates whether this object made the latest commit, as far as the head of the log's index shows.
     private var isLatestOurs: Bool {
         guard let head = current()?.cache?.head() else { return false }
         return told.withLock { $0.head == head }

@@ -96,7 +96,7 @@ extension Problem {
         return problem
     }
 
-    /// Whether it is a conflict whose value was left out.
+    /// Indicates whether it is a conflict whose value was left out.
     public var isValueLeftOut: Bool { type == Self.omission }
 
     private static let absence = "urn:entitlementsync:problem:absent"

@@ -151,7 +151,7 @@ public final class Service: Sendable {
         return whole
     }
 
-    /// Whether `request` asks for a stream of events, by its header alone.
+    /// Indicates whether `request` asks for a stream of events, by its header alone.
     public static func isStreamAskedFor(by request: HTTPRequest) -> Bool {
         request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
             && EventStream.isAskedFor(by: request)

@@ -17,7 +17,7 @@ final class StoreConnections: Sendable {
     let recentChanges: RecentChanges?
     private let logByteCount: Int
 
-    /// Whether the database has a write-ahead log, which the memory of entries and changes depends on.
+    /// Indicates whether the database has a write-ahead log, which the memory of entries and changes depends on.
     let hasLog: Bool
 
     /// Opens the store that was found; reads only its header and the names of its tables.

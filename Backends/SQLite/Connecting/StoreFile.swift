@@ -151,13 +151,13 @@ final class StoreFile: Sendable {
                 + "there on would be forgotten; recover what is whole into a new file")
     }
 
-    /// Whether `header`, the first bytes of a database, says that there is no write-ahead log.
+    /// Indicates whether `header`, the first bytes of a database, says that there is no write-ahead log.
     ///
     /// SQLite brings the opposite to the disk before it begins a log, and removes the log before it says this again
     /// (sqlite.org/fileformat2.html, 1.3.3). Backups say this, and a store after ``SQLiteBackend/close()``.
     static func hasNoLog(header: [UInt8]) -> Bool { header.count >= 20 && header[18] == 1 }
 
-    /// Whether commits are in the log although the database says that it has none.
+    /// Indicates whether commits are in the log although the database says that it has none.
     ///
     /// SQLite would replay them all the same. Other processes may begin or end a log meanwhile, so the same log must be
     /// there before and after the header is read.
@@ -171,8 +171,8 @@ final class StoreFile: Sendable {
         return false
     }
 
-    /// Whether a process was interrupted while it created the first tables of a database in an empty file. Then the
-    /// journal says that the file had no page, and SQLite will empty it again.
+    /// Indicates whether a process was interrupted while it created the first tables of a database in an empty file.
+    /// Then the journal says that the file had no page, and SQLite will empty it again.
     private func isHalfMade() throws -> Bool {
         let journal = place + "-journal"
         guard case .file(let identity) = try FileIdentity.look(at: journal), identity.byteCount >= 20 else {

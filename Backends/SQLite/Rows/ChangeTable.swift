@@ -80,7 +80,7 @@ struct ChangeTable {
         return rows
     }
 
-    /// Whether no other key's lookup passes through row `number`.
+    /// Indicates whether no other key's lookup passes through row `number`.
     ///
     /// Keys that share a hash lie in consecutive rows first (see ``EntryLookup/locate(_:found:)``), so a lookup comes
     /// from the row before, or goes on to the row behind.

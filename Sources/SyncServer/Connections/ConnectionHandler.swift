@@ -27,11 +27,11 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     private let peer: Peer
     /// The request that is being received.
     private var incoming: IncomingRequest?
-    /// Whether input is held back: an answer is being made, or the client does not read.
+    /// Indicates whether input is held back: an answer is being made, or the client does not read.
     private var isPaused = false
     private var waiting = CircularBuffer<Arrival>(initialCapacity: 0)
     private var isReadHeld = false
-    /// Whether a part of a request came since the last read ended.
+    /// Indicates whether a part of a request came since the last read ended.
     private var hasPart = false
     /// The rest of a long answer.
     var outgoing: OutgoingBody?
@@ -153,7 +153,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     /// Processes input after an answer was written.
     func resumeIfPaused() { if isPaused { resume() } }
 
-    /// Whether the server ends and no request waits here.
+    /// Indicates whether the server ends and no request waits here.
     var isEnding: Bool { state.isQuiescing && waiting.isEmpty }
 
     private func settle() {

@@ -63,19 +63,19 @@ struct ConnectionState {
     }
 
     private let timeouts: Timeouts
-    /// Whether this is a stream of HTTP/2. The connection below it has the timeouts between requests.
+    /// Indicates whether this is a stream of HTTP/2. The connection below it has the timeouts between requests.
     private let isStream: Bool
 
     private(set) var phase = Phase.idle
-    /// Whether the connection closes after the current answer.
+    /// Indicates whether the connection closes after the current answer.
     private(set) var isLast = false
-    /// Whether the server is shutting down.
+    /// Indicates whether the server is shutting down.
     private(set) var isQuiescing = false
-    /// Whether the client has closed its side.
+    /// Indicates whether the client has closed its side.
     private(set) var hasLeft = false
-    /// Whether no more pieces of the stream of events are to be sent.
+    /// Indicates whether no more pieces of the stream of events are to be sent.
     private(set) var isEndingStream = false
-    /// Whether the current request was refused before all of it had come.
+    /// Indicates whether the current request was refused before all of it had come.
     private var isIncomplete = false
     /// The last time that input arrived or all output had been sent.
     private var latestMove: NIODeadline

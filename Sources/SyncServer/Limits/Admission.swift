@@ -121,7 +121,7 @@ final class AnswerRoom: Sendable {
     /// The bytes that are reserved, with those that need no room.
     var byteCount: Int { state.withLock { $0.byteCount } }
 
-    /// Whether room has to be given back.
+    /// Indicates whether room has to be given back.
     var isTaken: Bool { state.withLock { !$0.tickets.isEmpty } }
 
     /// Reserves `count` more bytes for `account`; `false` when there is no room.

@@ -35,10 +35,10 @@ public struct TrustedProxies: Hashable, Sendable {
         return true
     }
 
-    /// Whether no proxy is trusted.
+    /// Indicates whether no proxy is trusted.
     public var isEmpty: Bool { networks.isEmpty }
 
-    /// Whether `peer` is trusted.
+    /// Indicates whether `peer` is trusted.
     func contains(_ peer: String) -> Bool {
         !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
     }

@@ -12,16 +12,16 @@ struct IncomingRequest {
     /// The room for a long body.
     private var room: [Budget.Ticket] = []
     private var roomByteCount = 0
-    /// Whether the sender of a long body was found to be allowed to send it.
+    /// Indicates whether the sender of a long body was found to be allowed to send it.
     var isLongBodyAdmitted = false
 
     /// The length of the body that the header announces.
     private(set) var announcedByteCount = 0
-    /// Whether the header announces a body.
+    /// Indicates whether the header announces a body.
     private(set) var hasBody = false
-    /// Whether the client waits for `100 Continue` before it sends the body (RFC 9110, section 10.1.1).
+    /// Indicates whether the client waits for `100 Continue` before it sends the body (RFC 9110, section 10.1.1).
     private(set) var isContinueExpected = false
-    /// Whether the client expects the connection to close after the answer.
+    /// Indicates whether the client expects the connection to close after the answer.
     private(set) var closes = false
     private var isEncoded = false
 
@@ -51,7 +51,7 @@ struct IncomingRequest {
         return RefusedRequest(.unsupportedMediaType, "send the body without a Content-Encoding")
     }
 
-    /// Whether `count` more bytes make the body so long that its sender must be known first.
+    /// Indicates whether `count` more bytes make the body so long that its sender must be known first.
     func isLong(with count: Int) -> Bool {
         max(announcedByteCount, body.count + count) > SyncService.Service.strangerBodyByteCount
     }

@@ -7,9 +7,9 @@ import Synchronization
 
 /// The paths of the server itself, beside those of the service.
 package enum OperationalEndpoint: String, CaseIterable {
-    /// Whether the process is up.
+    /// Indicates whether the process is up.
     case health = "/healthz"
-    /// Whether the store answers.
+    /// Indicates whether the store answers.
     case readiness = "/readyz"
     /// Counters and times.
     case metrics = "/metrics"
@@ -21,8 +21,8 @@ package enum OperationalEndpoint: String, CaseIterable {
         String(decoding: (request.path ?? "").utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// Whether a request without a body takes no place among the requests under way but one of its own kind: an
-    /// operator must be able to look at a server that is full.
+    /// Indicates whether a request without a body takes no place among the requests under way but one of its own kind:
+    /// an operator must be able to look at a server that is full.
     static func isSeparate(_ request: HTTPRequest) -> Bool {
         let endpoint = OperationalEndpoint(rawValue: path(of: request))
         return endpoint != nil && endpoint != .description
@@ -90,7 +90,7 @@ final class ReadinessLog: Sendable {
 
     private let latest = Mutex<(text: String, time: Int64)?>(nil)
 
-    /// Whether a failure is to be logged.
+    /// Indicates whether a failure is to be logged.
     func fail(_ text: String, now: Int64) -> Bool {
         latest.withLock { latest in
             if let latest, latest.text == text, (latest.time..<latest.time + Self.pause).contains(now) { return false }

@@ -16,7 +16,7 @@ struct Peer: Sendable {
     }
 
     private let own: Client
-    /// Whether it is a trusted proxy, which forwards requests for others.
+    /// Indicates whether it is a trusted proxy, which forwards requests for others.
     let isProxy: Bool
 
     /// The address that the connection counts towards; `nil` for a trusted proxy.
@@ -37,8 +37,8 @@ struct Peer: Sendable {
         isProxy ? Client(proxies.client(of: own.text, fields)) : own
     }
 
-    /// Whether a request is one of a program of this machine, made for itself. A proxy on this machine asks for others,
-    /// and its fields say so.
+    /// Indicates whether a request is one of a program of this machine, made for itself. A proxy on this machine asks
+    /// for others, and its fields say so.
     static func isLocal(_ address: String, _ fields: HTTPFields) -> Bool {
         let forwarding = ["Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"].compactMap { HTTPField.Name($0) }
         guard forwarding.allSatisfy({ fields[$0] == nil }) else { return false }

@@ -119,15 +119,15 @@ public struct Responder: Sendable {
         return refused
     }
 
-    /// Whether the answer takes so little time that the thread of an event loop may work it out: a read or a small
-    /// change of one entry, or the start of a stream. Anything else would keep other connections waiting.
+    /// Indicates whether the answer takes so little time that the thread of an event loop may work it out: a read or a
+    /// small change of one entry, or the start of a stream. Anything else would keep other connections waiting.
     private static func isShort(_ request: ServiceRequest) -> Bool {
         guard request.body.count <= 16_384 else { return false }
         return (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
             || SyncService.Service.isStreamAskedFor(by: request.head)
     }
 
-    /// Whether a request has the operator's token.
+    /// Indicates whether a request has the operator's token.
     func isOperator(_ fields: HTTPFields) -> Bool {
         guard let operatorToken, let field = fields[.authorization], field.lowercased().hasPrefix("bearer ") else {
             return false

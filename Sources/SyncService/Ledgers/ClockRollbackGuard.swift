@@ -44,7 +44,7 @@ final class ClockRollbackGuard: Sendable {
         return lag > Self.tolerance ? lag : nil
     }
 
-    /// Whether the clock is behind the latest time.
+    /// Indicates whether the clock is behind the latest time.
     var isBehind: Bool { lag != nil }
 
     /// Throws `BackendError.Kind.unavailable` when the clock is behind.

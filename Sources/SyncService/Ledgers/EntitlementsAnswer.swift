@@ -30,7 +30,7 @@ struct EntitlementsAnswer: Sendable {
         end = ends.min()
     }
 
-    /// Whether it is the answer at `instant`.
+    /// Indicates whether it is the answer at `instant`.
     func holds(at instant: Timestamp) -> Bool { instant >= start && end.map { instant < $0 } ?? true }
 
     /// The JSON at an instant at which it holds.

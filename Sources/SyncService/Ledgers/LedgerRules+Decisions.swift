@@ -31,7 +31,7 @@ extension LedgerRules {
 
     private var minute: Int64 { host.now() / 60_000 }
 
-    /// Whether there are refusals that were not reconsidered in this minute.
+    /// Indicates whether there are refusals that were not reconsidered in this minute.
     func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
         !decisions.refused.isEmpty && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
     }

@@ -82,7 +82,8 @@ extension Service {
             account: name, isRead: request.head.method == .get, byteCount: request.body.count, now: host.now())
     }
 
-    /// Whether a request may change the usage of the caller's account: not a read, nor a request for the ledger.
+    /// Indicates whether a request may change the usage of the caller's account: not a read, nor a request for the
+    /// ledger.
     func isCounted(_ place: WireTarget.Place, _ method: HTTPRequest.Method, _ caller: Caller) -> Bool {
         guard usage.isLimited, method != .get, case .account(let caller) = caller else { return false }
         return switch place {

@@ -65,7 +65,7 @@ struct SecretOptions: ParsableArguments {
                 + "this with --allow-open-secrets")
     }
 
-    /// Whether systemd or a container runtime provides the file.
+    /// Indicates whether systemd or a container runtime provides the file.
     private static func isProvided(_ path: String) -> Bool {
         guard let place = resolved(path) else { return false }
         return [environmentVariable("CREDENTIALS_DIRECTORY"), "/run/secrets"].contains { folder in
