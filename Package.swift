@@ -261,7 +261,7 @@ let package = Package(
         .target(
             name: "EntitlementsTestSupport", dependencies: ["Entitlements"], path: "Tests/EntitlementsTestSupport"),
         .testTarget(
-            name: "ReconcilingTests",
+            name: "ReconciliationTests",
             dependencies: [
                 "SyncCore", "SyncCoreTesting", "Entitlements", "EntitlementSync", "EntitlementsTestSupport",
                 "TestSupport",

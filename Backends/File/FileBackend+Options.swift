@@ -4,7 +4,7 @@ extension FileBackend {
     /// The rule for creating a store that does not exist.
     public enum Creation: Hashable, Sendable {
         /// The first write creates it, as suits a device's own store; but not if the store is the remote of an
-        /// engine (see ``FileBackend/asRemote``).
+        /// engine (see ``FileBackend/requiringExisting``).
         case unlessRemote
         /// The first write creates it, even if the store is a remote.
         case whenNeeded

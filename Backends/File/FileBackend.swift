@@ -95,7 +95,7 @@ public final class FileBackend: KeyValueBackend {
 
     /// This store, without creation: a missing one is `BackendError.Kind.missing`. With
     /// ``Creation/whenNeeded`` the store itself.
-    public var asRemote: any KeyValueBackend {
+    public var requiringExisting: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
         return FileBackend(
             folder: folder.root, fileSystem: folder.fileSystem, sharing: folder.sharing, creating: .never, host: host,

@@ -84,7 +84,7 @@ extension HTTPBackend {
                 return .failure(error)
             }
         }
-        return Answer(outcomes, serverTime: answer.serverTime, companion: answer.companion)
+        return Answer(outcomes, serverTime: answer.serverTime, relatedVersion: answer.relatedVersion)
     }
 
     /// The conflict of a write whose answer had no value, from the entry that was read afterwards.

@@ -83,7 +83,7 @@ public final class HTTPBackend: KeyValueBackend {
         return Answer(
             try readOutcome(of: answer, key, known: knownVersion),
             serverTime: WireFields.serverTime(of: answer.response),
-            companion: WireFields.decisions(of: answer.response))
+            relatedVersion: WireFields.decisions(of: answer.response))
     }
 
     private func readOutcome(
@@ -152,7 +152,7 @@ public final class HTTPBackend: KeyValueBackend {
         }
         return Answer(
             outcome, serverTime: WireFields.serverTime(of: answer.response),
-            companion: WireFields.decisions(of: answer.response))
+            relatedVersion: WireFields.decisions(of: answer.response))
     }
 
     /// Lists keys: one `GET`.

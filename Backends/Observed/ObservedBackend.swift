@@ -65,8 +65,8 @@ public struct ObservedBackend: KeyValueBackend {
     /// The label of the wrapped store.
     public var label: String { wrapped.label }
     /// The wrapped store's remote form, watched under the same name.
-    public var asRemote: any KeyValueBackend {
-        ObservedBackend(wrapped.asRemote, name, logger, showsKeys, meters, host)
+    public var requiringExisting: any KeyValueBackend {
+        ObservedBackend(wrapped.requiringExisting, name, logger, showsKeys, meters, host)
     }
 
     /// Reads one key.

@@ -14,7 +14,7 @@ extension SQLiteBackend {
         path: String, retainedChangeCount: Int64, numbering: (@Sendable ([UInt8]) -> Int64)? = nil
     ) {
         let file = StoreFile(
-            path: path, mayBeMade: true, numbering: numbering ?? { Seals.number(of: $0) },
+            path: path, mayBeMade: true, numbering: numbering ?? { RowChecksums.number(of: $0) },
             retainedChangeCount: retainedChangeCount)
         self.init(
             file: file, creating: .unlessRemote, host: .system, busyTimeout: .seconds(10),

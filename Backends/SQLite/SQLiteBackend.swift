@@ -43,7 +43,7 @@ public final class SQLiteBackend: KeyValueBackend {
     /// The rule for creating a store that does not exist.
     public enum Creation: Hashable, Sendable {
         /// The first write creates it, as suits a device's own store; but not if the store is the remote of an
-        /// engine (see ``SQLiteBackend/asRemote``).
+        /// engine (see ``SQLiteBackend/requiringExisting``).
         case unlessRemote
         /// The first write creates it, even if the store is a remote.
         case whenNeeded
@@ -109,7 +109,7 @@ public final class SQLiteBackend: KeyValueBackend {
 
     /// This store, without creation: a missing one is `BackendError.Kind.missing`. With
     /// ``Creation/whenNeeded`` the store itself.
-    public var asRemote: any KeyValueBackend {
+    public var requiringExisting: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
         let file = StoreFile(
             path: store.file.path, mayBeMade: false, numbering: store.file.numbering,

@@ -19,9 +19,9 @@ import time
 
 sys.dont_write_bytecode = True
 
-from peering import measuring
-from peering.process import Failure
-from peering.servers import SyncD
+from comparison import measuring
+from comparison.process import Failure
+from comparison.servers import SyncD
 
 SIZE = 300
 

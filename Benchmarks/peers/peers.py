@@ -21,9 +21,9 @@ import time
 
 sys.dont_write_bytecode = True
 
-from peering import chart, measuring, report
-from peering.process import Failure
-from peering.servers import (
+from comparison import chart, measuring, report
+from comparison.process import Failure
+from comparison.servers import (
     BareRoute, DurablePocketBase, Kinto, MemorySyncD, PocketBase, SyncD, UnsyncedSyncD)
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -21,9 +21,9 @@ import tempfile
 # The folder is served as it is: nothing is left in it.
 sys.dont_write_bytecode = True
 
-from checking import looks, modules, story
-from checking.browser import Browser, Failure
-from checking.server import CATALOG, Server, Tool
+from checks import looks, modules, story
+from checks.browser import Browser, Failure
+from checks.server import CATALOG, Server, Tool
 
 
 def check(options, folder):

@@ -82,7 +82,7 @@ public final class CountingBackend: KeyValueBackend {
     /// The label of the wrapped store.
     public var label: String { wrapped.label }
     /// The wrapped store's remote form; what is asked of it is counted here too.
-    public var asRemote: any KeyValueBackend { CountingBackend(wrapped.asRemote, totals: totals) }
+    public var requiringExisting: any KeyValueBackend { CountingBackend(wrapped.requiringExisting, totals: totals) }
 
     /// Reads one key and counts it.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)

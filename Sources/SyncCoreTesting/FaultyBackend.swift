@@ -104,8 +104,8 @@ public final class FaultyBackend: KeyValueBackend {
     /// `faulty` and the label of the wrapped store.
     public var label: String { "faulty \(wrapped.label)" }
     /// The wrapped store's remote form, which fails by the same plan; its calls are numbered with these.
-    public var asRemote: any KeyValueBackend {
-        FaultyBackend(wrapped.asRemote, plan: plan, numbering: numbering)
+    public var requiringExisting: any KeyValueBackend {
+        FaultyBackend(wrapped.requiringExisting, plan: plan, numbering: numbering)
     }
 
     /// Reads one key, unless the plan says otherwise.

@@ -26,7 +26,7 @@ public struct UnconditionalBackend: KeyValueBackend {
     public var label: String { "unconditional \(wrapped.label)" }
 
     /// The wrapped store's remote form, without preconditions.
-    public var asRemote: any KeyValueBackend { UnconditionalBackend(wrapped.asRemote) }
+    public var requiringExisting: any KeyValueBackend { UnconditionalBackend(wrapped.requiringExisting) }
 
     /// Reads one key.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)

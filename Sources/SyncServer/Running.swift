@@ -10,7 +10,7 @@ public enum Server {
     ///
     /// - Throws: ``ListenerError`` when the address cannot be listened at.
     public static func run(
-        _ service: SyncService.Service, _ listener: Listener, accessLog: AccessLog?, shutdownSeconds: Int64,
+        _ service: EntitlementService, _ listener: Listener, accessLog: AccessLog?, shutdownSeconds: Int64,
         logger: Logger
     ) async throws {
         var quiet = logger
@@ -31,7 +31,7 @@ public enum Server {
 
 /// The background work of the service.
 private struct Following: ServiceLifecycle.Service {
-    let service: SyncService.Service
+    let service: EntitlementService
 
     func run() async throws {
         await cancelWhenGracefulShutdown {

@@ -11,7 +11,7 @@ struct WrapperTests {
 
         var capabilities: Capabilities { own.capabilities }
         var label: String { own.label }
-        var asRemote: any KeyValueBackend { remote }
+        var requiringExisting: any KeyValueBackend { remote }
 
         func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
             try await own.read(key, unless: known)
@@ -39,9 +39,9 @@ struct WrapperTests {
         let wrapped = TwoFaced()
         let backend = CountingBackend(wrapped)
         let key = try EntryKey("k")
-        _ = try await backend.asRemote.write([1, 2], to: key, if: .any)
+        _ = try await backend.requiringExisting.write([1, 2], to: key, if: .any)
         #expect(try await backend.read(key).outcome == .absent)
-        guard case .found = try await backend.asRemote.read(key).outcome else {
+        guard case .found = try await backend.requiringExisting.read(key).outcome else {
             Issue.record("it was written elsewhere")
             return
         }
@@ -53,8 +53,8 @@ struct WrapperTests {
         let wrapped = TwoFaced()
         let backend = FaultyBackend(wrapped, plan: .scripted([nil, .transient, nil]))
         let key = try EntryKey("k")
-        _ = try await backend.asRemote.write([1], to: key, if: .any)
-        await #expect(throws: BackendError.self) { try await backend.asRemote.read(key) }
+        _ = try await backend.requiringExisting.write([1], to: key, if: .any)
+        await #expect(throws: BackendError.self) { try await backend.requiringExisting.read(key) }
         #expect(try await backend.read(key).outcome == .absent)
         #expect(backend.callCount == 3)
         guard case .found = try await wrapped.remote.read(key).outcome else {

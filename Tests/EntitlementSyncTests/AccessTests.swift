@@ -17,7 +17,7 @@ struct AccessTests {
         let store = try await home.offlineDevice()
         try await store.record(.reported(Owls.threeMonths))
         let end = try date("2026-04-10T12:00:00Z")
-        let granted = Access.granted(Access.Grant(until: end, because: .group(Owls.random)))
+        let granted = Access.granted(Access.Grant(until: end, source: .group(Owls.random)))
         #expect(try await store.access(to: Owls.access) == granted)
         try home.machine.set("2026-04-10T11:59:59.999Z")
         #expect(try await store.access(to: Owls.access) == granted)
@@ -30,7 +30,7 @@ struct AccessTests {
     func units() async throws {
         let store = try await home.offlineDevice()
         try await store.record(.reported(Owls.randomOwls))
-        let grant = Access.Grant(until: nil, because: .units(Owls.randomOwls), units: 5)
+        let grant = Access.Grant(until: nil, source: .units(Owls.randomOwls), units: 5)
         #expect(try await store.access(to: Owls.access) == .granted(grant))
     }
 

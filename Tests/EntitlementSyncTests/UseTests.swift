@@ -29,7 +29,7 @@ struct UseTests {
         let store = try await home.offlineDevice(local)
         try await store.record([.reported(Owls.randomOwls), .reported(Owls.threeMonths)])
         let before = try await contents(of: local)
-        let grant = Access.Grant(until: try date("2026-04-10T12:00:00Z"), because: .group(Owls.random))
+        let grant = Access.Grant(until: try date("2026-04-10T12:00:00Z"), source: .group(Owls.random))
         #expect(try await store.use(Owls.access) == .granted(grant))
         #expect(try await contents(of: local) == before)
         try home.machine.set("2026-04-10T12:00:00Z")
@@ -93,7 +93,7 @@ struct UseTests {
         async let one = first.use(Owls.access)
         async let other = second.use(Owls.access)
         let outcomes: Set = [try await one, try await other]
-        #expect(outcomes == [.spent(remaining: 0, of: Owls.randomOwls), .denied(.notPurchased)])
+        #expect(outcomes == [.spent(remaining: 0, of: Owls.randomOwls), .denied(.usedUp)])
     }
 
     @Test("Two store objects that use one key at once spend one unit, and both are told so")

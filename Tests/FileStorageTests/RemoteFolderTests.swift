@@ -31,8 +31,8 @@ struct RemoteFolderTests {
     @Test("that is missing is an error and is not made", arguments: [FileBackend.Sharing.locks, .fileSyncTool])
     func missing(sharing: FileBackend.Sharing) async throws {
         let store = FileBackend(folder: path("deep/remote"), sharing: sharing)
-        await expectMissing(store.asRemote, "the folder does not exist; mount it")
-        await expectMissing(store.retrying(RetryPolicy(maximumAttempts: 1)).asRemote, "the folder does not exist")
+        await expectMissing(store.requiringExisting, "the folder does not exist; mount it")
+        await expectMissing(store.retrying(RetryPolicy(maximumAttempts: 1)).requiringExisting, "the folder does not exist")
         await expectMissing(FileBackend(folder: path("deep/remote"), sharing: sharing, creating: .never), "not exist")
         #expect(!FileManager.default.fileExists(atPath: path("deep")))
     }
@@ -40,10 +40,10 @@ struct RemoteFolderTests {
     @Test("that is empty, as a mount point is whose share is away, is no store in which nothing was ever bought")
     func empty() async throws {
         try FileManager.default.createDirectory(atPath: path("mnt"), withIntermediateDirectories: false)
-        await expectMissing(FileBackend(folder: path("mnt")).asRemote, "the folder is empty; mount it")
+        await expectMissing(FileBackend(folder: path("mnt")).requiringExisting, "the folder is empty; mount it")
         #expect(try FileManager.default.contentsOfDirectory(atPath: path("mnt")) == [])
         // A tool's folder has no marker; it is there because the tool is.
-        let shared = FileBackend(folder: path("mnt"), sharing: .fileSyncTool).asRemote
+        let shared = FileBackend(folder: path("mnt"), sharing: .fileSyncTool).requiringExisting
         #expect(try await shared.read(key).outcome == .absent)
         _ = try await shared.write([1], to: key, if: .any)
     }
@@ -53,8 +53,8 @@ struct RemoteFolderTests {
         arguments: [FileBackend.Sharing.locks, .fileSyncTool])
     func goesAway(sharing: FileBackend.Sharing) async throws {
         let maker = FileBackend(folder: path("remote"), sharing: sharing, creating: .whenNeeded)
-        _ = try await maker.asRemote.write([1], to: key, if: .any)
-        let remote = FileBackend(folder: path("remote"), sharing: sharing).asRemote
+        _ = try await maker.requiringExisting.write([1], to: key, if: .any)
+        let remote = FileBackend(folder: path("remote"), sharing: sharing).requiringExisting
         guard case .found = try await remote.read(key).outcome else {
             Issue.record("not there")
             return
@@ -67,9 +67,9 @@ struct RemoteFolderTests {
 
     @Test("that is made when needed is, and as a device's own store it is by default")
     func made() async throws {
-        _ = try await FileBackend(folder: path("x/y"), creating: .whenNeeded).asRemote.write([1], to: key, if: .absent)
+        _ = try await FileBackend(folder: path("x/y"), creating: .whenNeeded).requiringExisting.write([1], to: key, if: .absent)
         _ = try await FileBackend(folder: path("own")).write([1], to: key, if: .absent)
-        #expect(try await FileBackend(folder: path("own")).asRemote.read(key).outcome != .absent)
+        #expect(try await FileBackend(folder: path("own")).requiringExisting.read(key).outcome != .absent)
     }
 }
 

@@ -172,7 +172,7 @@ struct BatchTests {
     @Test("are asked in parts where their entries are too much for one answer, and each is done once")
     func postponed() async throws {
         let store = MemoryBackend()
-        let service = try await Service.open(store, configure: { $0.limits.batchByteCount = 100_000 })
+        let service = try await EntitlementService.open(store, configure: { $0.limits.batchByteCount = 100_000 })
         let remote = try HTTPBackend(server: "http://127.0.0.1:1", transport: DirectTransport(service)) {
             _ throws(BackendError) in .operatorToken
         }
@@ -218,7 +218,7 @@ struct BatchTests {
         #expect(error?.retryAfter == .seconds(7))
         let name = try #require(HTTPField.Name(WireFields.decisions))
         let version = EntryVersion(bytes: [9])
-        for (field, companion) in [("\"09\"", version), ("09", nil), ("W/\"09\"", nil)] as [(String, EntryVersion?)] {
+        for (field, relatedVersion) in [("\"09\"", version), ("09", nil), ("W/\"09\"", nil)] as [(String, EntryVersion?)] {
             let fields: HTTPFields = [.eTag: "\"01\"", name: field]
             let conflictFields: HTTPFields = [
                 .eTag: "\"01\"", name: field, .contentType: "application/octet-stream",
@@ -229,9 +229,9 @@ struct BatchTests {
                     .success(TransportAnswer(304, fields)), .success(TransportAnswer(200, fields)),
                     .success(TransportAnswer(412, conflictFields)),
                 ]))
-            #expect(try await backend.read(key, unless: known).companion == companion)
-            #expect(try await backend.write([1], to: key, if: .absent).companion == companion)
-            #expect(try await backend.write([1], to: key, if: .absent).companion == companion)
+            #expect(try await backend.read(key, unless: known).relatedVersion == relatedVersion)
+            #expect(try await backend.write([1], to: key, if: .absent).relatedVersion == relatedVersion)
+            #expect(try await backend.write([1], to: key, if: .absent).relatedVersion == relatedVersion)
         }
     }
 

@@ -125,7 +125,7 @@ struct HTTPBackendTests {
     @Test("gives each request a name that no other has, which the service repeats")
     func requestIDs() async throws {
         let name = try #require(HTTPField.Name(WireFields.requestID))
-        let service = try await Service.open(MemoryBackend())
+        let service = try await EntitlementService.open(MemoryBackend())
         for (id, told) in [("a1", "a1"), ("", nil), ("a b", nil), (String(repeating: "x", count: 65), nil)] {
             let reply = await service.ask(.get, "/v1/kv/a", token: .operatorToken, [name: id])
             #expect(reply.fields[name] == told, "\(id)")

@@ -10,7 +10,7 @@ import Testing
 @Suite("The storage contract over HTTP")
 struct KeyValueServiceTests {
     private let store = MemoryBackend()
-    private let service: Service
+    private let service: EntitlementService
     private let key: EntryKey
 
     init() async throws {
@@ -127,7 +127,7 @@ struct KeyValueServiceTests {
         let failing = FailingStore(
             failing: key,
             error: BackendError(.busy, message: "/srv/secret/store.sqlite: another process holds the database"))
-        let service = try await Service.open(failing, now: 5) { error in errors.withLock { $0.append(error) } }
+        let service = try await EntitlementService.open(failing, now: 5) { error in errors.withLock { $0.append(error) } }
         for path in ["/v1/kv?limit=x", "/v1/changes?after=x", "/v1/kv?after=%01", "/v1/accounts?after=%01"] {
             #expect(await service.ask(.get, path, token: .operatorToken).status == 400, "\(path)")
         }
@@ -153,7 +153,7 @@ struct KeyValueServiceTests {
             (BackendError(.permissionDenied, message: "/srv/secret/a: no access"), 503),
         ] {
             let errors = Mutex(0)
-            let service = try await Service.open(FailingStore(failing: key, error: error), now: 5) { _ in
+            let service = try await EntitlementService.open(FailingStore(failing: key, error: error), now: 5) { _ in
                 errors.withLock { $0 += 1 }
             }
             let answer = await service.ask(.get, "/v1/kv/a/b", token: .operatorToken)

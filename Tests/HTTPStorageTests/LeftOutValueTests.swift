@@ -17,11 +17,11 @@ struct LeftOutValueTests {
 
     /// A service that has no room for the first values.
     private final class NarrowTransport: HTTPTransport {
-        private let service: Service
+        private let service: EntitlementService
         private let refusalCount = Mutex(0)
         private let paths = Mutex<[String]>([])
 
-        init(_ service: Service) { self.service = service }
+        init(_ service: EntitlementService) { self.service = service }
 
         func refuse(_ count: Int) { refusalCount.withLock { $0 = count } }
 
@@ -56,7 +56,7 @@ struct LeftOutValueTests {
     @Test("are read: after a single write by one GET, after a batch by one batch of reads")
     func reread() async throws {
         let store = MemoryBackend()
-        let transport = NarrowTransport(try await Service.open(store))
+        let transport = NarrowTransport(try await EntitlementService.open(store))
         let remote = try remote(transport)
         let keys = try (0..<40).map { try EntryKey("k\($0)") }
         for key in keys { _ = try await store.write([5], to: key, if: .any) }

@@ -22,7 +22,7 @@ struct ReadmeTests {
             Issue.record("access is \(access)")
             return
         }
-        #expect(grant.because == .group("random"))
+        #expect(grant.source == .group("random"))
         let tablet = try await EntitlementStore(
             catalog: .json(at: catalog), local: .file(folder.appending(path: "tablet").path()), remote: .file(shared),
             account: Account("alice"))

@@ -67,7 +67,7 @@ struct SQLiteBackendTests {
     @Test("as a remote, is missing where there is no store, and nobody makes it")
     func remote() async throws {
         let key = try EntryKey("k")
-        let remote = store.asRemote
+        let remote = store.requiringExisting
         let error = await expectKind(.missing) { try await remote.read(key) }
         #expect(error?.disposition == .transient)
         await expectKind(.missing) { try await remote.write([1], to: key, if: .any) }

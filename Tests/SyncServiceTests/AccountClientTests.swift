@@ -10,7 +10,7 @@ import Testing
 @Suite("Accounts of a server, from outside")
 struct AccountClientTests {
     private let clock = SetClock(1_800_000_000_000)
-    private let service: Service
+    private let service: EntitlementService
     private let transport: CountingTransport
     private let client: AccountClient
 

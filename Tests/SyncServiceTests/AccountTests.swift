@@ -9,7 +9,7 @@ import Testing
 struct AccountTests {
     private let store = MemoryBackend()
     private let clock = SetClock(1_800_000_000_000)
-    private let service: Service
+    private let service: EntitlementService
 
     init() async throws { service = try await .open(store, clock: clock) }
 
@@ -113,7 +113,7 @@ struct AccountTests {
 
     @Test("another server over the same store believes its tokens, and hears of a log-out")
     func replicas() async throws {
-        let other = try await Service.open(store, clock: clock)
+        let other = try await EntitlementService.open(store, clock: clock)
         let token = try #require(await signUp()["access_token"])
         #expect(await other.ask(.get, "/v1/accounts/self", token: token).status == 200)
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -218,7 +218,7 @@ struct AccountTests {
 
     @Test("an account of another issuer needs no log-in here, and takes nobody's name")
     func externalIssuer() async throws {
-        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         func own(_ token: String) async -> Reply { await service.ask(.get, "/v1/accounts/self", token: token) }
         let first = await own("external|carol|1800000600")
         #expect(first.status == 200 && first["name"] == "carol")

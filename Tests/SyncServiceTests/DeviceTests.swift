@@ -13,7 +13,7 @@ import Testing
 struct DeviceTests {
     private static let now: Int64 = 1_800_000_000_000
     private let clock = SetClock(Self.now)
-    private let service: Service
+    private let service: EntitlementService
     private let catalog: Catalog
 
     init() async throws {

@@ -21,7 +21,7 @@ final class CountingTransport: HTTPTransport {
     private let asked = Mutex<[String]>([])
     private let fate = Mutex<@Sendable (HTTPRequest) async -> Fate>({ _ in .arrives })
 
-    init(_ service: Service) { direct = DirectTransport(service) }
+    init(_ service: EntitlementService) { direct = DirectTransport(service) }
 
     /// What was asked since this was read last: `GET /v1/kv/…`.
     func take() -> [String] {
@@ -61,7 +61,7 @@ struct Device {
     static let password = "correct horse"
 
     init(
-        _ service: Service, _ catalog: Catalog, clock: SetClock, local: MemoryBackend = MemoryBackend()
+        _ service: EntitlementService, _ catalog: Catalog, clock: SetClock, local: MemoryBackend = MemoryBackend()
     ) async throws {
         let transport = CountingTransport(service)
         client = try AccountClient(server: Self.server, transport: transport)

@@ -11,7 +11,7 @@ import Testing
 struct EventStreamTests {
     private let store = MemoryBackend()
     private let clock = SetClock(1_800_000_000_000)
-    private let service: Service
+    private let service: EntitlementService
     private let alice: Reply
     private let bob: Reply
 
@@ -28,7 +28,7 @@ struct EventStreamTests {
         private var waiting: [ServerSentEvents.Event] = []
         let status: Int
 
-        init(_ service: Service, token: String?, path: String = "/v1/changes", last: String? = nil) async throws {
+        init(_ service: EntitlementService, token: String?, path: String = "/v1/changes", last: String? = nil) async throws {
             var fields: HTTPFields = [.accept: "text/event-stream"]
             if let token { fields[.authorization] = "Bearer \(token)" }
             if let last { fields[try #require(HTTPField.Name("Last-Event-ID"))] = last }
@@ -157,7 +157,7 @@ struct EventStreamTests {
 
     @Test("of another issuer's token end when all tokens are ended, as those of a session do", .timeLimit(.minutes(1)))
     func external() async throws {
-        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         let token = "external|carol|\(clock.now / 1_000 + 600)"
         let created = await service.ask(.get, "/v1/accounts/self", token: token)
         let path = "/v1/kv/accounts/carol/\(created["incarnation"] ?? "")/note?if=any"

@@ -9,7 +9,7 @@ import Testing
 @Suite("Nobody reaches what is another's")
 struct IsolationTests {
     private let store = MemoryBackend()
-    private let service: Service
+    private let service: EntitlementService
     private let alice: Reply
     private let mallory: Reply
     /// What mallory must never see or change.

@@ -28,7 +28,7 @@ private final class FragileStore: SessionStore {
 struct SessionTokensTests {
     private let clock = SetClock(1_800_000_000_000)
     private let machine = ManualHost(seed: 7)
-    private let service: Service
+    private let service: EntitlementService
     private let transport: CountingTransport
     private let client: AccountClient
     private let sessions = FragileStore()

@@ -70,8 +70,8 @@ struct BannedCallTests {
 
     @Test("Only the host reads the clock, only the executables print")
     func exemptions() {
-        #expect(found("Date()", at: "Sources/SyncCore/Storage/HostServices+System.swift").isEmpty)
-        #expect(found("UUID()", at: "Sources/SyncCore/Storage/HostServices+System.swift").count == 1)
+        #expect(found("Date()", at: "Sources/SyncCore/Contract/HostServices+System.swift").isEmpty)
+        #expect(found("UUID()", at: "Sources/SyncCore/Contract/HostServices+System.swift").count == 1)
         #expect(found("print(1)", at: "Sources/syncd/Main.swift").isEmpty)
         #expect(found("print(1)", at: "Sources/syncsim/Main.swift").isEmpty)
         #expect(found("print(1)", at: "Sources/syncdHelpers/A.swift").count == 1)

@@ -9,7 +9,7 @@ struct ImportTests {
     @Test("A module imports only what the table of the design allows")
     func repository() throws {
         let files = try Repository.current().files(in: "Sources", "Backends")
-        try #require(files.contains { $0.path == "Sources/SyncCore/Storage/HostServices+System.swift" })
+        try #require(files.contains { $0.path == "Sources/SyncCore/Contract/HostServices+System.swift" })
         let found = ImportTable.design.violations(in: files)
         #expect(found.isEmpty, "\(report(found))")
     }

@@ -44,7 +44,7 @@ struct ChangeTable {
         let tag = Int64(bitPattern: tag)
         try db.change(
             "INSERT INTO change (sequence, tag, entry, seal) VALUES (?, ?, ?, ?)", .integer(sequence), .integer(tag),
-            .integer(entry), .integer(Seals.seal(sequence: sequence, tag: tag, entry: entry)))
+            .integer(entry), .integer(RowChecksums.seal(sequence: sequence, tag: tag, entry: entry)))
         if previous > 0, previous <= bound(at: sequence) {
             try db.change("DELETE FROM change WHERE sequence = ?", .integer(previous))
         }
@@ -100,7 +100,7 @@ struct ChangeTable {
         let start = cursor.map { Int64(bitPattern: $0.sequence) } ?? 0
         try db.forEachRow(of: Self.following, .integer(start)) { row in
             let sequence = row.integer(0)
-            guard Seals.seal(sequence: sequence, tag: row.integer(1), entry: row.integer(2)) == row.integer(3) else {
+            guard RowChecksums.seal(sequence: sequence, tag: row.integer(1), entry: row.integer(2)) == row.integer(3) else {
                 throw BackendError(damagedAt: file.path, "table change, row \(sequence): its seal does not match")
             }
             let isWhole = !row.isNull(4) && isSealed(row)
@@ -139,7 +139,7 @@ struct ChangeTable {
     private func isSealed(_ row: StatementRow) -> Bool {
         row.buffer(6).count <= 64 && row.isNull(6) == row.buffer(6).isEmpty
             && row.integer(8)
-                == Seals.seal(
+                == RowChecksums.seal(
                     key: row.buffer(5), version: row.buffer(6), sequence: row.integer(4), checksum: row.integer(7))
     }
 

@@ -79,7 +79,7 @@ struct EntryLookup {
             if let place { return place }
             attempt += 1
             // Keys that somebody has made to share one hash share no other: no number of them makes this long.
-            number = attempt == 1 ? number &+ 1 : Seals.number(of: key, attempt: attempt)
+            number = attempt == 1 ? number &+ 1 : RowChecksums.number(of: key, attempt: attempt)
         }
     }
 
@@ -88,12 +88,12 @@ struct EntryLookup {
         let version = row.buffer(1)
         guard version.count <= 64, row.isNull(1) || !version.isEmpty else { return false }
         return row.integer(4)
-            == Seals.seal(key: row.buffer(0), version: version, sequence: row.integer(2), checksum: row.integer(3))
+            == RowChecksums.seal(key: row.buffer(0), version: version, sequence: row.integer(2), checksum: row.integer(3))
     }
 
     private func value(of row: StatementRow, key: EntryKey) throws -> [UInt8] {
         let buffer = row.buffer(5)
-        guard Seals.checksum(of: buffer) == row.integer(3) else {
+        guard RowChecksums.checksum(of: buffer) == row.integer(3) else {
             throw damage("table entry, row \(file.numbering(Array(key.text.utf8))): the value's checksum differs")
         }
         return Array(buffer)

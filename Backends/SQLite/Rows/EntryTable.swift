@@ -107,11 +107,11 @@ struct EntryTable {
 
     /// Puts `entry` under `key` in the row at `place`, as change `sequence`; `nil` deletes.
     func put(_ entry: Entry?, under key: [UInt8], at place: EntryLookup.Place, sequence: Int64) throws {
-        let checksum = entry.map { $0.value.withUnsafeBytes { Seals.checksum(of: $0) } } ?? 0
+        let checksum = entry.map { $0.value.withUnsafeBytes { RowChecksums.checksum(of: $0) } } ?? 0
         let version = entry?.version.bytes ?? []
         let seal = key.withUnsafeBytes { key in
             version.withUnsafeBytes { version in
-                Seals.seal(key: key, version: version, sequence: sequence, checksum: checksum)
+                RowChecksums.seal(key: key, version: version, sequence: sequence, checksum: checksum)
             }
         }
         let (isLive, versionParameter, valueParameter): (Int64, Parameter, Parameter) =

@@ -89,7 +89,7 @@ extension EntitlementStore {
         // What an interrupted adoption left is somebody's: it goes to its owner before anybody else comes.
         try await adoption.settle()
         if adoptAnonymous {
-            await attendClock()
+            await refreshClock()
             _ = try await adoption.adopt(for: account, at: now)
         }
         try await DeviceSession(backend: local).set(account)

@@ -15,7 +15,7 @@ package struct LedgerKeys: Sendable {
     /// What the remote held when it was last met, for rules that ask for it.
     let remote: EntryKey
     /// Which remotes this device has met for this account.
-    let meetings: EntryKey
+    let knownRemotes: EntryKey
     /// The id under which this store writes facts.
     let replica: EntryKey
     /// What this device knows about time.
@@ -35,7 +35,7 @@ package struct LedgerKeys: Sendable {
         remote = try EntryKey("device/" + path + "/remote")
         knownDecisions = try EntryKey("device/" + path + "/decisions")
         isAnonymous = account.isAnonymous
-        meetings = try EntryKey("device/" + path + "/meetings")
+        knownRemotes = try EntryKey("device/" + path + "/meetings")
         replica = try EntryKey("device/replica")
     }
 

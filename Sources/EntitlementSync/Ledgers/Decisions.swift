@@ -17,7 +17,7 @@ struct Decisions: Sendable {
 }
 
 /// What remotes said about entries that belong to those they were asked about.
-final class CompanionNotes: Sendable {
+final class RelatedVersions: Sendable {
     private let versions = Mutex<[EntryKey: EntryVersion]>([:])
 
     /// The version of what was last said to belong to `key`; `nil` where nothing was.
@@ -36,10 +36,10 @@ extension EntitlementStore {
     /// One request then; none where the server decided nothing, or nothing new.
     ///
     /// - Throws: ``EntitlementError`` of kind `sync` where it cannot be read.
-    func newDecisions(for session: AccountSession, beyond known: HeldLedger) async throws(EntitlementError)
+    func newDecisions(for session: AccountSession, beyond known: VersionedLedger) async throws(EntitlementError)
         -> Decisions?
     {
-        guard let remote, let version = companions[session.keys.ledger],
+        guard let remote, let version = relatedVersions[session.keys.ledger],
             known.document.localSection != Decisions.source(version: version, remote: remote.label)
         else { return nil }
         let key = session.keys.decisions

@@ -2,7 +2,7 @@ import Entitlements
 import SyncCore
 
 /// One ledger as it stands in the local store.
-struct HeldLedger: Sendable {
+struct VersionedLedger: Sendable {
     var version: EntryVersion?
     var document = LedgerDocument()
 
@@ -20,13 +20,13 @@ struct LedgerEntries: Sendable {
     static let maximumAttempts = 100
 
     /// What the store holds under `key`; the cached one when it still holds that.
-    func read(_ key: EntryKey, cached: HeldLedger? = nil) async throws(EntitlementError) -> HeldLedger {
+    func read(_ key: EntryKey, cached: VersionedLedger? = nil) async throws(EntitlementError) -> VersionedLedger {
         let outcome: ReadOutcome
         do { outcome = try await backend.read(key, unless: cached?.version).outcome } catch {
             throw EntitlementError(error)
         }
         switch outcome {
-        case .absent: return HeldLedger()
+        case .absent: return VersionedLedger()
         case .unchanged:
             guard let cached else {
                 throw EntitlementError(.storage, "local store: it answered \"unchanged\" to an unconditional read")
@@ -34,7 +34,7 @@ struct LedgerEntries: Sendable {
             return cached
         case .found(let entry):
             do {
-                return HeldLedger(version: entry.version, document: try LedgerDocument(decoding: entry.value))
+                return VersionedLedger(version: entry.version, document: try LedgerDocument(decoding: entry.value))
             } catch {
                 let (kind, advice): (EntitlementError.Kind, String) =
                     error.kind == .newerFormat

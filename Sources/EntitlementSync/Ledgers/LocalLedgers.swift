@@ -6,19 +6,19 @@ import Synchronization
 final class LocalLedgers: Sendable {
     /// Both ledgers, and what they say.
     struct State: Sendable {
-        var account: HeldLedger
-        var device: HeldLedger
+        var account: VersionedLedger
+        var device: VersionedLedger
         /// What the remote held when it was last met, where a rule asks for it.
-        var remote: HeldLedger?
+        var remote: VersionedLedger?
         /// What the account's server decided, as far as this device has heard.
-        var decisions: HeldLedger
+        var decisions: VersionedLedger
         /// The account that adopted this ledger of nobody: what it holds is that account's, and shown to nobody else.
         var claim: Claim?
         var replay: Replay
 
         var facts: Facts { replay.facts }
 
-        subscript(target: Target) -> HeldLedger {
+        subscript(target: Target) -> VersionedLedger {
             switch target {
             case .account: account
             case .device: device
@@ -76,7 +76,7 @@ final class LocalLedgers: Sendable {
     }
 
     private func remember(
-        account: HeldLedger, device: HeldLedger, remote: HeldLedger?, decisions: HeldLedger
+        account: VersionedLedger, device: VersionedLedger, remote: VersionedLedger?, decisions: VersionedLedger
     ) -> State {
         let claim = keys.isAnonymous ? account.ledger.claim : nil
         let isReadable = claim == nil
@@ -154,7 +154,7 @@ final class LocalLedgers: Sendable {
             let key = target == .account ? keys.ledger : keys.device
             switch try await entries.write(document, to: key, if: held.precondition) {
             case .happened(let version):
-                let written = HeldLedger(version: version, document: document)
+                let written = VersionedLedger(version: version, document: document)
                 let after =
                     switch target {
                     case .account:
@@ -177,7 +177,7 @@ final class LocalLedgers: Sendable {
     /// The ledger with `facts`, `nil` when it has them already.
     ///
     /// - Throws: ``EntitlementError`` of kind `ledgerFull` when it would be too large.
-    static func union(of held: HeldLedger, and facts: [Fact]) throws(EntitlementError) -> Ledger? {
+    static func union(of held: VersionedLedger, and facts: [Fact]) throws(EntitlementError) -> Ledger? {
         guard !held.ledger.isErased else { throw erased }
         let join = Ledger.join(held.ledger, Ledger(facts.map(\.record)))
         guard join.leftLacks else { return nil }
@@ -194,8 +194,8 @@ final class LocalLedgers: Sendable {
         .accountErased, "the account was erased: nothing can be recorded for it any more")
 
     /// Nobody has a server that decides.
-    private func readDecisions(cached: HeldLedger?) async throws(EntitlementError) -> HeldLedger {
-        keys.isAnonymous ? HeldLedger() : try await entries.read(keys.knownDecisions, cached: cached)
+    private func readDecisions(cached: VersionedLedger?) async throws(EntitlementError) -> VersionedLedger {
+        keys.isAnonymous ? VersionedLedger() : try await entries.read(keys.knownDecisions, cached: cached)
     }
 
     /// Keeps what the account's server has decided, as it stands there under `version`.

@@ -44,7 +44,7 @@ extension EntitlementStore {
     {
         let plan = try MigrationPlan(migration, group: group, of: self)
         let session = session
-        await attendClock()
+        await refreshClock()
         let now = now
         let before = try await session.ledgers.current()
         guard plan.statementCount > 0 else { return plan.report(of: [], in: before, now: now) }

@@ -6,7 +6,7 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `storage` or `damaged`.
     public func access(to entitlement: EntitlementID) async throws(EntitlementError) -> Access {
         let session = session
-        await attendClock()
+        await refreshClock()
         let state = try await session.ledgers.current()
         let context = try await context(of: session)
         guard let access = state.replay.access(to: entitlement, at: now, context: context) else {
@@ -20,7 +20,7 @@ extension EntitlementStore {
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
         let session = session
-        await attendClock()
+        await refreshClock()
         return try await snapshot(of: try await session.ledgers.current(), in: session)
     }
 
@@ -78,7 +78,7 @@ extension EntitlementStore {
         let id = id ?? SpendID(host.randomUUID())
         do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
         let session = session
-        await attendClock()
+        await refreshClock()
         let now = now
         let before = try await session.ledgers.current()
         let context = try await context(of: session)
@@ -171,7 +171,7 @@ extension Replay {
     ) throws(EntitlementError) -> ProductID? {
         guard let access = access(to: entitlement, at: instant, context: context) else { throw .unknown(entitlement) }
         guard !facts.spends.contains(where: { $0.id == id }),
-            case .granted(let grant) = access, case .units(let product) = grant.because
+            case .granted(let grant) = access, case .units(let product) = grant.source
         else { return nil }
         return product
     }

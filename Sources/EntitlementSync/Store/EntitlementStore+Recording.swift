@@ -22,7 +22,7 @@ extension EntitlementStore {
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
         for item in evidence { try plan.add(item) }
         let session = session
-        await attendClock()
+        await refreshClock()
         let now = now
         let before = try await session.ledgers.current()
         // Nothing is written before everything was found sound.
@@ -79,7 +79,7 @@ extension EntitlementStore {
         }
         do { try environment.validate() } catch { throw EntitlementError(.invalid, "environment: \(error)") }
         let session = session
-        await attendClock()
+        await refreshClock()
         let now = now
         var facts: [Fact] = []
         for target in [LocalLedgers.Target.account, .device] {
@@ -106,7 +106,7 @@ extension EntitlementStore {
             throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name), only a nonConsumable has a flag")
         }
         let (session, environment) = (session, environment)
-        await attendClock()
+        await refreshClock()
         let now = now
         let facts = try await session.ledgers.append(to: .account) { state, replica in
             let time = state.facts.latestTime.next(at: now)

@@ -114,7 +114,7 @@ extension EntitlementStore {
     /// Tells everybody what changed since they were told last, by this store or by others.
     @discardableResult
     func tell(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
-        await attendClock()
+        await refreshClock()
         let turn = feed.takeTurn()
         let state = try await session.ledgers.current()
         feed.tell(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
@@ -125,14 +125,14 @@ extension EntitlementStore {
     ///
     /// Who asks for access does not depend on it: where the local store fails, what is known already counts, and the
     /// failure is told, once until it has gone well again.
-    func attendClock() async {
+    func refreshClock() async {
         do throws(EntitlementError) {
             try await clock.load()
             try await clock.keep()
-            clock.didAttend()
+            clock.didRefresh()
         } catch {
             // A caller who was cancelled has stopped listening to the reasons.
-            if !Task.isCancelled, clock.didFailToAttend() { feed.tell(.failed(error)) }
+            if !Task.isCancelled, clock.didFailToRefresh() { feed.tell(.failed(error)) }
         }
     }
 

@@ -109,7 +109,7 @@ extension EntitlementStore {
 
     /// What the account's server has decided since this device heard of it. Where that cannot be read, all else that
     /// the sync brought is kept and told.
-    private func decisions(for session: AccountSession, beyond known: HeldLedger, isDryRun: Bool)
+    private func decisions(for session: AccountSession, beyond known: VersionedLedger, isDryRun: Bool)
         async throws(EntitlementError) -> Decisions?
     {
         do throws(EntitlementError) {
@@ -170,8 +170,8 @@ extension EntitlementStore {
     func hasMetRemote(for session: AccountSession) async throws(EntitlementError) -> Bool {
         guard let remote, !session.account.isAnonymous, !session.hasMet.withLock({ $0 }) else { return true }
         do {
-            guard case .found(let entry) = try await local.read(session.keys.meetings).outcome else { return false }
-            let met = Self.meetings(in: entry).contains(Self.line(naming: remote))
+            guard case .found(let entry) = try await local.read(session.keys.knownRemotes).outcome else { return false }
+            let met = Self.knownRemotes(in: entry).contains(Self.line(naming: remote))
             if met { session.hasMet.withLock { $0 = true } }
             return met
         } catch {
@@ -182,13 +182,13 @@ extension EntitlementStore {
     /// Remembers that the remote was met, also where it held nothing: from then on "not purchased" is an answer.
     private func noteMeeting(for session: AccountSession) async throws(EntitlementError) {
         guard let remote, try await !hasMetRemote(for: session) else { return }
-        let key = session.keys.meetings
+        let key = session.keys.knownRemotes
         do {
             for _ in 0..<10 {
                 var labels: [String] = []
                 var precondition = Precondition.absent
                 if case .found(let entry) = try await local.read(key).outcome {
-                    labels = Self.meetings(in: entry)
+                    labels = Self.knownRemotes(in: entry)
                     precondition = .matches(entry.version)
                 }
                 labels.append(Self.line(naming: remote))
@@ -209,7 +209,7 @@ extension EntitlementStore {
     }
 
     /// Labels of remotes, one a line.
-    private static func meetings(in entry: Entry) -> [String] {
+    private static func knownRemotes(in entry: Entry) -> [String] {
         String(decoding: entry.value, as: UTF8.self).split(separator: "\n").map(String.init)
     }
 }

@@ -34,7 +34,7 @@ public final class EntitlementStore: Sendable {
     let wakeUp = WakeUp()
     let feed: ChangeFeed
     let clock: TrustedClock
-    let companions = CompanionNotes()
+    let relatedVersions = RelatedVersions()
     /// Whether the account is the one that is logged in on this device, also when another process changes that.
     let followsDevice: Bool
     private let currentSession: Mutex<AccountSession>
@@ -50,7 +50,7 @@ public final class EntitlementStore: Sendable {
     ///   - catalog: what is sold.
     ///   - local: the store on this device. It must be able to write conditionally.
     ///   - remote: the store that all devices share, if any. It must be there already, see
-    ///     `KeyValueBackend.asRemote`. Wrap it in `RetryBackend` if it can be out of reach for a moment.
+    ///     `KeyValueBackend.requiringExisting`. Wrap it in `RetryBackend` if it can be out of reach for a moment.
     ///   - account: whose ledger. When not given, that of the account that is logged in on this device, see
     ///     ``logIn(_:adoptAnonymous:)``, else nobody's.
     ///   - environment: the environment whose transactions count.
@@ -69,11 +69,11 @@ public final class EntitlementStore: Sendable {
         self.catalog = catalog
         self.local = local
         let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
-        let companions = companions
-        let remote = remote.map { TimekeepingBackend(wrapped: $0.asRemote, clock: clock, companions: companions) }
+        let relatedVersions = relatedVersions
+        let remote = remote.map { TimekeepingBackend(wrapped: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions) }
         self.clock = clock
         // Also what is asked outside of a sync makes no remote that is missing.
-        self.remote = remote?.asRemote
+        self.remote = remote?.requiringExisting
         self.environment = environment
         self.host = host
         followsDevice = account == nil

@@ -69,10 +69,10 @@ final class TrustedClock: Sendable {
     }
 
     /// The marks were read, and kept where that was worth it.
-    func didAttend() { state.withLock { $0.hasFailed = false } }
+    func didRefresh() { state.withLock { $0.hasFailed = false } }
 
     /// The marks could not be read or kept. Returns whether that is news.
-    func didFailToAttend() -> Bool {
+    func didFailToRefresh() -> Bool {
         state.withLock { state in
             defer { state.hasFailed = true }
             return !state.hasFailed
@@ -193,12 +193,12 @@ extension ClockMarks {
 struct TimekeepingBackend: KeyValueBackend {
     let wrapped: any KeyValueBackend
     let clock: TrustedClock
-    let companions: CompanionNotes
+    let relatedVersions: RelatedVersions
 
     var capabilities: Capabilities { wrapped.capabilities }
     var label: String { wrapped.label }
-    var asRemote: any KeyValueBackend {
-        TimekeepingBackend(wrapped: wrapped.asRemote, clock: clock, companions: companions)
+    var requiringExisting: any KeyValueBackend {
+        TimekeepingBackend(wrapped: wrapped.requiringExisting, clock: clock, relatedVersions: relatedVersions)
     }
 
     private func timed<Outcome: Sendable>(
@@ -207,7 +207,7 @@ struct TimekeepingBackend: KeyValueBackend {
         let begun = clock.begin()
         let answer = try await request()
         clock.end(begun, serverTime: answer.serverTime, of: label)
-        if let key { companions.note(answer.companion, of: key) }
+        if let key { relatedVersions.note(answer.relatedVersion, of: key) }
         return answer
     }
 

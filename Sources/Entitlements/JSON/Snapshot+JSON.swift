@@ -64,7 +64,7 @@ extension Access {
             .object(
                 [
                     ("granted", .bool(true)), ("until", JSON(grant.until?.description)),
-                    ("because", .string("\(grant.because)")),
+                    ("because", .string("\(grant.source)")),
                 ] + (grant.units.map { [("units", .number($0))] } ?? []))
         case .denied(let denial):
             .object([

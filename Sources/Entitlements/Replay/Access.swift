@@ -10,22 +10,24 @@ public enum Access: Hashable, Sendable {
         /// When access ends if nothing else happens; `nil` for no end, and for units, which end by use.
         public var until: Timestamp?
         /// What grants it.
-        public var because: Entitlement.Source
+        public var source: Entitlement.Source
         /// Units left, when units grant it.
         public var units: Int64?
 
         /// A grant.
-        public init(until: Timestamp?, because: Entitlement.Source, units: Int64? = nil) {
+        public init(until: Timestamp?, source: Entitlement.Source, units: Int64? = nil) {
             self.until = until
-            self.because = because
+            self.source = source
             self.units = units
         }
     }
 
     /// Why access is denied.
     public enum Denial: Hashable, Sendable {
-        /// Nothing that grants it was bought, or its units are used up.
+        /// Nothing that grants it was bought.
         case notPurchased
+        /// Units that granted it were bought, and all of them are spent.
+        case usedUp
         /// It is sold to accounts only, and nobody is signed in.
         case signInNeeded
         /// Nothing is known here, and this store has never met its remote: restoring may find the purchase.
@@ -49,6 +51,7 @@ extension Access.Denial: CustomStringConvertible {
     public var name: String {
         switch self {
         case .notPurchased: "notPurchased"
+        case .usedUp: "usedUp"
         case .signInNeeded: "signInNeeded"
         case .restoreNeeded: "restoreNeeded"
         case .pendingApproval: "pendingApproval"
@@ -69,6 +72,7 @@ extension Access.Denial: CustomStringConvertible {
     public var description: String {
         switch self {
         case .notPurchased: "not purchased"
+        case .usedUp: "used up"
         case .signInNeeded: "sign in needed"
         case .restoreNeeded: "restore needed"
         case .pendingApproval: "pending approval"

@@ -3,7 +3,7 @@ extension Replay {
     ///
     /// Ownership is preferred to time, time to units, and of several groups the one that lasts longest. Of the reasons
     /// for a denial the first that applies is given: pending approval, sign-in needed, restore needed, then the later
-    /// of expiry and revocation, then not purchased.
+    /// of expiry and revocation, then used up, then not purchased.
     public func access(to entitlement: EntitlementID, at instant: Timestamp, context: AccessContext = AccessContext())
         -> Access?
     {
@@ -24,7 +24,7 @@ extension Replay {
         for source in entitlement.grantedBy {
             guard case .product(let id) = source, let ownership = ownerships[id], ownership.isOwned(at: instant)
             else { continue }
-            return Access.Grant(until: ownership.end(at: instant), because: source)
+            return Access.Grant(until: ownership.end(at: instant), source: source)
         }
         var longest: Access.Grant?
         for source in entitlement.grantedBy {
@@ -32,13 +32,13 @@ extension Replay {
                 let end = timeline.chain(at: instant)?.end
             else { continue }
             if let until = longest?.until, until >= end { continue }
-            longest = Access.Grant(until: end, because: source)
+            longest = Access.Grant(until: end, source: source)
         }
         if let longest { return longest }
         for source in entitlement.grantedBy {
             guard case .units(let id) = source else { continue }
             let units = balance(of: id, at: instant)
-            if units > 0 { return Access.Grant(until: nil, because: source, units: units) }
+            if units > 0 { return Access.Grant(until: nil, source: source, units: units) }
         }
         return nil
     }
@@ -46,6 +46,7 @@ extension Replay {
     private func pastDenial(of entitlement: Entitlement, at instant: Timestamp) -> Access.Denial {
         var expired: Timestamp?
         var revoked: Timestamp?
+        var hadUnits = false
         for source in entitlement.grantedBy {
             switch source {
             case .group(let id):
@@ -56,14 +57,19 @@ extension Replay {
                 revoked = [revoked, ownerships[id]?.lastRevocation(at: instant)].compactMap { $0 }.max()
             case .units(let id):
                 revoked = [revoked, lastRevocation(ofUnits: id, at: instant)].compactMap { $0 }.max()
+                hadUnits = hadUnits || hasGrantedUnits(of: id, at: instant)
             }
         }
         switch (expired, revoked) {
         case (let expired?, let revoked?): return revoked >= expired ? .revoked(revoked) : .expired(expired)
         case (let expired?, nil): return .expired(expired)
         case (nil, let revoked?): return .revoked(revoked)
-        case (nil, nil): return .notPurchased
+        case (nil, nil): return hadUnits ? .usedUp : .notPurchased
         }
+    }
+
+    private func hasGrantedUnits(of product: ProductID, at instant: Timestamp) -> Bool {
+        balanceSteps(of: product, at: instant).contains { if case .grant = $0.cause { true } else { false } }
     }
 
     private func lastRevocation(ofUnits product: ProductID, at instant: Timestamp) -> Timestamp? {

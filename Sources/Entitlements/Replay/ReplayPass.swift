@@ -48,8 +48,8 @@ struct ReplayPass {
     }
 
     /// Both in the order of replay: an assertion stands after the purchases of the date at which it was made.
-    private static func merged(_ sold: [SoldTime], _ asserted: [AssertedTime]) -> [TimeStatement] {
-        var statements: [TimeStatement] = []
+    private static func merged(_ sold: [SoldTime], _ asserted: [AssertedTime]) -> [TimelineInput] {
+        var statements: [TimelineInput] = []
         var waiting = asserted[...]
         for purchase in sold {
             while let next = waiting.first, next.assertion.assertedAt < purchase.purchase.date {
@@ -58,7 +58,7 @@ struct ReplayPass {
             }
             statements.append(.sold(purchase))
         }
-        return statements + waiting.map(TimeStatement.asserted)
+        return statements + waiting.map(TimelineInput.asserted)
     }
 
     private func value(_ purchase: Purchase) -> Replay.Verdict {

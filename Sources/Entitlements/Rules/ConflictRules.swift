@@ -56,7 +56,7 @@ extension ConflictRule {
 /// ```swift
 /// struct EachOnItsOwn: ExpiryRule {
 ///     let name = "eachOnItsOwn"
-///     func periods(of statements: [TimeStatement]) -> [Period] {
+///     func periods(of statements: [TimelineInput]) -> [Period] {
 ///         statements.map { statement in
 ///             switch statement {
 ///             case .sold(let sold): sold.period(from: sold.purchase.date, to: sold.end(from: sold.purchase.date))
@@ -68,7 +68,7 @@ extension ConflictRule {
 /// ```
 public protocol ExpiryRule: ConflictRule {
     /// The periods that `statements` give.
-    func periods(of statements: [TimeStatement]) -> [Period]
+    func periods(of statements: [TimelineInput]) -> [Period]
 }
 
 /// Decides which of a product's marks counts. Pure.

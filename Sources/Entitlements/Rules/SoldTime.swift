@@ -1,5 +1,5 @@
 /// What is known about the time in a non-renewing group, in the order of replay.
-public enum TimeStatement: Hashable, Sendable {
+public enum TimelineInput: Hashable, Sendable {
     /// Time was sold.
     case sold(SoldTime)
     /// A system that keeps no purchases says until when the group is paid.

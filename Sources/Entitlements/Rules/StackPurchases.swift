@@ -11,7 +11,7 @@ public struct StackPurchases: ExpiryRule {
     public init() {}
 
     /// One period a statement, none overlapping another.
-    public func periods(of statements: [TimeStatement]) -> [Period] {
+    public func periods(of statements: [TimelineInput]) -> [Period] {
         var endSoFar = Timestamp.earliest
         return statements.map { statement in
             let period =
@@ -42,7 +42,7 @@ public struct LatestExpiryWins: ExpiryRule {
 
     /// One period a purchase, from its date to the latest end that a recording of it computed; they may overlap. An
     /// assertion gives the time from its statement to its date.
-    public func periods(of statements: [TimeStatement]) -> [Period] {
+    public func periods(of statements: [TimelineInput]) -> [Period] {
         var latest: Timestamp?
         return statements.map { statement in
             let period =
@@ -77,7 +77,7 @@ public struct RemoteWins: ExpiryRule, FlagRule {
     public init() {}
 
     /// The periods of what the remote held, and an empty one for anything else.
-    public func periods(of statements: [TimeStatement]) -> [Period] {
+    public func periods(of statements: [TimelineInput]) -> [Period] {
         let atRemote = statements.filter { statement in
             switch statement {
             case .sold(let sold): sold.isAtRemote

@@ -32,7 +32,7 @@ public struct RetryBackend: KeyValueBackend {
     /// The label of the wrapped store.
     public var label: String { wrapped.label }
     /// The wrapped store's remote form, with the same retries.
-    public var asRemote: any KeyValueBackend { RetryBackend(wrapped.asRemote, policy: policy, host: host) }
+    public var requiringExisting: any KeyValueBackend { RetryBackend(wrapped.requiringExisting, policy: policy, host: host) }
 
     /// Reads one key, and again after `transient` and `outcomeUnknown`.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)

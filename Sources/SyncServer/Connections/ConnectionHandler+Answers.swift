@@ -6,7 +6,7 @@ import SyncService
 /// The part of a long answer that is not written yet, and the room that the answer has taken.
 struct OutgoingBody {
     var rest: ByteBuffer
-    var room: AnswerRoom?
+    var room: AnswerBudget?
 }
 
 extension ConnectionHandler {
@@ -14,7 +14,7 @@ extension ConnectionHandler {
     private static let headByteCount = 256
 
     /// Sends an answer, except for a stream of events.
-    func send(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerRoom? = nil) {
+    func send(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerBudget? = nil) {
         guard let context else {
             room?.release()
             return
@@ -38,7 +38,7 @@ extension ConnectionHandler {
         endAnswer()
     }
 
-    private func sendEnd(_ room: AnswerRoom?, isTracked: Bool) {
+    private func sendEnd(_ room: AnswerBudget?, isTracked: Bool) {
         guard let context else { return }
         guard isTracked, let room else { return context.write(wrapOutboundOut(.end(nil)), promise: nil) }
         let promise = context.eventLoop.makePromise(of: Void.self)

@@ -337,7 +337,7 @@ extension ConnectionHandler {
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let responder = door.responder
-        let room = AnswerRoom(
+        let room = AnswerBudget(
             door.admission, address: request.client.address, uncountedByteCount: exchange.uncountedByteCount)
         // The task of a stream of events keeps the request; a body of GET has no meaning (RFC 9110, section 9.3.1).
         let body = request.takeBody()
@@ -357,7 +357,7 @@ extension ConnectionHandler {
         }
     }
 
-    private func finish(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerRoom) {
+    private func finish(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerBudget) {
         guard state.phase == .answering else {
             // The client has gone.
             room.release()

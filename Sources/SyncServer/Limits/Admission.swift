@@ -101,7 +101,7 @@ struct RefusedRequest: Error {
 ///
 /// The service reserves the bytes of each value before the answer keeps it, so that memory is counted when it is used
 /// and not when it is sent.
-final class AnswerRoom: Sendable {
+final class AnswerBudget: Sendable {
     private struct State {
         var tickets: [Budget.Ticket] = []
         var byteCount = 0

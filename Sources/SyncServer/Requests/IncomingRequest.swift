@@ -53,7 +53,7 @@ struct IncomingRequest {
 
     /// Indicates whether `count` more bytes make the body so long that its sender must be known first.
     func isLong(with count: Int) -> Bool {
-        max(announcedByteCount, body.count + count) > SyncService.Service.strangerBodyByteCount
+        max(announcedByteCount, body.count + count) > EntitlementService.strangerBodyByteCount
     }
 
     /// Checks that there is room for an announced body now, and takes none of it.

@@ -44,7 +44,7 @@ public struct Responder: Sendable {
     ///   - accessLog: gets a line for each request.
     ///   - logger: gets the server's own messages.
     public init(
-        _ service: SyncService.Service, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
+        _ service: EntitlementService, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
     ) {
         var handlers = Handlers { await service.respond(to: $0) }
@@ -94,7 +94,7 @@ public struct Responder: Sendable {
     ///
     /// An answer that only reads and finds no room is 503. One that may have changed something is sent all the same:
     /// the service leaves long values out of it that `room` has refused.
-    func answer(to request: ServiceRequest, in room: AnswerRoom, _ exchange: Exchange) async -> ServiceAnswer {
+    func answer(to request: ServiceRequest, in room: AnswerBudget, _ exchange: Exchange) async -> ServiceAnswer {
         let answer =
             if Self.isShort(request) {
                 await route(request)
@@ -124,7 +124,7 @@ public struct Responder: Sendable {
     private static func isShort(_ request: ServiceRequest) -> Bool {
         guard request.body.count <= 16_384 else { return false }
         return (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
-            || SyncService.Service.isStreamAskedFor(by: request.head)
+            || EntitlementService.isStreamAskedFor(by: request.head)
     }
 
     /// Indicates whether a request has the operator's token.

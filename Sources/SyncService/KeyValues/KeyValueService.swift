@@ -81,7 +81,7 @@ extension KeyValueService {
         if case .found(let entry) = answer.outcome, !condition.isKnown(entry.version), !reserve(entry.value.count) {
             throw .noRoomForAnswer(of: key)
         }
-        return Self.noting(answer.companion, Self.found(answer.outcome, of: key, condition))
+        return Self.noting(answer.relatedVersion, Self.found(answer.outcome, of: key, condition))
     }
 
     /// The answer to a read of `key`, which is in the caller's scope; `nil` if the rules cannot answer synchronously,
@@ -93,7 +93,7 @@ extension KeyValueService {
             let answer = rules.readSynchronously(key, unless: condition.known.first)
         else { return nil }
         let found = found(answer.outcome, of: key, condition)
-        return found.body.count > longest ? nil : noting(answer.companion, found)
+        return found.body.count > longest ? nil : noting(answer.relatedVersion, found)
     }
 
     private static func found(_ outcome: ReadOutcome, of key: EntryKey, _ condition: ReadCondition) -> TransportAnswer {
@@ -106,10 +106,10 @@ extension KeyValueService {
         }
     }
 
-    private static func noting(_ companion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
-        guard let companion else { return answer }
+    private static func noting(_ relatedVersion: EntryVersion?, _ answer: TransportAnswer) -> TransportAnswer {
+        guard let relatedVersion else { return answer }
         var answer = answer
-        WireFields.note(decisions: companion, in: &answer.response.headerFields)
+        WireFields.note(decisions: relatedVersion, in: &answer.response.headerFields)
         return answer
     }
 
@@ -154,13 +154,13 @@ extension KeyValueService {
                     try await store.delete(key, if: precondition)
                 }
             switch written.outcome {
-            case .written(let version): return Self.noting(written.companion, TransportAnswer(Self.head(.ok, version)))
+            case .written(let version): return Self.noting(written.relatedVersion, TransportAnswer(Self.head(.ok, version)))
             case .deleted: return TransportAnswer(HTTPResponse(status: .noContent))
             case .conflict(let entry):
                 // When the version that was read is still there, the store refuses the value itself.
                 let isSettled = entry.map { precondition == .matches($0.version) } ?? false
                 if case .precondition = condition {} else if !isSettled { continue }
-                return Self.noting(written.companion, conflict(entry, key))
+                return Self.noting(written.relatedVersion, conflict(entry, key))
             }
         }
         throw BackendError(.busy, key: key, message: "other clients write this key all the time; try again")

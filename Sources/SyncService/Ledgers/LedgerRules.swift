@@ -57,12 +57,12 @@ final class LedgerRules: KeyValueBackend {
             let version = await reporting(or: entry.version) { [self] () async throws(BackendError) in
                 try await reconsider(try await decode(entry))
             }
-            return Answer(outcome, companion: version)
+            return Answer(outcome, relatedVersion: version)
         case (.unchanged, let decoded?):
             let version = await reporting(or: decoded.version) { [self] () async throws(BackendError) in
                 try await reconsider(decoded)
             }
-            return Answer(outcome, companion: version)
+            return Answer(outcome, relatedVersion: version)
         case (.absent, _), (.unchanged, nil): return Answer(outcome)
         }
     }
@@ -89,7 +89,7 @@ final class LedgerRules: KeyValueBackend {
         switch (store.readSynchronously(keys.decisions, unless: decoded?.version), decoded) {
         case (.absent, _): return Answer(outcome)
         case (.unchanged, let decoded?) where !isReviewDue(decoded):
-            return Answer(outcome, companion: decoded.version)
+            return Answer(outcome, relatedVersion: decoded.version)
         default: return nil
         }
     }
@@ -114,7 +114,7 @@ final class LedgerRules: KeyValueBackend {
         let stored: Entry? = if case .found(let entry) = try results[0].get() { entry } else { nil }
         let decided: Entry? = if case .found(let entry) = try results[1].get() { entry } else { nil }
         guard precondition.holds(for: stored?.version) else {
-            return Answer(.conflict(stored), companion: decided?.version)
+            return Answer(.conflict(stored), relatedVersion: decided?.version)
         }
         // Comparing costs as much as decoding, so it is charged even if the cache has the ledger.
         if let stored { try takeDecoding(stored.value.count, key) }
@@ -126,7 +126,7 @@ final class LedgerRules: KeyValueBackend {
         // Nothing can be taken back, and nothing joins an erased ledger: a client that lacks something gets it with the
         // answer, merges and tries again.
         guard !Ledger.join(known, sent).rightLacks else {
-            return Answer(.conflict(stored), companion: decided?.version)
+            return Answer(.conflict(stored), relatedVersion: decided?.version)
         }
         let news = sent.records(beyond: known).compactMap { record -> Purchase? in
             guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
@@ -136,7 +136,7 @@ final class LedgerRules: KeyValueBackend {
         guard !news.isEmpty else {
             let outcome = try await store.write(value, to: key, if: condition).outcome
             if case .written = outcome { await removeLeftovers(stored: (sent, mark)) }
-            return Answer(outcome, companion: decided?.version)
+            return Answer(outcome, relatedVersion: decided?.version)
         }
         return try await writeLedger(
             Change(
@@ -167,10 +167,10 @@ final class LedgerRules: KeyValueBackend {
         charge(writes: news.count / RequestLimiter.operationsPerRequest)
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
         var isOver = true
-        let companion: EntryVersion?
+        let relatedVersion: EntryVersion?
         let outcome: WriteOutcome
         do throws(BackendError) {
-            companion =
+            relatedVersion =
                 try await decide(about: news, beyond: change.known, change.decided, for: &attempt)
                 ?? change.decided?.version
             isOver = false
@@ -190,7 +190,7 @@ final class LedgerRules: KeyValueBackend {
             environment.claims.end(news.count, of: key)
             await removeLeftovers(stored: (change.sent, change.mark))
         }
-        return Answer(outcome, companion: companion)
+        return Answer(outcome, relatedVersion: relatedVersion)
     }
 
     private func ledgerOrReport(_ entry: Entry, _ key: EntryKey) async -> Ledger? {

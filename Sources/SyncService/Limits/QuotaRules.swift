@@ -70,7 +70,7 @@ struct QuotaRules: KeyValueBackend {
         var results = answer.outcome[...]
         return Answer(
             verdicts.compactMap { $0.map { .failure($0) } ?? results.popFirst() }, serverTime: answer.serverTime,
-            companion: answer.companion)
+            relatedVersion: answer.relatedVersion)
     }
 
     /// Begins a change; returns the error of a write that is refused.

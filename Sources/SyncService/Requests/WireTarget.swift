@@ -155,7 +155,7 @@ extension WireTarget.Place {
     }
 }
 
-extension Service {
+extension EntitlementService {
     /// Each path under `/v1` as in the OpenAPI document, with its methods.
     public static var routes: [(path: String, methods: [HTTPRequest.Method])] {
         let name = "a"

@@ -66,7 +66,7 @@ struct Serve: AsyncParsableCommand {
         limits.listener.connectionCount = min(limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
         let listening = limits.listener
         let metrics = ServerMetrics(PrometheusMetrics())
-        let service = try await SyncService.Service(
+        let service = try await EntitlementService(
             store, configuration: configuration, cryptography: cryptography, host: host,
             onError: { logger.error("\($0)") }, onRefusal: { metrics.note($0) })
         try await service.checkReadiness()

@@ -127,7 +127,7 @@ struct StoreURL {
         switch place {
         case .file(let path): FileBackend(folder: path).forRecovery
         case .folder(let path): FileBackend(folder: path, sharing: .fileSyncTool).forRecovery
-        case .memory, .sqlite, .server: open(host: .system).asRemote
+        case .memory, .sqlite, .server: open(host: .system).requiringExisting
         }
     }
 

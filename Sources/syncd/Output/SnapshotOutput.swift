@@ -84,11 +84,11 @@ extension Access {
         switch self {
         case .granted(let grant):
             if let units = grant.units {
-                "granted by \(grant.because), \(units) \(units == 1 ? "unit" : "units") left"
+                "granted by \(grant.source), \(units) \(units == 1 ? "unit" : "units") left"
             } else if let until = grant.until {
-                "granted until \(until) by \(grant.because)"
+                "granted until \(until) by \(grant.source)"
             } else {
-                "granted for good by \(grant.because)"
+                "granted for good by \(grant.source)"
             }
         case .denied(let denial): "denied: \(denial)"
         }

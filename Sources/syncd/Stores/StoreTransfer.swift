@@ -86,7 +86,7 @@ struct StoreTransfer {
 
 extension StoreURL {
     /// The store, which nobody makes where it is missing.
-    func existing() -> any KeyValueBackend { open(host: .system).asRemote }
+    func existing() -> any KeyValueBackend { open(host: .system).requiringExisting }
 }
 
 /// Performs `body`; a store that is missing is not one that comes back later.

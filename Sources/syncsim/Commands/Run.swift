@@ -44,7 +44,7 @@ struct Run: ParsableCommand {
         let plan = try plan()
         Interruption.watch()
         let progress = Progress()
-        let tally = SeedCrew(plan, progress: progress).run()
+        let tally = SeedRunner(plan, progress: progress).run()
         progress.clear()
         let summary = RunSummary(tally, plan: plan, rules: subject.name, elapsed: progress.elapsed)
         if json {
@@ -61,7 +61,7 @@ struct Run: ParsableCommand {
         if summary.isInterrupted { throw ExitCode(Interruption.exitCode) }
     }
 
-    private func plan() throws(Failure) -> SeedCrew.Plan {
+    private func plan() throws(Failure) -> SeedRunner.Plan {
         var seeds = try SeedRange(seeds)
         if untilFailure {
             guard !hashes else { throw Failure(.usage, "--hashes and --until-failure exclude each other") }
@@ -72,7 +72,7 @@ struct Run: ParsableCommand {
         }
         let jobs = jobs ?? ProcessInfo.processInfo.activeProcessorCount
         guard (1...256).contains(jobs) else { throw Failure(.usage, "--jobs: \(jobs) is not between 1 and 256") }
-        return SeedCrew.Plan(
+        return SeedRunner.Plan(
             seeds: seeds, swarm: try swarm.swarm(), subject: try subject.subject(),
             jobs: Int(min(UInt64(jobs), seeds.count ?? .max)), stopsAtFailure: untilFailure, keepsHashes: hashes)
     }

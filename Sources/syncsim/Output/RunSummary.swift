@@ -32,7 +32,7 @@ struct RunSummary: Encodable {
     /// `nil` when nobody asked for them.
     var hashes: [Hash]?
 
-    init(_ tally: Tally, plan: SeedCrew.Plan, rules: String, elapsed: Duration) {
+    init(_ tally: Tally, plan: SeedRunner.Plan, rules: String, elapsed: Duration) {
         failing = tally.failures.map {
             Failing(seed: $0.seed, oracle: $0.violation.oracle.rawValue, message: $0.violation.message)
         }

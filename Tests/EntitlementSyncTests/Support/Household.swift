@@ -92,7 +92,7 @@ func line(_ event: EntitlementEvent) -> String {
     }
     func name(_ access: Access) -> String {
         switch access {
-        case .granted(let grant): "granted by \(grant.because)"
+        case .granted(let grant): "granted by \(grant.source)"
         case .denied(let denial): denial.name
         }
     }

@@ -64,13 +64,13 @@ struct ExampleCatalogTests {
         let during = replay.snapshot(at: end.moved(-1))
         #expect(during.access.count == 5)
         for answer in during.access where answer.entitlement != "nightlyrage" {
-            #expect(answer.access == .granted(Access.Grant(until: end, because: .group("comics"))))
+            #expect(answer.access == .granted(Access.Grant(until: end, source: .group("comics"))))
         }
-        #expect(during[access: "nightlyrage"] == .granted(Access.Grant(until: nil, because: .product(comic))))
+        #expect(during[access: "nightlyrage"] == .granted(Access.Grant(until: nil, source: .product(comic))))
         let after = replay.snapshot(at: end)
         for answer in after.access where answer.entitlement != "nightlyrage" {
             #expect(answer.access == .denied(.expired(end)))
         }
-        #expect(after[access: "nightlyrage"] == .granted(Access.Grant(until: nil, because: .product(comic))))
+        #expect(after[access: "nightlyrage"] == .granted(Access.Grant(until: nil, source: .product(comic))))
     }
 }

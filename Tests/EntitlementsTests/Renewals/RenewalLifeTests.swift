@@ -107,7 +107,7 @@ struct RenewalLifeTests {
         #expect(subscription.product == product)
         #expect(subscription.expires == end)
         #expect(
-            replay.access(to: "cinema", at: now) == .granted(Access.Grant(until: end, because: .group(Cinema.films))))
+            replay.access(to: "cinema", at: now) == .granted(Access.Grant(until: end, source: .group(Cinema.films))))
     }
 
     @Test("When it lapses, is refunded, or ends: no level, and the reason with its date")

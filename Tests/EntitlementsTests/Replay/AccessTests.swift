@@ -49,11 +49,17 @@ struct AccessTests {
         #expect(try Self.access(coins) == .denied(.revoked(Timestamp("2026-02-01"))))
     }
 
-    @Test("Used-up units are as if nothing was bought")
+    @Test("A denial after all units are spent says so, unless something expired or was revoked")
     func usedUp() throws {
-        let story = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
+        let spent = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
             .spending(5, id: "s1", at: "2026-01-02")
-        #expect(try Self.access(story) == .denied(.notPurchased))
+        #expect(try Self.access(spent) == .denied(.usedUp))
+        let neverBought = try Story().spending(5, id: "s1", at: "2026-01-02")
+        #expect(try Self.access(neverBought) == .denied(.notPurchased))
+        let expired = try spent.buying(Shop.oneMonth, at: "2026-01-02", transaction: "B")
+        #expect(try Self.access(expired) == .denied(.expired(Timestamp("2026-02-02"))))
+        let refunded = try spent.refunding("A", at: "2026-02-01")
+        #expect(try Self.access(refunded) == .denied(.revoked(Timestamp("2026-02-01"))))
     }
 
     @Test("A store that never met its remote says: restore, whatever it knows to be expired")
@@ -102,17 +108,17 @@ struct AccessTests {
     func preference() throws {
         let units = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
         #expect(
-            try Self.access(units) == .granted(Access.Grant(until: nil, because: .units(Shop.coins), units: 5)))
+            try Self.access(units) == .granted(Access.Grant(until: nil, source: .units(Shop.coins), units: 5)))
         let time = try units.buying(Shop.oneMonth, at: "2026-06-01", transaction: "B")
         #expect(
             try Self.access(time)
-                == .granted(Access.Grant(until: Timestamp("2026-07-01"), because: .group(Shop.random))))
+                == .granted(Access.Grant(until: Timestamp("2026-07-01"), source: .group(Shop.random))))
         let owned = try time.buying(Shop.owl, at: "2026-06-01", transaction: "C")
         #expect(
-            try Self.access(owned, to: "owl") == .granted(Access.Grant(until: nil, because: .product(Shop.owl))))
+            try Self.access(owned, to: "owl") == .granted(Access.Grant(until: nil, source: .product(Shop.owl))))
         #expect(
             try Self.access(time, to: "owl")
-                == .granted(Access.Grant(until: Timestamp("2026-07-01"), because: .group(Shop.random))))
+                == .granted(Access.Grant(until: Timestamp("2026-07-01"), source: .group(Shop.random))))
     }
 
     @Test("Of several active groups the one that lasts longest grants, in whatever order the catalogue names them")
@@ -128,7 +134,7 @@ struct AccessTests {
                 .buying("2", at: "2026-06-01", transaction: "B").buying("3", at: "2026-06-01", transaction: "C")
             #expect(
                 try Self.access(story, to: "all")
-                    == .granted(Access.Grant(until: Timestamp("2026-09-01"), because: .group("b"))))
+                    == .granted(Access.Grant(until: Timestamp("2026-09-01"), source: .group("b"))))
         }
     }
 
@@ -138,7 +144,7 @@ struct AccessTests {
             .buying(Shop.oneMonth, at: "2026-05-16", transaction: "B")
         #expect(
             try Self.access(story)
-                == .granted(Access.Grant(until: Timestamp("2026-07-15"), because: .group(Shop.random))))
+                == .granted(Access.Grant(until: Timestamp("2026-07-15"), source: .group(Shop.random))))
     }
 
     @Test("A subscription that renews brings the store's end, else its own length from its date")
@@ -146,7 +152,7 @@ struct AccessTests {
         let own = try Story().buying(Shop.weekly, at: "2026-06-01", transaction: "A")
         #expect(
             try Self.access(own, to: "selfies")
-                == .granted(Access.Grant(until: Timestamp("2026-06-08"), because: .group(Shop.selfies))))
+                == .granted(Access.Grant(until: Timestamp("2026-06-08"), source: .group(Shop.selfies))))
         let given = try Story().stating(at: "2026-06-01") { date, time in
             .purchase(
                 Purchase(
@@ -155,6 +161,6 @@ struct AccessTests {
         }
         #expect(
             try Self.access(given, to: "selfies")
-                == .granted(Access.Grant(until: Timestamp("2026-06-01T01:00:00Z"), because: .group(Shop.selfies))))
+                == .granted(Access.Grant(until: Timestamp("2026-06-01T01:00:00Z"), source: .group(Shop.selfies))))
     }
 }

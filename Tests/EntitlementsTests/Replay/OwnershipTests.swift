@@ -39,16 +39,16 @@ struct OwnershipTests {
         let now = try Timestamp("2026-02-01")
         let end = try Timestamp("2026-06-01")
         #expect(
-            story.replay().access(to: "owl", at: now) == .granted(Access.Grant(until: end, because: .product(Shop.owl)))
+            story.replay().access(to: "owl", at: now) == .granted(Access.Grant(until: end, source: .product(Shop.owl)))
         )
         let twice = try story.buying(Shop.owl, at: "2026-01-02", transaction: "B")
         #expect(
-            twice.replay().access(to: "owl", at: now) == .granted(Access.Grant(until: nil, because: .product(Shop.owl)))
+            twice.replay().access(to: "owl", at: now) == .granted(Access.Grant(until: nil, source: .product(Shop.owl)))
         )
         let flagged = try story.flagging(Shop.owl, isSet: true, at: "2026-01-02")
         #expect(
             flagged.replay().access(to: "owl", at: now)
-                == .granted(Access.Grant(until: nil, because: .product(Shop.owl))))
+                == .granted(Access.Grant(until: nil, source: .product(Shop.owl))))
     }
 
     @Test("A flag once set counts, whatever was cleared before or after, on whichever device")

@@ -49,7 +49,7 @@ struct RefundTests {
         let end = try Timestamp("2026-03-01")
         #expect(
             replay.access(to: Shop.randomOwls, at: try Timestamp("2026-02-01"))
-                == .granted(Access.Grant(until: end, because: .group(Shop.random))))
+                == .granted(Access.Grant(until: end, source: .group(Shop.random))))
         #expect(replay.access(to: Shop.randomOwls, at: end) == .denied(.revoked(end)))
     }
 

@@ -7,7 +7,7 @@ struct RuleTests {
     /// The sample of ``ExpiryRule``.
     private struct EachOnItsOwn: ExpiryRule {
         let name = "eachOnItsOwn"
-        func periods(of statements: [TimeStatement]) -> [Period] {
+        func periods(of statements: [TimelineInput]) -> [Period] {
             statements.map { statement in
                 switch statement {
                 case .sold(let sold): sold.period(from: sold.purchase.date, to: sold.end(from: sold.purchase.date))
@@ -20,7 +20,7 @@ struct RuleTests {
     /// A rule that gives nothing at all.
     private struct Nothing: ExpiryRule, FlagRule {
         let name = "nothing"
-        func periods(of statements: [TimeStatement]) -> [Period] { [] }
+        func periods(of statements: [TimelineInput]) -> [Period] { [] }
         func isOwned(_ marks: FlagMarks) -> Bool { false }
     }
 

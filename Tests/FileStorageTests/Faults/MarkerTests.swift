@@ -32,7 +32,7 @@ struct MarkerTests {
             await expectKind(nil) { try await store().delete(keys[0], if: .any) },
             await expectKind(nil) { try await store().list(prefix: "", after: nil, limit: 10) },
             await expectKind(nil) { try await store().changes(since: nil, limit: 10) },
-            await expectKind(nil) { try await store().asRemote.read(keys[0]) },
+            await expectKind(nil) { try await store().requiringExisting.read(keys[0]) },
         ]
         for case let error? in errors {
             #expect(kinds.contains(error.kind), "\(comment): \(error)")

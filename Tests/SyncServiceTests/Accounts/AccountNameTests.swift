@@ -8,7 +8,7 @@ import Testing
 @Suite("Names of accounts")
 struct AccountNameTests {
     private let store = MemoryBackend()
-    private let service: Service
+    private let service: EntitlementService
 
     init() async throws { service = try await .open(store) }
 
@@ -24,7 +24,7 @@ struct AccountNameTests {
         #expect(await AccountPerson(service, name).signUp().status == 400)
         // A header field cannot carry it.
         guard !name.contains("\n") else { return }
-        let issuing = try await Service.open(MemoryBackend(), issuer: "https://login.example.com")
+        let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 401)
     }
 
@@ -35,7 +35,7 @@ struct AccountNameTests {
         ])
     func fit(_ name: String) async throws {
         #expect(await AccountPerson(service, name).signUp().status == 201)
-        let issuing = try await Service.open(MemoryBackend(), issuer: "https://login.example.com")
+        let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 200)
     }
 

@@ -5,11 +5,11 @@ import SyncService
 
 /// Somebody with an account, who asks a service as a client would.
 struct AccountPerson {
-    let service: Service
+    let service: EntitlementService
     let name: String
     let password: String
 
-    init(_ service: Service, _ name: String = "alice", password: String = "correct horse") {
+    init(_ service: EntitlementService, _ name: String = "alice", password: String = "correct horse") {
         (self.service, self.name, self.password) = (service, name, password)
     }
 
@@ -39,7 +39,7 @@ struct AccountPerson {
     }
 }
 
-extension Service {
+extension EntitlementService {
     func refresh(_ token: String?) async -> Reply {
         await ask(.post, "/v1/sessions", json: ["grant_type": "refresh_token", "refresh_token": token ?? ""])
     }

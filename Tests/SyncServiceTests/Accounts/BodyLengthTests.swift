@@ -9,7 +9,7 @@ import Testing
 struct BodyLengthTests {
     @Test("a body of 64 KiB is read, a longer one is not looked at")
     func lengths() async throws {
-        let service = try await Service.open(MemoryBackend())
+        let service = try await EntitlementService.open(MemoryBackend())
         let alice = AccountPerson(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"]

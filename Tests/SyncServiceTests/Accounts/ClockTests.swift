@@ -24,10 +24,10 @@ struct ClockTests {
     @Test("a key dated more than five minutes ahead signs nothing more", arguments: [(300, 1), (301, 2)])
     func keys(_ seconds: Int64, _ count: Int) async throws {
         clock.advance(seconds: seconds)
-        _ = try await Service.open(store, clock: clock)
+        _ = try await EntitlementService.open(store, clock: clock)
         let first = try await keys()
         clock.advance(seconds: -seconds)
-        let service = try await Service.open(store, clock: clock, configure: { $0.isClockAccepted = true })
+        let service = try await EntitlementService.open(store, clock: clock, configure: { $0.isClockAccepted = true })
         #expect(await AccountPerson(service).signUp().status == 201)
         let now = try await keys()
         #expect(now.count == count && now.first == first.first)
@@ -39,7 +39,7 @@ struct ClockTests {
 
     @Test("a session that was made while it was ahead is over", arguments: [(300, 200), (301, 400)])
     func sessions(_ seconds: Int64, _ status: Int) async throws {
-        let service = try await Service.open(store, clock: clock)
+        let service = try await EntitlementService.open(store, clock: clock)
         clock.advance(seconds: seconds)
         let session = await AccountPerson(service).signUp()
         clock.advance(seconds: -seconds)
@@ -49,9 +49,9 @@ struct ClockTests {
 
     @Test("a session lives no longer than sessions live now, whatever was the rule when it was made")
     func shorter() async throws {
-        let made = try await Service.open(store, clock: clock)
+        let made = try await EntitlementService.open(store, clock: clock)
         let (first, second) = (await AccountPerson(made).signUp(), await AccountPerson(made).logIn())
-        let service = try await Service.open(store, clock: clock, configure: { $0.sessionLifetime = 86_400 })
+        let service = try await EntitlementService.open(store, clock: clock, configure: { $0.sessionLifetime = 86_400 })
         clock.advance(seconds: 86_399)
         #expect(await service.refresh(first["refresh_token"]).status == 200)
         clock.advance(seconds: 1)

@@ -10,7 +10,7 @@ import Testing
 struct DeviceGrantTests {
     private let store = MemoryBackend()
     private let clock = SetClock(1_800_000_000_000)
-    private let service: Service
+    private let service: EntitlementService
     private let alice: AccountPerson
 
     init() async throws {
@@ -50,7 +50,7 @@ struct DeviceGrantTests {
         let refusal: [String: any Sendable] = ["user_code": refused["user_code"] ?? "", "approve": false]
         #expect(await service.ask(.post, path, token: token, json: refusal).status == 204, "to refuse takes nothing")
 
-        let issuing = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let issuing = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         let carols = await issuing.ask(.post, "/v1/devices")
         let now = clock.now / 1_000
         for (issued, status) in [("", 403), ("|\(now - 301)", 403), ("|\(now - 300)", 204)] {
@@ -68,7 +68,7 @@ struct DeviceGrantTests {
             try await store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items
                 .filter { $0.key.hasPrefix("server/devices/") || $0.key.hasPrefix("server/expiries/") }.count
         }
-        let service = try await Service.open(
+        let service = try await EntitlementService.open(
             store, clock: clock,
             configure: {
                 ($0.callerLimits.deviceGrants, $0.callerLimits.addressDeviceGrants) = (100, nil)
@@ -105,7 +105,7 @@ struct DeviceGrantTests {
 
     @Test("one address fills its share of the waiting devices and no more; the machine itself has no share")
     func shares() async throws {
-        let service = try await Service.open(store, clock: clock, configure: { $0.callerLimits.deviceGrants = 200 })
+        let service = try await EntitlementService.open(store, clock: clock, configure: { $0.callerLimits.deviceGrants = 200 })
         func begin(_ peer: String) async -> Reply { await service.ask(.post, "/v1/devices", peer: peer) }
         var begun: [Reply] = []
         for _ in 0..<64 { begun.append(await begin("198.51.100.1")) }
@@ -128,7 +128,7 @@ struct DeviceGrantTests {
 
     @Test("a code that was redeemed or refused gives its place back, and leaves nothing in the store")
     func places() async throws {
-        let service = try await Service.open(
+        let service = try await EntitlementService.open(
             store, clock: clock, configure: { $0.callerLimits.addressDeviceGrants = 2 })
         let token = await alice.signUp()["access_token"]
         let (first, second) = (await service.ask(.post, "/v1/devices"), await service.ask(.post, "/v1/devices"))

@@ -11,7 +11,7 @@ import Testing
 struct ErasureTests {
     private let store = HookedBackend()
     private let clock = SetClock(1_800_000_000_000)
-    private let service: Service
+    private let service: EntitlementService
     private let alice: AccountPerson
 
     init() async throws {
@@ -129,7 +129,7 @@ struct ErasureTests {
         let key = try EntryKey("accounts/alice/\(reply["incarnation"] ?? "")/ledger")
         _ = try await store.write([1, 2, 3], to: key, if: .any)
         let errors = Mutex<[String]>([])
-        let service = try await Service.open(
+        let service = try await EntitlementService.open(
             store, clock: clock, onError: { error in errors.withLock { $0.append(error.message) } })
         #expect(await AccountPerson(service).erase(token: reply["access_token"]).status == 204)
         let told = errors.withLock { $0 }

@@ -49,8 +49,8 @@ struct ExternalTests {
 
     @Test("ending all sessions ends the issuer's tokens up to now; a single one ends at the issuer")
     func ending() async throws {
-        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
-        let other = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
+        let other = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         func token(_ issued: Int64?) -> String {
             let now = clock.now / 1_000
             return "external|carol|\(now + 600)" + (issued.map { "|\(now + $0)" } ?? "")
@@ -76,7 +76,7 @@ struct ExternalTests {
 
     @Test("a token that was ended begins no new account after an erasure; a later one does")
     func endedBeforeErasure() async throws {
-        let service = try await Service.open(store, clock: clock, issuer: "https://login.example.com")
+        let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         func token() -> String { "external|carol|\(clock.now / 1_000 + 600)|\(clock.now / 1_000)" }
         let ended = token()
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: ended).status == 204)
@@ -90,7 +90,7 @@ struct ExternalTests {
     @Test("a token is verified anew each hour, however long it counts")
     func remembering() async throws {
         let cryptography = Issuing(clock.host)
-        let service = try await Service(
+        let service = try await EntitlementService(
             store, configuration: ServiceConfiguration(name: "https://sync.example.com"), cryptography: cryptography,
             host: clock.host, onError: { _ in })
         let token = "external|carol|\(clock.now / 1_000 + 864_000)"

@@ -18,7 +18,7 @@ struct GuessTests {
 
     private let clock = SetClock(1_800_000_000_000)
     private let checked = Counter()
-    private let service: Service
+    private let service: EntitlementService
     private let alice: AccountPerson
 
     init() async throws {

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Recovery codes of a password that was replaced")
 struct RecoveryCodeTests {
-    private let service: Service
+    private let service: EntitlementService
     private let alice: AccountPerson
 
     init() async throws {

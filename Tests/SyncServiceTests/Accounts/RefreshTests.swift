@@ -8,7 +8,7 @@ import Testing
 @Suite("Refresh tokens that were used up")
 struct RefreshTests {
     private let clock = SetClock(1_800_000_000_000)
-    private let service: Service
+    private let service: EntitlementService
     private let alice: AccountPerson
 
     init() async throws {

@@ -9,13 +9,13 @@ import Testing
 struct RememberedTokenTests {
     private let clock = SetClock(1_800_000_000_000)
 
-    private func status(_ service: Service, _ field: String) async -> Int {
+    private func status(_ service: EntitlementService, _ field: String) async -> Int {
         await service.ask(.get, "/v1/accounts/self", [.authorization: field]).status
     }
 
     @Test("one takes one place, in whatever way its field is written")
     func spellings() async throws {
-        let service = try await Service.open(MemoryBackend(), clock: clock)
+        let service = try await EntitlementService.open(MemoryBackend(), clock: clock)
         let alice = AccountPerson(service)
         _ = await alice.signUp()
         let token = try #require(await alice.logIn()["access_token"])
@@ -35,7 +35,7 @@ struct RememberedTokenTests {
 
     @Test("an account has so many of them; each of the others is looked at anew, and counts as well")
     func many() async throws {
-        let service = try await Service.open(MemoryBackend(), clock: clock, issuer: "https://login.example.com")
+        let service = try await EntitlementService.open(MemoryBackend(), clock: clock, issuer: "https://login.example.com")
         func token(_ name: String, _ number: Int) -> String {
             "external|\(name)|\(clock.now / 1_000 + 600 + Int64(number))"
         }

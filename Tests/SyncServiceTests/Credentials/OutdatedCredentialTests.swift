@@ -12,7 +12,7 @@ struct OutdatedCredentialTests {
     private let store = HookedBackend()
     private let clock = SetClock(1_800_000_000_000)
     private let gate = Gate()
-    private let service: Service
+    private let service: EntitlementService
     private let alice: AccountPerson
     private let owner: String?
     private let thief: String?
@@ -190,7 +190,7 @@ struct OutdatedCredentialTests {
 
     @Test("keeps no session that was ended before the password was checked")
     func endedSession() async throws {
-        let other = try await Service.open(store, clock: clock)
+        let other = try await EntitlementService.open(store, clock: clock)
         #expect(await other.status(of: thief) == 200)
         // The epoch ends, and the sessions of it cannot be deleted.
         store.before { (key, isDelete) throws(BackendError) in
@@ -247,8 +247,8 @@ struct OutdatedCredentialTests {
     @Test("a token of another issuer begins no new account after an erasure that it has not seen")
     func external() async throws {
         let issuer = "https://login.example.com"
-        let first = try await Service.open(store, clock: clock, issuer: issuer)
-        let second = try await Service.open(store, clock: clock, issuer: issuer)
+        let first = try await EntitlementService.open(store, clock: clock, issuer: issuer)
+        let second = try await EntitlementService.open(store, clock: clock, issuer: issuer)
         let token = "external|carol|\(clock.now / 1_000 + 600)"
         #expect(await first.status(of: token) == 200)
         store.beforeReading { [gate] key in

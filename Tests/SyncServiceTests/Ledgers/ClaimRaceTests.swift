@@ -14,7 +14,7 @@ struct ClaimRaceTests {
     private static let now: Int64 = 1_800_000_000_000
     private let clock = SetClock(Self.now)
     private let store = HookedBackend()
-    private let service: Service
+    private let service: EntitlementService
     private let (alice, bob): (LedgerAccount, LedgerAccount)
     private let future = LedgerAccount.purchase("t", at: Self.now, daysFromNow: 400)
 

@@ -13,7 +13,7 @@ struct ClaimTests {
     private static let now: Int64 = 1_800_000_000_000
     private let clock = SetClock(Self.now)
     private let store = HookedBackend()
-    private let service: Service
+    private let service: EntitlementService
     private let (alice, bob): (LedgerAccount, LedgerAccount)
 
     init() async throws {
@@ -69,7 +69,7 @@ struct ClaimTests {
         #expect(await alice.put([purchase("1"), purchase("2")]).status == 500)
         store.before(nil)
         #expect(try await claimCount() == 2)
-        let restarted = try await Service.open(store, clock: clock)
+        let restarted = try await EntitlementService.open(store, clock: clock)
         let bob = await bob.at(restarted)
         let written = await bob.put([purchase("1")])
         #expect(written.status == 200)

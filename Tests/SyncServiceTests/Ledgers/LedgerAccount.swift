@@ -7,24 +7,24 @@ import SyncService
 
 /// An account of a service, and requests for its ledger.
 struct LedgerAccount {
-    let service: Service
+    let service: EntitlementService
     let name: String
     let token: String
     /// The path of its keys.
     let path: String
 
-    init(_ service: Service, _ name: String) async {
+    init(_ service: EntitlementService, _ name: String) async {
         let session = await AccountPerson(service, name).signUp()
         self.init(service, name, token: session["access_token"] ?? "", incarnation: session["incarnation"] ?? "")
     }
 
-    private init(_ service: Service, _ name: String, token: String, incarnation: String) {
+    private init(_ service: EntitlementService, _ name: String, token: String, incarnation: String) {
         (self.service, self.name, self.token) = (service, name, token)
         path = "/v1/kv/accounts/\(name)/\(incarnation)/"
     }
 
     /// The same account at another service over the same store.
-    func at(_ other: Service) async -> LedgerAccount {
+    func at(_ other: EntitlementService) async -> LedgerAccount {
         let session = await AccountPerson(other, name).logIn()
         return LedgerAccount(
             other, name, token: session["access_token"] ?? "", incarnation: session["incarnation"] ?? "")

@@ -14,7 +14,7 @@ struct LedgerCostTests {
     private let store = MemoryBackend()
     private let decisionsField = HTTPField.Name(WireFields.decisions)
 
-    private func open(_ limits: (inout CallerLimits) -> Void = { _ in }) async throws -> Service {
+    private func open(_ limits: (inout CallerLimits) -> Void = { _ in }) async throws -> EntitlementService {
         let catalog = try Catalog(
             json: Array(
                 """

@@ -20,7 +20,7 @@ struct LedgerRuleTests {
     private static let now: Int64 = 1_800_000_000_000
     private let store = MemoryBackend()
     private let clock = SetClock(Self.now)
-    private let service: Service
+    private let service: EntitlementService
     private let session: Reply
     private let path: String
 
@@ -212,7 +212,7 @@ struct LedgerRuleTests {
         #expect(read.status == 200 && read.fields[.eTag] == written.fields[.eTag] && read.fields[time] == nil)
         await expectKind(.unavailable) { try await service.checkReadiness() }
         // Nor after a restart, unless somebody says that it is right.
-        let restarted = try await Service.open(store, clock: clock)
+        let restarted = try await EntitlementService.open(store, clock: clock)
         await expectKind(.unavailable) { try await restarted.checkReadiness() }
         clock.advance(seconds: 86_400 * 400)
         try await service.checkReadiness()
@@ -220,9 +220,9 @@ struct LedgerRuleTests {
         #expect(accepted.status == 200 && accepted.fields[time] != nil)
         #expect(await get("decisions").status == 404, "nothing was dated")
         clock.advance(seconds: -86_400)
-        let corrected = try await Service.open(store, clock: clock, configure: { $0.isClockAccepted = true })
+        let corrected = try await EntitlementService.open(store, clock: clock, configure: { $0.isClockAccepted = true })
         try await corrected.checkReadiness()
-        try await Service.open(store, clock: clock).checkReadiness()
+        try await EntitlementService.open(store, clock: clock).checkReadiness()
     }
 
     @Test("hostile numbers crash nothing and count nothing")

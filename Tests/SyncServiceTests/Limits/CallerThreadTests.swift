@@ -93,7 +93,7 @@ struct CallerThreadTests {
     @Test("counting an account, its ledger, and what a stream has missed; small writes are not")
     func threads() async throws {
         let store = WatchedStore()
-        let service = try await Service.open(store)
+        let service = try await EntitlementService.open(store)
         let alice = AccountPerson(service)
         _ = await alice.signUp()
         let session = await alice.logIn()

@@ -10,8 +10,8 @@ struct QuotaTests {
     private let clock = SetClock(1_800_000_000_000)
     private let store = HookedBackend()
 
-    private func open(keys: Int? = nil, bytes: Int? = nil) async throws -> Service {
-        try await Service.open(
+    private func open(keys: Int? = nil, bytes: Int? = nil) async throws -> EntitlementService {
+        try await EntitlementService.open(
             store, clock: clock,
             configure: { configuration in
                 (configuration.callerLimits.accountKeys, configuration.callerLimits.accountBytes) = (keys, bytes)
@@ -19,7 +19,7 @@ struct QuotaTests {
     }
 
     /// Alice's token, and what her keys begin with.
-    private func enter(_ service: Service) async throws -> (token: String, path: String) {
+    private func enter(_ service: EntitlementService) async throws -> (token: String, path: String) {
         let alice = AccountPerson(service)
         _ = await alice.signUp()
         let reply = await alice.logIn()

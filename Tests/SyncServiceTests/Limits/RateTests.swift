@@ -19,12 +19,12 @@ struct RateTests {
 
     private func open(
         _ store: MemoryBackend = MemoryBackend(), _ adjust: (inout CallerLimits) -> Void
-    ) async throws -> Service {
+    ) async throws -> EntitlementService {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.origins = ["https://shop.example.com"]
         adjust(&configuration.callerLimits)
         let refusals = refusals
-        return try await Service(
+        return try await EntitlementService(
             store, configuration: configuration, cryptography: PlainCryptography(host: clock.host),
             host: clock.host, onError: { _ in }, onRefusal: { refusals.note($0) })
     }

@@ -8,7 +8,7 @@ import Testing
 @Suite("Queries and bodies of requests")
 struct RequestReadingTests {
     private let store = MemoryBackend()
-    private let service: Service
+    private let service: EntitlementService
 
     init() async throws { service = try await .open(store) }
 

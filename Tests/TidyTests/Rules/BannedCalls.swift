@@ -48,7 +48,7 @@ extension BannedCall {
                 // Where the simulation starts what lives on its own: processes, and messages under way; and small
                 // writes, all of which the listener waits for.
                 exempt: [
-                    "Sources/SyncSimulation/Running/Scheduler.swift", "Sources/SyncServer/Requests/RequestTasks.swift",
+                    "Sources/SyncSimulation/Execution/Scheduler.swift", "Sources/SyncServer/Requests/RequestTasks.swift",
                 ], isAt: startsTask),
             BannedCall(
                 name: "DispatchQueue", instead: "use a task group, or a Mutex",
@@ -90,7 +90,7 @@ extension BannedCall {
                 exempt: ["Tests/TestSupport/Pipe+ClosedOnExec.swift"], isAt: sequence(["Pipe", "(", ")"])),
         ]
 
-    private static let hostFile = "Sources/SyncCore/Storage/HostServices+System.swift"
+    private static let hostFile = "Sources/SyncCore/Contract/HostServices+System.swift"
 
     /// Matches any of `patterns`, each a run of tokens.
     private static func sequence(_ patterns: [String]...) -> @Sendable (Int, [Token]) -> Bool {

@@ -14,7 +14,7 @@ public final class JournalBackend: KeyValueBackend {
     /// `journal:` and the path.
     public var label: String { "journal:\(path)" }
     /// The same journal, which must be there.
-    public var asRemote: any KeyValueBackend { JournalBackend(path: path, mayBeMade: false, host: host) }
+    public var requiringExisting: any KeyValueBackend { JournalBackend(path: path, mayBeMade: false, host: host) }
 
     private let path: String
     private let mayBeMade: Bool

@@ -96,7 +96,7 @@ struct JournalBackendTests {
     @Test("that must be there is not made, and its absence is no absence of keys")
     func remote() async throws {
         let folder = try Folder()
-        let remote = JournalBackend(path: folder.path + "/journal").asRemote
+        let remote = JournalBackend(path: folder.path + "/journal").requiringExisting
         let key = try EntryKey("k")
         let error = await #expect(throws: BackendError.self) { try await remote.read(key) }
         #expect(error?.kind == .missing)

@@ -47,7 +47,7 @@ struct IntegrityCheck {
         let rows = "SELECT key, version, sequence, checksum, seal, value, id, live FROM entry ORDER BY id"
         try db.forEachRow(of: rows) { row in
             let isLive = !row.isNull(1)
-            guard EntryLookup.isSealed(row), Seals.checksum(of: row.buffer(5)) == row.integer(3) || !isLive,
+            guard EntryLookup.isSealed(row), RowChecksums.checksum(of: row.buffer(5)) == row.integer(3) || !isLive,
                 (row.integer(7) == 1) == isLive
             else {
                 damaged.insert(row.bytes(0))
@@ -79,7 +79,7 @@ struct IntegrityCheck {
 
     private func checkChanges(_ problems: inout [String]) throws {
         try db.forEachRow(of: "SELECT sequence, tag, entry, seal FROM change ORDER BY sequence") { row in
-            let seal = Seals.seal(sequence: row.integer(0), tag: row.integer(1), entry: row.integer(2))
+            let seal = RowChecksums.seal(sequence: row.integer(0), tag: row.integer(1), entry: row.integer(2))
             if seal != row.integer(3), problems.count < Self.maximumProblemCount {
                 problems.append("table change, row \(row.integer(0)): its seal does not match")
             }

@@ -24,7 +24,7 @@
 ///   that was cut off half way is `outcomeUnknown`.
 /// - Prove it with the conformance checks of `SyncCoreTesting`.
 ///
-/// ``asRemote``, the batch forms, ``changes(since:limit:)`` and ``signals()`` have default implementations.
+/// ``requiringExisting``, the batch forms, ``changes(since:limit:)`` and ``signals()`` have default implementations.
 ///
 /// ```swift
 /// let answer = try await backend.write([1, 2, 3], to: key, if: .absent)
@@ -46,7 +46,7 @@ public protocol KeyValueBackend: Sendable {
     /// A store that comes into being by being used, as a folder does, answers a form of itself that does not: a share
     /// that is not mounted would pass for one in which nothing was ever bought. Everything else answers itself, which
     /// is the default; a wrapper wraps what the wrapped store answers.
-    var asRemote: any KeyValueBackend { get }
+    var requiringExisting: any KeyValueBackend { get }
 
     /// Reads one key.
     ///
@@ -106,7 +106,7 @@ public protocol KeyValueBackend: Sendable {
 
 extension KeyValueBackend {
     /// The store itself.
-    public var asRemote: any KeyValueBackend { self }
+    public var requiringExisting: any KeyValueBackend { self }
 
     /// Reads one key.
     public func read(_ key: EntryKey) async throws(BackendError) -> Answer<ReadOutcome> {

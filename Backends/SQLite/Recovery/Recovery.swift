@@ -49,7 +49,7 @@ struct Recovery {
     /// How many keys there were of which neither entry nor name is left.
     var missingCount: Int {
         // A row has the number of its key's hash, unless two keys have one hash.
-        let known = Set(recovered.keys.map { Seals.number(of: $0) } + missed.map { Seals.number(of: $0) })
+        let known = Set(recovered.keys.map { RowChecksums.number(of: $0) } + missed.map { RowChecksums.number(of: $0) })
         return latest.keys.count { !known.contains($0) }
     }
 
@@ -90,7 +90,7 @@ struct Recovery {
     mutating func dropOutdated() throws {
         // A row in the unused part of a page may be whole and of old. The changes know the key's last sequence.
         for (key, row) in recovered {
-            if let last = latest[Seals.number(of: key)], last > row.sequence {
+            if let last = latest[RowChecksums.number(of: key)], last > row.sequence {
                 damaged[key] = max(damaged[key] ?? 0, last)
             }
         }

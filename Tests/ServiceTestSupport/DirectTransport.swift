@@ -21,7 +21,7 @@ package struct Reply: Sendable {
     package var problem: Problem? { Problem(json: body) }
 }
 
-extension Service {
+extension EntitlementService {
     /// Asks as a client would that has `token`.
     package func ask(
         _ method: HTTPRequest.Method, _ path: String, token: String? = nil, _ fields: HTTPFields = [:],
@@ -49,9 +49,9 @@ extension Service {
 /// Carries requests to a service in this process, as a wire would: what a header field or a path cannot carry does not
 /// arrive.
 package struct DirectTransport: HTTPTransport {
-    private let service: Service
+    private let service: EntitlementService
 
-    package init(_ service: Service) { self.service = service }
+    package init(_ service: EntitlementService) { self.service = service }
 
     package func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
@@ -93,11 +93,11 @@ package final class SetClock: Sendable {
     }
 }
 
-extension Service {
+extension EntitlementService {
     /// A service for tests: it takes ``Swift/String/operatorToken``.
     package static func open(
         _ store: any KeyValueBackend, now: Int64, onError: @escaping @Sendable (BackendError) -> Void = { _ in }
-    ) async throws(BackendError) -> Service {
+    ) async throws(BackendError) -> EntitlementService {
         try await open(store, clock: SetClock(now), onError: onError)
     }
 
@@ -106,11 +106,11 @@ extension Service {
         _ store: any KeyValueBackend, clock: SetClock = SetClock(1_800_000_000_000), issuer: String? = nil,
         cryptography: (any ServiceCryptography)? = nil, onError: @escaping @Sendable (BackendError) -> Void = { _ in },
         configure: (inout ServiceConfiguration) -> Void = { _ in }
-    ) async throws(BackendError) -> Service {
+    ) async throws(BackendError) -> EntitlementService {
         var configuration = ServiceConfiguration(name: "https://sync.example.com")
         configuration.operatorToken = .operatorToken
         configure(&configuration)
-        return try await Service(
+        return try await EntitlementService(
             store, configuration: configuration,
             cryptography: cryptography ?? PlainCryptography(host: clock.host, issuer: issuer), host: clock.host,
             onError: onError)

@@ -8,7 +8,7 @@ import SyncProtocol
 ///
 /// An account's token reaches that account's keys and no other. ``KeyScope`` is the only place that says which those
 /// are.
-public final class Service: Sendable {
+public final class EntitlementService: Sendable {
     let store: any KeyValueBackend
     let configuration: ServiceConfiguration
     let host: HostServices

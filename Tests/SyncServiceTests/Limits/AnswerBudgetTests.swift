@@ -7,12 +7,12 @@ import Synchronization
 import Testing
 
 @Suite("Room for values in answers")
-struct AnswerRoomTests {
+struct AnswerBudgetTests {
     private let store = RecordingStore()
-    private let service: Service
+    private let service: EntitlementService
     private let value = [UInt8](repeating: 7, count: 4 << 20)
 
-    init() async throws { service = try await Service.open(store) }
+    init() async throws { service = try await EntitlementService.open(store) }
 
     /// Forwards to memory and records how many values each call has returned.
     private final class RecordingStore: KeyValueBackend {

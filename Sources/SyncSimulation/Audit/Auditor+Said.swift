@@ -174,7 +174,7 @@ extension Auditor {
         // Where its own store failed, it may have done so after the remote had answered.
         let isOfRemote = error?.kind == .sync && error?.syncError?.side != .local
         if !isOfRemote || error?.syncError?.hasReceived == true || !call.process.isAlive {
-            meetings[device.index, default: []].insert(beginning.place)
+            knownRemotes[device.index, default: []].insert(beginning.place)
         }
         guard error == nil, call.process.isAlive else { return }
         checkSetRight(since: beginning.hearing, call)
@@ -207,7 +207,7 @@ extension Auditor {
         let device = call.process.device
         guard !isHealed, device.setup.pollingHours == nil, syncsUnderWay[device.index, default: 0] == 0,
             call.account.name != nil, let key = ownPlace(of: call.account, onDevice: false),
-            let place = LedgerPlace(key.text), meetings[device.index]?.contains(place) != true
+            let place = LedgerPlace(key.text), knownRemotes[device.index]?.contains(place) != true
         else { return }
         for item in snapshot.access {
             switch item.access {

@@ -2,7 +2,7 @@ import Checksums
 import SyncCore
 
 /// The checksums of a store's rows. They detect accidents, not forgery.
-enum Seals {
+enum RowChecksums {
     /// The number of the row of a key, unless another key has it.
     static func number(of key: [UInt8]) -> Int64 {
         Int64(bitPattern: XXHash64.digest(of: key))

@@ -4,7 +4,7 @@ import HTTPTypes
 import SyncCore
 import SyncProtocol
 
-extension Service {
+extension EntitlementService {
     /// The catalogue.
     func catalog(_ request: ServiceRequest) throws -> TransportAnswer {
         guard !configuration.catalogJSON.isEmpty else {

@@ -3,7 +3,7 @@ public import HTTPTypes
 import SyncCore
 import SyncProtocol
 
-extension Service {
+extension EntitlementService {
     /// The longest body that is received before its sender is known, in bytes.
     public static let strangerBodyByteCount = 1 << 16
 

@@ -27,7 +27,7 @@ final class StoreFile: Sendable {
     static let usualRetainedChangeCount: Int64 = 100_000
 
     init(
-        path: String, mayBeMade: Bool, numbering: @escaping @Sendable ([UInt8]) -> Int64 = { Seals.number(of: $0) },
+        path: String, mayBeMade: Bool, numbering: @escaping @Sendable ([UInt8]) -> Int64 = { RowChecksums.number(of: $0) },
         retainedChangeCount: Int64 = StoreFile.usualRetainedChangeCount
     ) {
         self.numbering = numbering

@@ -38,13 +38,13 @@ public struct Answer<Outcome: Sendable>: Sendable {
     public var serverTime: Int64?
     /// The version of an entry that belongs to the one asked about and that somebody else writes, where the store tells
     /// of it: what a server has decided about a ledger. `nil` says nothing.
-    public var companion: EntryVersion?
+    public var relatedVersion: EntryVersion?
 
     /// An answer of `outcome`.
-    public init(_ outcome: Outcome, serverTime: Int64? = nil, companion: EntryVersion? = nil) {
+    public init(_ outcome: Outcome, serverTime: Int64? = nil, relatedVersion: EntryVersion? = nil) {
         self.outcome = outcome
         self.serverTime = serverTime
-        self.companion = companion
+        self.relatedVersion = relatedVersion
     }
 }
 

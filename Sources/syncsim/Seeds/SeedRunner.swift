@@ -3,7 +3,7 @@ import SyncSimulation
 import Synchronization
 
 /// Runs seeds on several threads; each seed wholly on one.
-final class SeedCrew: Sendable {
+final class SeedRunner: Sendable {
     /// What to run.
     struct Plan: Sendable {
         var seeds: SeedRange

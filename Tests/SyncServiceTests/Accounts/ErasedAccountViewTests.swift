@@ -6,10 +6,10 @@ import SyncService
 import Testing
 
 @Suite("A life that was erased, and the next one of its name")
-struct ErasedLifeTests {
+struct ErasedAccountViewTests {
     private let store = MemoryBackend()
     private let clock = SetClock(1_800_000_000_000)
-    private let service: Service
+    private let service: EntitlementService
     private let former: Reply
     private let next: Reply
     private let owner: AccountPerson

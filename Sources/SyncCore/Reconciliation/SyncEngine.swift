@@ -30,7 +30,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     ///
     /// - Parameters:
     ///   - local: the side that keeps the checkpoints.
-    ///   - remote: the other side; used as its ``KeyValueBackend/asRemote``.
+    ///   - remote: the other side; used as its ``KeyValueBackend/requiringExisting``.
     ///   - merge: how documents are joined.
     ///   - remoteID: tells this remote's checkpoints from those of others; by default the remote's label.
     ///   - replica: this replica's name, for a remote without compare-and-swap; see ``writing(as:)``.
@@ -41,7 +41,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         replica: String? = nil, host: HostServices = .system, maximumAttempts: Int = 10
     ) {
         self.local = local
-        self.remote = remote.asRemote
+        self.remote = remote.requiringExisting
         self.merge = merge
         self.host = host
         self.remoteID = remoteID ?? remote.label

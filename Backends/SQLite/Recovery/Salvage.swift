@@ -67,7 +67,7 @@ struct Salvage {
         guard cell.columns.count == 4, cell.columns[0] == .null, let sequence = cell.rowID,
             case .integer(let tag) = cell.columns[1], case .integer(let entry) = cell.columns[2],
             case .integer(let seal) = cell.columns[3],
-            seal == Seals.seal(sequence: sequence, tag: tag, entry: entry)
+            seal == RowChecksums.seal(sequence: sequence, tag: tag, entry: entry)
         else { return nil }
         return Recovery.Change(sequence: sequence, entry: entry)
     }
@@ -90,12 +90,12 @@ struct Salvage {
         }
         let expected = key.withUnsafeBytes { key in
             version.withUnsafeBytes { version in
-                Seals.seal(key: key, version: version, sequence: sequence, checksum: checksum)
+                RowChecksums.seal(key: key, version: version, sequence: sequence, checksum: checksum)
             }
         }
         guard expected == seal else { return nil }
         guard let value else { return Recovery.Row(key: key, entry: nil, sequence: sequence) }
-        guard value.withUnsafeBytes({ Seals.checksum(of: $0) }) == checksum else { return nil }
+        guard value.withUnsafeBytes({ RowChecksums.checksum(of: $0) }) == checksum else { return nil }
         return Recovery.Row(
             key: key, entry: Entry(value: value, version: EntryVersion(bytes: version)), sequence: sequence)
     }

@@ -15,7 +15,7 @@ extension WireTarget.Place {
     }
 }
 
-extension Service {
+extension EntitlementService {
     func respondToAnybody(_ target: WireTarget, _ request: ServiceRequest) async throws -> TransportAnswer {
         switch target.place {
         case .accounts: return try await makeAccount(request)

@@ -61,7 +61,7 @@ final class Auditor {
     var eraseCounts: [String: Int] = [:]
     var erasesUnderWay = 0
     /// Of which accounts each device may have heard from the remote.
-    var meetings: [Int: Set<LedgerPlace>] = [:]
+    var knownRemotes: [Int: Set<LedgerPlace>] = [:]
     /// How often a process wrote to a ledger.
     var ledgerWriteCount = 0
 

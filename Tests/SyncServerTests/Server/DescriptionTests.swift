@@ -33,7 +33,7 @@ struct DescriptionTests {
     @Test("it has each route that the server answers, with all of its methods, and no other")
     func routes() {
         var expected: [String: Set<String>] = [:]
-        for route in SyncService.Service.routes { expected[route.path] = Set(route.methods.map(\.rawValue)) }
+        for route in EntitlementService.routes { expected[route.path] = Set(route.methods.map(\.rawValue)) }
         for route in OperationalEndpoint.allCases { expected[route.rawValue] = ["GET"] }
         let described = Self.described().mapValues { Set($0.keys) }
         #expect(described.keys.sorted() == expected.keys.sorted())
