@@ -10,14 +10,14 @@ struct BannedCallTests {
         BannedCall.violations(of: BannedCall.inTests, in: [SourceFile("Tests/A/A.swift", text)]).count
     }
 
-    @Test("Sources and backends take clocks, ids and tasks from their caller and never trap")
+    @Test("Sources and backends neither read clocks, make ids or start tasks themselves, nor trap")
     func product() throws {
         let files = try Repository.current().files(in: "Sources", "Backends")
         let found = BannedCall.violations(of: BannedCall.inProduct, in: files)
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("Tests neither wait for the wall clock nor trap, and keep no process of another test")
+    @Test("Tests neither sleep, trap, nor leak pipes into child processes")
     func tests() throws {
         let files = try Repository.current().files(in: "Tests")
         try #require(files.contains { $0.path.hasSuffix("BannedCallTests.swift") })
@@ -25,7 +25,7 @@ struct BannedCallTests {
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("Nothing is left marked as unfinished")
+    @Test("No file contains a mark of unfinished work")
     func leftovers() throws {
         let repository = try Repository.current()
         let texts = repository.swiftFiles.map { ($0.path, $0.text) } + repository.documents.map { ($0.key, $0.value) }
@@ -51,7 +51,7 @@ struct BannedCallTests {
     }
 
     @Test(
-        "What only looks like one is not",
+        "Similar spellings pass",
         arguments: [
             "// Date() print(x)", "/* Task { } */", "let a = \"try! UUID()\"", "Date(timeIntervalSince1970: 0)",
             "host.now()", "clock.now", "try !done", "Task.isCancelled", "Task.checkCancellation()",
@@ -63,12 +63,12 @@ struct BannedCallTests {
         #expect(found(code).isEmpty)
     }
 
-    @Test("A violation says where it is and what to do")
+    @Test("A violation names its place and the replacement")
     func wording() {
         #expect(found("a\nb UUID()") == ["Sources/SyncCore/A.swift:2: UUID(): make ids from the bits of HostServices"])
     }
 
-    @Test("Only the host reads the clock, only the executables print")
+    @Test("Only HostServices reads the clock and only executables print")
     func exemptions() {
         #expect(found("Date()", at: "Sources/SyncCore/Contract/HostServices+System.swift").isEmpty)
         #expect(found("UUID()", at: "Sources/SyncCore/Contract/HostServices+System.swift").count == 1)
@@ -78,7 +78,7 @@ struct BannedCallTests {
         #expect(found("Date()", at: "Sources/syncd/Main.swift").count == 1)
     }
 
-    @Test("A test may read the clock, and may neither sleep nor trap")
+    @Test("A test may read the clock but may not sleep or trap")
     func inTests() {
         #expect(foundInTest("Date(); print(1)") == 0)
         #expect(foundInTest("try! f(); Task.sleep(for: d); sleep(1); usleep(1); Thread.sleep(forTimeInterval: 1)") == 5)

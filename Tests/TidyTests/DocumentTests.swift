@@ -7,14 +7,14 @@ struct DocumentTests {
         return Documents.brokenLinks(in: text, at: path, exists: files.contains).map(\.description)
     }
 
-    @Test("README names the commands to begin with")
+    @Test("README mentions the commands to start with")
     func readme() throws {
         let text = try Repository.current().documents["README.md"]
         let found = Documents.unnamed(["make demo", "make test"], in: text, at: "README.md")
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("Every relative link in a document leads to a file")
+    @Test("Every relative link in a document has a target")
     func links() throws {
         let repository = try Repository.current()
         try #require(repository.documents.keys.contains("CONTRIBUTING.md"))
@@ -24,23 +24,23 @@ struct DocumentTests {
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("A README that is missing or names too little is found")
+    @Test("A missing README and a missing command are found")
     func poorReadme() {
         #expect(Documents.unnamed(["make demo"], in: nil, at: "README.md").count == 1)
         #expect(Documents.unnamed(["make demo", "make test"], in: "make demo", at: "README.md").count == 1)
         #expect(Documents.unnamed(["make demo"], in: "`make demo`", at: "README.md").isEmpty)
     }
 
-    @Test("A link to nothing is found, counted from its document")
+    @Test("A broken link is found, relative to its document")
     func brokenLinks() {
-        #expect(broken("a\n[x](C.md)") == ["Docs/A.md:2: C.md leads to nothing"])
+        #expect(broken("a\n[x](C.md)") == ["Docs/A.md:2: C.md does not exist"])
         #expect(broken("![x](README.md \"title\")").count == 1)
         #expect(broken("[a]: missing.md").count == 1)
         #expect(broken("[a](../../README.md)").count == 1)
         #expect(broken("[a](x.md) and [b](y.md)").count == 2)
     }
 
-    @Test("A link that leads somewhere, leaves the repository or is code passes")
+    @Test("Valid links, absolute URLs and links in code pass")
     func goodLinks() {
         #expect(broken("[x](../README.md#top) [y](B%20C.md) [z](./A.md) [s](../Sources/)").isEmpty)
         #expect(broken("[x](https://example.com/a.md) [y](#here) [z](mailto:a@example.com)").isEmpty)

@@ -6,7 +6,7 @@ struct ImportTests {
         ImportTable.design.violations(in: [SourceFile(path, text)]).map(\.description)
     }
 
-    @Test("A module imports only what the table of the design allows")
+    @Test("A module imports only modules that the import table allows")
     func repository() throws {
         let files = try Repository.current().files(in: "Sources", "Backends")
         try #require(files.contains { $0.path == "Sources/SyncCore/Contract/HostServices+System.swift" })
@@ -14,14 +14,14 @@ struct ImportTests {
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("The simulation's model imports nothing: it shares nothing with what it judges")
+    @Test("The simulation's model imports nothing, so it shares no code with the code under test")
     func model() throws {
         let files = try Repository.current().files(in: "Sources/SyncSimulation/Model")
         try #require(files.contains { $0.path.hasSuffix("/ModelReplay.swift") })
         #expect(files.flatMap(ImportTable.imports(in:)).map(\.text).isEmpty)
     }
 
-    @Test("An import against the direction is found, however it is written")
+    @Test("An upward import is found in every spelling")
     func againstTheDirection() {
         let path = "Sources/SyncCore/Engine/A.swift"
         #expect(found(path, "import Entitlements") == ["\(path):1: SyncCore may not import Entitlements"])
@@ -32,7 +32,7 @@ struct ImportTests {
         #expect(found(path, "// import Entitlements\nlet a = \"import Entitlements\"; f(import: b)").isEmpty)
     }
 
-    @Test("Another package is found where the table names none")
+    @Test("An import of another package is found unless the table allows it")
     func packages() {
         #expect(found("Sources/Entitlements/A.swift", "import SwiftProtobuf").count == 1)
         #expect(found("Sources/SyncCore/A.swift", "import ArgumentParser").count == 1)
@@ -47,7 +47,7 @@ struct ImportTests {
         #expect(found("Backends/File/A.swift", "import SyncCore\nimport Checksums").isEmpty)
     }
 
-    @Test("What a row imports is passed on, a leaf is not")
+    @Test("The imports of a row are inherited, leaves are not")
     func closure() {
         #expect(found("Sources/SyncService/A.swift", "import SyncCore\nimport HTTPTypes").isEmpty)
         #expect(found("Sources/EntitlementSync/A.swift", "import Checksums").count == 1)
@@ -55,7 +55,7 @@ struct ImportTests {
         #expect(found("Sources/syncd/A.swift", "import syncsim").count == 1)
     }
 
-    @Test("A folder that the table does not know is found")
+    @Test("A folder without a row in the table is found")
     func unknownFolder() {
         #expect(found("Sources/Helpers/A.swift", "").count == 1)
         #expect(found("Sources/SyncCoreHelpers/A.swift", "").count == 1)

@@ -2,7 +2,7 @@ import Testing
 
 @Suite("Layout")
 struct LayoutTests {
-    @Test("The top of the repository holds only what the design names")
+    @Test("The root of the repository has only the listed entries")
     func topLevel() throws {
         let found = Layout.strangers(amongTopLevel: try Repository.current().topLevelEntries)
         #expect(found.isEmpty, "\(report(found))")
@@ -17,7 +17,7 @@ struct LayoutTests {
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("No module has the name of a type in it")
+    @Test("No module contains a type with its own name")
     func namesakes() throws {
         let files = try Repository.current().files(in: "Sources", "Backends")
         let found = Layout.namesakes(in: files, table: .design)
@@ -34,12 +34,12 @@ struct LayoutTests {
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("An unknown entry at the top is found, a hidden one belongs to a tool")
+    @Test("An unknown top-level entry is found, a hidden one passes")
     func stranger() {
         #expect(Layout.strangers(amongTopLevel: ["Sources", "Utils", ".ci"]).map(\.path) == ["Utils"])
     }
 
-    @Test("A folder of 13 files is found, as is a module of none")
+    @Test("A folder of 13 files and a module without files are found")
     func crowded() {
         let files = (1...13).map { "Sources/A/Sub/\($0).swift" } + (1...12).map { "Sources/A/\($0).swift" }
         let found = Layout.folders(of: files + ["Sources/B/notes.txt"], below: ["Sources"])
@@ -54,16 +54,16 @@ struct LayoutTests {
         ]
         #expect(
             Layout.namesakes(in: files, table: .design).map(\.description) == [
-                "Backends/File/A.swift:2: FileStorage is the name of its module"
+                "Backends/File/A.swift:2: FileStorage has the name of its module"
             ])
     }
 
-    @Test("A library without documentation is found, and documentation without a library")
+    @Test("A library without documentation and documentation without a library are found")
     func undocumented() {
         let manifest = SourceFile(
             "Package.swift", #".library(name: "A", targets: []), .library(name: "B", targets: [])"#)
         let index = "    - documentation_targets:\n        - B\n        - C\n"
         let found = Layout.undocumentedLibraries(manifest: manifest, index: index)
-        #expect(found.map(\.message) == ["A is a product and not documented", "C is documented and no product"])
+        #expect(found.map(\.message) == ["A is a product without documentation", "C is documented but not a product"])
     }
 }

@@ -36,7 +36,7 @@ struct LengthTests {
         #expect(Lengths.longFiles(in: [SourceFile("a.pb.swift", lines(401))]).isEmpty)
     }
 
-    @Test("A line of 121 characters is found where it stands, one of 120 is not")
+    @Test("A line of 121 characters is found, one of 120 is not")
     func longLine() {
         let text = String(repeating: "é", count: 120) + "\n" + String(repeating: "x", count: 121)
         #expect(Lengths.longLines(in: [SourceFile("a.swift", text)]).map(\.line) == [2])
@@ -50,7 +50,7 @@ struct LengthTests {
         #expect(found.map(\.description) == ["a.swift:61: init has 61 lines, 60 at most"])
     }
 
-    @Test("A body ends at its own brace")
+    @Test("A body ends at its closing brace")
     func nesting() {
         let text = "func f(a: () -> Void = { g() }) {\n if a { b }\n func inner() {\n }\n}\nlet x = 1\n"
         #expect(

@@ -6,14 +6,14 @@ struct SwiftTokensTests {
         SwiftTokens.of(text).map(\.text)
     }
 
-    @Test("leaves comments out, nested ones too")
+    @Test("Comments are dropped, nested ones included")
     func comments() {
         #expect(words("a // Date()\nb") == ["a", "b"])
         #expect(words("a /* x /* y */ Date() */ b") == ["a", "b"])
         #expect(words("/// Date()\na") == ["a"])
     }
 
-    @Test("sees one sign for a string, whatever the string says")
+    @Test("A string is one token, whatever it contains")
     func strings() {
         #expect(words(#"f("Date() // \" {")"#) == ["f", "(", "\"", ")"])
         #expect(words("f(#\"a \" \\(b) {\"#)") == ["f", "(", "\"", ")"])
@@ -21,41 +21,41 @@ struct SwiftTokensTests {
         #expect(words(#"a = "" + b"#) == ["a", "=", "\"", "+", "b"])
     }
 
-    @Test("sees the code inside of interpolations")
+    @Test("The code of interpolations is tokenized")
     func interpolations() {
         #expect(words(#""at \(Date()) {""#) == ["\"", "Date", "(", ")"])
         #expect(words(##"#"at \#(f("x")) \(g)"#"##) == ["\"", "f", "(", "\"", ")"])
         #expect(words(#""\(a ? "\(b)" : "c")" + d"#) == ["\"", "a", "?", "\"", "b", ":", "\"", "+", "d"])
     }
 
-    @Test("keeps try! and as! apart from a negation")
+    @Test("try! and as! differ from a negation")
     func marks() {
         #expect(words("try! f()").first == "try!")
         #expect(words("x as! Y")[1] == "as!")
         #expect(Array(words("try !done").prefix(2)) == ["try", "!"])
     }
 
-    @Test("passes over regular expressions and quoted identifiers")
+    @Test("Regular expressions and quoted identifiers are skipped")
     func literals() {
         #expect(words(#"a = #/"{\/#x/# + b"#) == ["a", "=", "+", "b"])
         #expect(words("func `import {`() {}") == ["func", "`import {`", "(", ")", "{", "}"])
         #expect(words("#if DEBUG") == ["#if", "DEBUG"])
     }
 
-    @Test("counts lines through comments and strings")
+    @Test("Lines are counted through comments and strings")
     func lines() {
         let tokens = SwiftTokens.of("/* 1\n2 */ a\n\"\"\"\n4\n\"\"\"\nb \"unterminated\nc")
         #expect(tokens.map(\.line) == [2, 3, 6, 6, 7])
     }
 
-    @Test("read every file here to its end: all brackets pair")
+    @Test("All brackets of every file in the repository are balanced")
     func repository() throws {
         let repository = try Repository.current()
         let found = Lengths.unbalancedFiles(in: repository.swiftFiles)
         #expect(found.isEmpty, "\(report(found))")
     }
 
-    @Test("reports a bracket that does not pair")
+    @Test("An unbalanced bracket is reported")
     func unbalanced() {
         let files = [
             SourceFile("a.swift", "f {\n g(\n}"), SourceFile("b.swift", "f {\n"), SourceFile("c.swift", "f\n)"),

@@ -1,15 +1,15 @@
-/// Something that the compiler allows and this code base does not.
+/// A construct that the compiler allows and this code base bans.
 struct BannedCall: Sendable {
-    /// How it is named in a report.
+    /// The name in a report.
     let name: String
-    /// What to do instead.
+    /// The recommended replacement.
     let instead: String
-    /// The files, or folders with a slash at the end, that may.
+    /// Files that may use the construct. A trailing slash names a whole folder.
     var exempt: [String] = []
-    /// Whether it stands at `index` of `tokens`.
+    /// Returns true if the construct starts at `index` of `tokens`.
     let isAt: @Sendable (_ index: Int, _ tokens: [Token]) -> Bool
 
-    /// The places in `files` where one of `banned` stands.
+    /// The uses of `banned` constructs in `files`.
     static func violations(of banned: [BannedCall], in files: [SourceFile]) -> [Violation] {
         files.flatMap { file in
             let relevant = banned.filter { ban in !ban.exempt.contains { covers($0, file.path) } }
@@ -28,7 +28,7 @@ struct BannedCall: Sendable {
 }
 
 extension BannedCall {
-    /// What no code that ships may use.
+    /// Constructs that code in a product must not use.
     static let inProduct: [BannedCall] =
         everywhere + [
             BannedCall(
@@ -45,20 +45,21 @@ extension BannedCall {
                 isAt: sequence(["UUID", "(", ")"], ["UUID", ".", "init", "(", ")"])),
             BannedCall(
                 name: "an unstructured task", instead: "use a task group or async let",
-                // Where the simulation starts what lives on its own: processes, and messages under way; and small
-                // writes, all of which the listener waits for.
+                // The simulation starts processes and messages in flight here. The server starts request tasks here,
+                // and its listener waits for all of them.
                 exempt: [
-                    "Sources/SyncSimulation/Execution/Scheduler.swift", "Sources/SyncServer/Requests/RequestTasks.swift",
+                    "Sources/SyncSimulation/Execution/Scheduler.swift",
+                    "Sources/SyncServer/Requests/RequestTasks.swift",
                 ], isAt: startsTask),
             BannedCall(
                 name: "DispatchQueue", instead: "use a task group, or a Mutex",
-                // The one thread on which SQLite waits for the disk.
+                // The single thread that blocks in SQLite.
                 exempt: ["Backends/SQLite/SerialQueue.swift"], isAt: sequence(["DispatchQueue"])),
             BannedCall(
                 name: "fatalError", instead: "throw, or state a precondition", isAt: freeFunction("fatalError")),
             BannedCall(
                 name: "@unchecked Sendable", instead: "use a Mutex and let the compiler check",
-                // A run of the simulation keeps to one thread, which the compiler cannot know.
+                // A simulation run uses a single thread, which the compiler cannot verify.
                 exempt: ["Sources/SyncSimulation/"],
                 isAt: sequence(["@", "unchecked"])),
             BannedCall(name: "as!", instead: "use as? and handle the other case", isAt: sequence(["as!"])),
@@ -68,7 +69,8 @@ extension BannedCall {
                 isAt: freeFunction("print", "debugPrint")),
         ]
 
-    /// What tests may not use either: a test that waits for the wall clock is slow, or wrong on a slow machine.
+    /// Constructs that neither products nor tests may use. A test that waits for wall-clock time is slow, and fails on
+    /// a slow machine.
     static let everywhere: [BannedCall] = [
         BannedCall(name: "try!", instead: "throw", isAt: sequence(["try!"])),
         BannedCall(
@@ -79,20 +81,20 @@ extension BannedCall {
             }),
     ]
 
-    /// What tests may not use beside: many run at once in one process, and start others.
+    /// Constructs that tests must not use. Tests run concurrently in one process and start child processes.
     static let inTests: [BannedCall] =
         everywhere + [
             BannedCall(
-                name: "waitUntilExit", instead: "use ProcessEnd, which does not wait for ever",
+                name: "waitUntilExit", instead: "use ProcessEnd, which has a timeout",
                 exempt: ["Tests/TestSupport/ProcessEnd.swift"], isAt: sequence(["waitUntilExit"])),
             BannedCall(
-                name: "Pipe()", instead: "use Pipe.closedOnExec(), which no other process keeps open",
+                name: "Pipe()", instead: "use Pipe.closedOnExec(), so that no child process inherits it",
                 exempt: ["Tests/TestSupport/Pipe+ClosedOnExec.swift"], isAt: sequence(["Pipe", "(", ")"])),
         ]
 
     private static let hostFile = "Sources/SyncCore/Contract/HostServices+System.swift"
 
-    /// Matches any of `patterns`, each a run of tokens.
+    /// Matches any of `patterns`. Each pattern is a sequence of tokens.
     private static func sequence(_ patterns: [String]...) -> @Sendable (Int, [Token]) -> Bool {
         { index, tokens in
             patterns.contains { pattern in
@@ -102,7 +104,7 @@ extension BannedCall {
         }
     }
 
-    /// Matches a call of a global function of `names`, bare or behind its module, and no method of that name.
+    /// Matches a call of a global function in `names`, with or without its module name, but no method of that name.
     private static func freeFunction(_ names: String...) -> @Sendable (Int, [Token]) -> Bool {
         { index, tokens in
             guard names.contains(tokens[index].text), index + 1 < tokens.count, tokens[index + 1].text == "(" else {
@@ -114,7 +116,7 @@ extension BannedCall {
         }
     }
 
-    /// Matches what starts a task nobody waits for: `Task {`, `Task<A, B>(`, `Task.detached`, …
+    /// Matches the start of an unstructured task: `Task {`, `Task<A, B>(`, `Task.detached`, …
     @Sendable private static func startsTask(_ index: Int, _ tokens: [Token]) -> Bool {
         guard tokens[index].text == "Task" else { return false }
         let before = index > 0 ? tokens[index - 1].text : ""
@@ -136,7 +138,7 @@ extension BannedCall {
         return sequence([".", name])(afterGenericArguments(index + 1, tokens), tokens)
     }
 
-    /// The index after `<…>` at `index`, or `index` itself where there is none.
+    /// The index after the generic arguments at `index`, or `index` itself if there are none.
     private static func afterGenericArguments(_ index: Int, _ tokens: [Token]) -> Int {
         guard index < tokens.count, tokens[index].text == "<" else { return index }
         var depth = 0
@@ -149,16 +151,16 @@ extension BannedCall {
     }
 }
 
-/// Notes that something is unfinished, in code or in comments.
+/// Marks of unfinished work, in code or in comments.
 enum Leftovers {
-    // Put together from halves, or this file would be the first to be found.
+    // Concatenated so that this file does not report itself.
     private static let marks = ["TO" + "DO", "FIX" + "ME"]
 
     static func violations(inText text: String, at path: String) -> [Violation] {
         text.split(separator: "\n", omittingEmptySubsequences: false).enumerated().flatMap { index, line in
             let words = line.split { !$0.isLetter }
             return marks.filter { mark in words.contains { $0 == mark } }.map { mark in
-                Violation(path: path, line: index + 1, message: "\(mark): do it, or say in prose what is missing")
+                Violation(path: path, line: index + 1, message: "\(mark): finish it, or describe what is missing")
             }
         }
     }

@@ -1,26 +1,28 @@
 import Foundation
 
-/// What the Markdown files promise and point to.
+/// Rules for Markdown files: required commands and valid links.
 enum Documents {
-    /// The commands among `commands` that `text` does not name.
+    /// Reports each of `commands` that `text` does not mention.
     static func unnamed(_ commands: [String], in text: String?, at path: String) -> [Violation] {
-        guard let text else { return [Violation(path: path, line: 1, message: "is missing")] }
+        guard let text else { return [Violation(path: path, line: 1, message: "the file is missing")] }
         return commands.filter { !text.contains($0) }.map {
-            Violation(path: path, line: 1, message: "does not name `\($0)`")
+            Violation(path: path, line: 1, message: "does not mention `\($0)`")
         }
     }
 
-    /// The relative links in `text` to nothing; `exists` is asked for paths from the top of the repository.
+    /// The relative links in `text` whose target does not exist.
+    ///
+    /// - Parameter exists: returns true if a path, relative to the root of the repository, exists.
     static func brokenLinks(in text: String, at path: String, exists: (String) -> Bool) -> [Violation] {
         links(in: text).compactMap { link in
             guard let target = file(of: link.text, from: path) else { return nil }
-            // What lies beside the checkout is there for nobody else.
+            // A target outside the repository is missing in every other clone.
             guard target.hasPrefix("..") || !exists(target) else { return nil }
-            return Violation(path: path, line: link.line, message: "\(link.text) leads to nothing")
+            return Violation(path: path, line: link.line, message: "\(link.text) does not exist")
         }
     }
 
-    /// The targets of links and images in `text`, outside of code.
+    /// The targets of links and images in `text`, code excepted.
     private static func links(in text: String) -> [Token] {
         var found: [Token] = []
         var isCode = false
@@ -35,8 +37,9 @@ enum Documents {
         return found
     }
 
-    /// The path from the top that `link` in the document at `path` means, or `nil` for one that leaves the repository
-    /// or stays on its page.
+    /// Resolves `link` in the document at `path` to a path relative to the root of the repository.
+    ///
+    /// - Returns: `nil` for an absolute URL and for an anchor on the same page.
     private static func file(of link: String, from path: String) -> String? {
         guard link.firstMatch(of: #/^[a-zA-Z][a-zA-Z0-9+.-]*:/#) == nil, !link.hasPrefix("#") else { return nil }
         let target = String(link.prefix { $0 != "#" && $0 != "?" })

@@ -1,22 +1,22 @@
-/// Which module lives in which folder and what it may import: the table of the design, word for word.
+/// The folder of each module and the imports it is allowed.
 ///
-/// A module may also import what the modules in its row may import, since `MemberImportVisibility` asks for an import
-/// of every module whose members are used. A leaf is not passed on: it stays an affair of those who name it.
+/// A module may also import the imports of the modules in its row, because `MemberImportVisibility` requires an import
+/// of every module whose members are used. Leaves are not inherited: each module that uses a leaf lists it.
 struct ImportTable {
     struct Row {
         let module: String
         let folder: String
-        /// Modules of ours.
+        /// Modules of this package.
         var imports: [String] = []
-        /// Modules of ours that whoever imports this one does not get.
+        /// Modules of this package that importers of this module do not inherit.
         var leaves: [String] = []
-        /// Modules of other packages and of one platform.
+        /// Modules of other packages, and modules that exist on one platform only.
         var packages: [String] = []
     }
 
     let rows: [Row]
 
-    /// What comes with the toolchain and may be imported anywhere.
+    /// Modules of the toolchain, which any module may import.
     static let systemModules: Set = [
         "FoundationEssentials", "Foundation", "Dispatch", "Synchronization", "Observation",
         "Darwin", "Glibc", "Musl", "Android", "WASILibc", "ucrt",
@@ -85,12 +85,12 @@ struct ImportTable {
             imports: ["EntitlementSync", "SyncService", "HTTPStorage", "FileStorage", "SyncCoreTesting"]),
     ]
 
-    /// The row of the module that the file at `path` belongs to.
+    /// The row of the module that contains the file at `path`.
     func row(forPath path: String) -> Row? {
         rows.first { path.hasPrefix($0.folder + "/") }
     }
 
-    /// Everything that the module of `row` may import.
+    /// All modules that the module of `row` may import.
     func allowedModules(for row: Row) -> Set<String> {
         inherited(by: row).union(row.leaves).union(Self.systemModules)
     }
@@ -103,11 +103,11 @@ struct ImportTable {
         return modules
     }
 
-    /// The imports in `files` that the table does not allow, and the files in folders that it does not know.
+    /// The imports in `files` that the table does not allow, and the files in folders that it does not list.
     func violations(in files: [SourceFile]) -> [Violation] {
         files.flatMap { file -> [Violation] in
             guard let row = row(forPath: file.path) else {
-                return [Violation(path: file.path, line: 1, message: "no row of the import table has this folder")]
+                return [Violation(path: file.path, line: 1, message: "the import table has no row for this folder")]
             }
             let allowed = allowedModules(for: row)
             return Self.imports(in: file).filter { !allowed.contains($0.text) }.map { module in
@@ -117,14 +117,14 @@ struct ImportTable {
         }
     }
 
-    /// The modules that `file` imports, where it does so.
+    /// The modules that `file` imports, with their lines.
     static func imports(in file: SourceFile) -> [Token] {
         let kinds: Set = ["typealias", "struct", "class", "enum", "protocol", "let", "var", "func"]
         let tokens = file.tokens
         return tokens.indices.compactMap { index in
             guard tokens[index].text == "import", index == 0 || tokens[index - 1].text != "." else { return nil }
             let following = tokens[(index + 1)...].drop { kinds.contains($0.text) }
-            // `import:` is an argument's label.
+            // `import:` is an argument label.
             guard let module = following.first, module.text != ":" else { return nil }
             return module
         }

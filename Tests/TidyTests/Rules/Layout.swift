@@ -1,30 +1,30 @@
-/// What stands where: the top of the repository, the folders of code, the names of modules and types.
+/// Rules for the layout: top-level entries, folder sizes, and names of modules and types.
 enum Layout {
     static let topLevel: Set = [
         "Package.swift", "Sources", "Tests", "Backends", "Docs", "README.md", "Makefile", "LICENSE", "Benchmarks",
         "Examples", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md",
-        // SwiftPM writes it; it is not checked in.
+        // Written by SwiftPM and not checked in.
         "Package.resolved",
     ]
     static let maximumFilesInFolder = 12
 
-    /// Entries at the top that the design does not name. Hidden ones belong to tools.
+    /// Top-level entries that the list does not contain. Hidden entries belong to tools and are allowed.
     static func strangers(amongTopLevel entries: [String]) -> [Violation] {
         entries.filter { !$0.hasPrefix(".") && !topLevel.contains($0) }.map {
-            Violation(path: $0, line: 1, message: "the design names no such entry at the top")
+            Violation(path: $0, line: 1, message: "not in the list of top-level entries")
         }
     }
 
-    /// Folders of `files` with too many Swift files to keep in mind, and folders directly below `tops` with none.
+    /// Folders of `files` with too many Swift files, and module folders directly below `tops` with none.
     static func folders(of files: [String], below tops: [String]) -> [Violation] {
         let swiftFiles = files.filter { $0.hasSuffix(".swift") }
         let counts = Dictionary(grouping: swiftFiles, by: folder).mapValues(\.count)
         let crowded = counts.filter { $0.value > maximumFilesInFolder }.map { folder, count in
-            Violation(path: folder, line: 1, message: "\(count) Swift files, \(maximumFilesInFolder) at most")
+            Violation(path: folder, line: 1, message: "\(count) Swift files, at most \(maximumFilesInFolder) allowed")
         }
         let modules = Set(files.compactMap { path in module(of: path, below: tops) })
         let empty = modules.filter { module in !swiftFiles.contains { $0.hasPrefix(module + "/") } }.map {
-            Violation(path: $0, line: 1, message: "no Swift file")
+            Violation(path: $0, line: 1, message: "the module has no Swift file")
         }
         return (crowded + empty).sorted { $0.path < $1.path }
     }
@@ -39,24 +39,25 @@ enum Layout {
         return "\(parts[0])/\(parts[1])"
     }
 
-    /// Types that have the name of their module: nobody could then say `Module.Type` any more.
+    /// Types that have the name of their module, which makes `Module.Type` ambiguous.
     static func namesakes(in files: [SourceFile], table: ImportTable) -> [Violation] {
         let kinds: Set = ["struct", "class", "enum", "actor", "protocol", "typealias"]
         return files.flatMap { file -> [Violation] in
             guard let module = table.row(forPath: file.path)?.module else { return [] }
             return zip(file.tokens, file.tokens.dropFirst()).compactMap { keyword, name in
                 guard kinds.contains(keyword.text), name.text == module else { return nil }
-                return Violation(path: file.path, line: name.line, message: "\(module) is the name of its module")
+                return Violation(path: file.path, line: name.line, message: "\(module) has the name of its module")
             }
         }
     }
 
-    /// Whether the documentation targets of `index` (.spi.yml) are the libraries of `manifest` (Package.swift).
+    /// The differences between the documented targets of `index` (.spi.yml) and the libraries of `manifest`
+    /// (Package.swift).
     static func undocumentedLibraries(manifest: SourceFile, index: String) -> [Violation] {
         let libraries = manifest.text.matches(of: #/\.library\(name: "(\w+)"/#).map { String($0.1) }
         let documented = index.matches(of: #/(?m)^ +- (\w+)$/#).map { String($0.1) }
-        let missing = Set(libraries).subtracting(documented).map { "\($0) is a product and not documented" }
-        let surplus = Set(documented).subtracting(libraries).map { "\($0) is documented and no product" }
+        let missing = Set(libraries).subtracting(documented).map { "\($0) is a product without documentation" }
+        let surplus = Set(documented).subtracting(libraries).map { "\($0) is documented but not a product" }
         return (missing + surplus).sorted().map { Violation(path: ".spi.yml", line: 1, message: $0) }
     }
 }

@@ -1,4 +1,4 @@
-/// Files, functions and lines that are too long to read at a glance. Generated files may be as long as they like.
+/// Limits for the length of files, functions and lines. Generated files are exempt.
 enum Lengths {
     static let maximumFile = 400
     static let maximumFunction = 60
@@ -31,8 +31,9 @@ enum Lengths {
         }
     }
 
-    /// Files whose braces, brackets or parentheses do not pair: they were misread, and no other rule can be trusted
-    /// about them.
+    /// Files with unbalanced braces, brackets or parentheses.
+    ///
+    /// Such a file compiles, so it was tokenized wrongly, and the other rules cannot be trusted for it.
     static func unbalancedFiles(in files: [SourceFile]) -> [Violation] {
         files.compactMap { file in
             var open: [Token] = []
@@ -51,7 +52,7 @@ enum Lengths {
     }
 }
 
-/// A function, initializer, subscript or computed property, from its keyword to the brace that ends it.
+/// A function, initializer, subscript or computed property, from its keyword to its closing brace.
 struct FunctionSpan: Equatable {
     let name: String
     let firstLine: Int
@@ -61,7 +62,7 @@ struct FunctionSpan: Equatable {
 
     static let closing = ["(": ")", "[": "]", "{": "}"]
 
-    /// The spans in `tokens`, an outer one before those inside it.
+    /// The spans in `tokens`, outer spans before nested ones.
     static func all(in tokens: [Token]) -> [FunctionSpan] {
         tokens.indices.compactMap { index in
             guard let name = declaredName(at: index, in: tokens),
@@ -72,7 +73,7 @@ struct FunctionSpan: Equatable {
         }
     }
 
-    /// The name of what the keyword at `index` declares, or `nil` where it declares nothing with a body.
+    /// The name of the declaration at `index`, or `nil` if the keyword declares nothing that can have a body.
     private static func declaredName(at index: Int, in tokens: [Token]) -> String? {
         // `self.init(…)` and `.init(…)` are calls.
         guard index == 0 || tokens[index - 1].text != "." else { return nil }
@@ -80,20 +81,20 @@ struct FunctionSpan: Equatable {
         switch tokens[index].text {
         case "func": return next
         case "init", "deinit", "subscript": return tokens[index].text
-        // Only a property with a written type can be a computed one.
+        // A computed property has an explicit type.
         case "var": return index + 2 < tokens.count && tokens[index + 2].text == ":" ? next : nil
         default: return nil
         }
     }
 
-    /// Where the body's brace stands; a requirement of a protocol and a stored property have none.
+    /// The index of the body's opening brace, or `nil` for a protocol requirement or a stored property.
     private static func bodyStart(ofDeclarationAt start: Int, in tokens: [Token]) -> Int? {
         let enders: Set = [
             "func", "init", "deinit", "subscript", "var", "let", "case", "associatedtype", "typealias", "struct",
             "class", "enum", "actor", "protocol", "extension",
         ]
         let isProperty = tokens[start].text == "var"
-        // An operator's own name, as in `func == (`, is no ender.
+        // Skip the name, which can be an operator as in `func == (`.
         let first = tokens[start].text == "func" ? tokens[start...].firstIndex { $0.text == "(" } : start + 1
         guard let first else { return nil }
         var depth = 0

@@ -1,8 +1,8 @@
 import Foundation
 
-/// A Swift file as the rules see it. Tests make them from literals, ``Repository`` from what is checked out.
+/// A Swift file and its tokens. Tests make one from a literal, ``Repository`` from the working tree.
 struct SourceFile: Sendable {
-    /// The path from the top of the repository, with slashes.
+    /// The path relative to the root of the repository, with slashes.
     let path: String
     let text: String
     let tokens: [Token]
@@ -17,7 +17,7 @@ struct SourceFile: Sendable {
     var lines: [Substring] { text.split(separator: "\n", omittingEmptySubsequences: false) }
 }
 
-/// A place where a rule does not hold.
+/// A violation of a rule at a line of a file.
 struct Violation: Equatable, CustomStringConvertible {
     let path: String
     let line: Int
@@ -26,28 +26,28 @@ struct Violation: Equatable, CustomStringConvertible {
     var description: String { "\(path):\(line): \(message)" }
 }
 
-/// The violations one a line, as a test prints them.
+/// The violations, one per line, as a test prints them.
 func report(_ violations: [Violation]) -> String {
     violations.map(\.description).joined(separator: "\n")
 }
 
-/// The files that are checked out, read once for all rules.
+/// The files of the working tree, read once for all rules.
 struct Repository: Sendable {
     let root: URL
     /// Every file below ``codeFolders``.
     let paths: [String]
     /// Every Swift file below ``codeFolders``, and the manifest.
     let swiftFiles: [SourceFile]
-    /// The Markdown files at the top and in Docs: path to text.
+    /// The text of the Markdown files at the root and in Docs, by path.
     let documents: [String: String]
-    /// The names at the top.
+    /// The names of the entries at the root.
     let topLevelEntries: [String]
 
     static let codeFolders = ["Sources", "Backends", "Tests", "Benchmarks", "Examples"]
 
     private static let shared = Result { try Repository() }
 
-    /// The repository that this file was compiled from.
+    /// The repository from which this file was compiled.
     static func current() throws -> Repository { try shared.get() }
 
     /// The Swift files below any of `folders`.
@@ -55,12 +55,12 @@ struct Repository: Sendable {
         swiftFiles.filter { file in folders.contains { file.path.hasPrefix($0 + "/") } }
     }
 
-    /// Whether `path`, counted from the top, is a file or a folder here.
+    /// Returns true if `path`, relative to the root, is a file or a folder.
     func has(_ path: String) -> Bool {
         FileManager.default.fileExists(atPath: root.appending(path: path).path)
     }
 
-    /// The text of the file at `path`, or `nil` where there is none.
+    /// The text of the file at `path`, or `nil` if the file does not exist.
     func text(at path: String) throws -> String? {
         guard has(path) else { return nil }
         return try String(contentsOf: root.appending(path: path), encoding: .utf8)
@@ -84,7 +84,8 @@ struct Repository: Sendable {
             })
     }
 
-    /// The files below `folder` in a stable order, without hidden ones (build products live in hidden folders).
+    /// The files below `folder` in a stable order. Hidden entries are skipped, because build products are in hidden
+    /// folders.
     private static func paths(below folder: String, of root: URL) throws -> [String] {
         let url = root.appending(path: folder)
         var isFolder: ObjCBool = false

@@ -1,14 +1,14 @@
-/// One word or sign of Swift code, and the line it stands on, counted from 1.
+/// A token of Swift code and its line, starting at 1.
 struct Token: Equatable, Sendable {
     let text: String
     let line: Int
 }
 
-/// Takes Swift source apart far enough for the rules: comments are gone, and a string literal is one `"`, followed by
-/// the code of its interpolations.
+/// A tokenizer for Swift source that is precise enough for the rules.
 ///
-/// `try!`, `as!` and their forms with `?` are one token each, because `try !done` is something else. A regular
-/// expression between bare slashes is read as code; write one that holds quotes or braces as `#/…/#`.
+/// Comments are dropped. A string literal becomes one `"`, followed by the tokens of its interpolations. `try!`, `as!`
+/// and their forms with `?` are single tokens, because `try !done` has another meaning. A regular expression between
+/// bare slashes is read as code, so one that contains quotes or braces must be written as `#/…/#`.
 struct SwiftTokens {
     private let bytes: [UInt8]
     private var position = 0
@@ -48,7 +48,7 @@ struct SwiftTokens {
         }
     }
 
-    // MARK: Words and signs
+    // MARK: Words and symbols
 
     private mutating func readWord() {
         let start = position
@@ -75,7 +75,7 @@ struct SwiftTokens {
         found.append(Token(text: text(from: start), line: line))
     }
 
-    /// A number sign begins a raw string, a regular expression, or a directive such as `#if`.
+    /// Reads a number sign, which starts a raw string, a regular expression, or a directive such as `#if`.
     private mutating func readPound() {
         var pounds = 0
         while peek(pounds) == UInt8(ascii: "#") { pounds += 1 }
@@ -113,7 +113,7 @@ struct SwiftTokens {
                 advance()
                 if opensInterpolation { readCode(insideInterpolation: true) }
             } else {
-                // An unterminated literal does not compile; giving up at its line keeps a misreading small.
+                // An unterminated literal does not compile. Ending it at the line limits the damage of a misreading.
                 advance()
                 if byte == UInt8(ascii: "\n") && !isMultiline { return }
             }
