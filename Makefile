@@ -1,4 +1,4 @@
-# `make help` lists the targets. Everything is built by SwiftPM; this file only knows the commands.
+# Shortcuts for the commands of the project; SwiftPM builds everything. `make help` lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,9 +6,9 @@ SHELL := /bin/bash
 .PHONY: help setup demo release test soak nightly mutants threads lint docs bench peers proto clean
 
 FOLDERS := $(wildcard Sources Backends Tests Benchmarks Examples)
-# What must come out the same in every time zone, as a filter of `swift test`.
+# Tests that must pass in every time zone, as a filter for `swift test`.
 DATE_TESTS ?= CivilCalendar
-# With Swift's libraries in it, as it is copied to a server that has none.
+# Linked statically, for servers without Swift.
 RELEASE := --configuration release --product syncd --static-swift-stdlib
 BENCHMARKS := --package-path Benchmarks --configuration release
 BARE_ROUTE := $(BENCHMARKS) --product bare-route --static-swift-stdlib
@@ -16,18 +16,18 @@ BARE_ROUTE := $(BENCHMARKS) --product bare-route --static-swift-stdlib
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 10
 
-setup: ## Install the system packages that are missing (Debian and its relatives)
+setup: ## Install missing system packages (Debian and derivatives)
 	@.ci/setup
 
-demo: setup ## Build syncd and let it tell its story: two devices, a lost phone, a restore
+demo: setup ## Build syncd and run its demo: two devices, a refund, a lost phone, a restore
 	swift build --product syncd
 	"$$(swift build --show-bin-path)/syncd" demo
 
-release: setup ## Build syncd for a machine that has no Swift, and tell where it is
+release: setup ## Build a syncd for machines without Swift and print its path
 	swift build $(RELEASE)
 	@ls -l "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
-test: setup ## Run all tests, a real server by its OpenAPI document and in a browser, and all benchmarks in short
+test: setup ## Run all tests, API fuzzing, the web page in a browser, the documented commands and short benchmarks
 	@.ci/setup apache2-bin chromium curl nodejs openssl python3 python3-venv
 	.ci/mutants check
 	.ci/test --enable-all-traits
@@ -38,36 +38,36 @@ test: setup ## Run all tests, a real server by its OpenAPI document and in a bro
 	.ci/short-benchmarks
 	.ci/zones '$(DATE_TESTS)'
 
-soak: setup ## Try the stores and a server for longer, then simulate until a seed fails; FROM=seed, LIMIT=seconds
+soak: setup ## Soak the stores and a server, then simulate until a seed fails; FROM=seed, LIMIT=seconds
 	.ci/soak-stores
 	.ci/soak-server
 	.ci/soak
 
-mutants: setup ## Make deliberate mistakes in the engine, one after the other: the simulation must notice each
+mutants: setup ## Insert one deliberate bug at a time into the engine; the simulation must detect each
 	.ci/mutants
 
-nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state, then mutants and threads; FROM=seed
+nightly: setup ## Simulate 20,000 new seeds, which must reach every rare state, then run mutants and threads; FROM=seed
 	@.ci/setup apache2-bin curl openssl
 	.ci/nightly
 
-threads: setup ## Run the tests of stores, service and server with ThreadSanitizer: no race may be found
+threads: setup ## Run the tests of stores, service and server with ThreadSanitizer
 	@.ci/setup apache2-bin curl openssl
 	.ci/thread-sanitizer
 
 lint: ## Check the format of all Swift code
 	swift format lint --strict --parallel --recursive $(FOLDERS) Package.swift
 
-docs: ## Build the documentation of every library; a warning is an error
+docs: ## Build the documentation of every library; warnings are errors
 	.ci/docs
 
-bench: setup ## Time the hot paths in release mode
+bench: setup ## Measure the hot paths in release mode
 	swift run $(BENCHMARKS) benchmarks
 	swift run $(BENCHMARKS) store-benchmarks
 	swift build $(RELEASE)
 	swift run $(BENCHMARKS) wire-benchmarks \
 		--syncd "$$(swift build $(RELEASE) --show-bin-path)/syncd"
 
-peers: ## Hold syncd serve against PocketBase, Kinto and a bare route, with wrk; writes Docs/Peers.md
+peers: ## Compare syncd serve with PocketBase, Kinto and a bare route, using wrk; writes Docs/Peers.md
 	@.ci/setup libeatmydata1 python3 python3-venv wrk
 	swift build $(RELEASE)
 	swift build $(BARE_ROUTE)
@@ -77,7 +77,7 @@ peers: ## Hold syncd serve against PocketBase, Kinto and a bare route, with wrk;
 		--server-load "$$(swift build $(BENCHMARKS) --show-bin-path)/server-load" \
 		--page Docs/Peers.md --chart Docs/images/peers.svg
 
-proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare ours with
+proto: ## Generate the Swift code of Docs/ledger.proto for the format tests
 	@.ci/setup protobuf-compiler
 	swift package resolve --package-path Tests/LedgerFormat --scratch-path .build-format
 	swift build --package-path .build-format/checkouts/swift-protobuf --scratch-path .build-proto \
@@ -87,5 +87,5 @@ proto: ## Generate the Swift reader of Docs/ledger.proto that the tests compare 
 			--scratch-path .build-proto --show-bin-path)/protoc-gen-swift" \
 		Docs/ledger.proto
 
-clean: ## Remove everything that was built
+clean: ## Remove all build products
 	rm -rf .build .build-* Benchmarks/.build

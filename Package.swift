@@ -20,7 +20,7 @@ let package = Package(
         .library(name: "SyncCoreTesting", targets: ["SyncCoreTesting"]),
         .library(name: "SyncSimulation", targets: ["SyncSimulation"]),
     ],
-    // A product whose packages not every app wants is empty until its trait is on, and fetches nothing.
+    // A disabled trait adds no code and no dependencies.
     traits: [
         .trait(name: "Sealed", description: "SealedStorage: encrypts what any store keeps, with swift-crypto"),
         .trait(
@@ -28,17 +28,17 @@ let package = Package(
             description: "ObservedStorage: metrics, traces and a log of any store, with swift-metrics and siblings"),
     ],
     dependencies: [
-        // Only syncd uses it. Executables are not products, so an app never fetches it.
+        // Used by syncd only. Executables are not products, so an app never fetches it.
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
-        // Only SyncProtocol uses it.
+        // Used by SyncProtocol only.
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
-        // Only SQLiteStorage uses it.
+        // Used by SQLiteStorage only.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
-        // Only SyncServer uses them, which is no product, so an app never fetches them.
+        // Used by SyncServer only, which is not a product, so an app never fetches them.
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
@@ -148,7 +148,7 @@ let package = Package(
         .testTarget(
             name: "ReadmeTests", dependencies: ["Entitlements", "EntitlementSync", "FileStorage"]),
         .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
-        // A second process for the tests to race with and to kill.
+        // A process that tests start, race with and kill.
         .executableTarget(
             name: "StoreProbe", dependencies: ["FileStorage", "SQLiteStorage", "SyncCore", "SyncCoreTesting"],
             path: "Tests/StoreProbe"),
@@ -210,7 +210,7 @@ let package = Package(
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Crypto", package: "swift-crypto"),
             ]),
-        // Only for tests here: Benchmarks/Package.swift builds the same sources for its programs.
+        // Used by tests only. Benchmarks/Package.swift builds the same sources for its programs.
         .target(
             name: "LoadTesting",
             dependencies: [
@@ -242,7 +242,7 @@ let package = Package(
                 "Checksums", "FileStorage", "FileWatching", "StoreProbe", "SyncCore", "SyncCoreTesting",
                 "TestSupport",
             ]),
-        // Empty without their traits, as what they test.
+        // Empty if the traits of the tested modules are disabled.
         .testTarget(
             name: "SealedStorageTests",
             dependencies: [

@@ -1,5 +1,5 @@
-// Preloaded into a server (LD_PRELOAD): writes every second how many bytes of the heap are in use, which tells a leak
-// from memory that is only not given back. HEAP_FIGURES: the file, which has the newest figure and nothing else.
+// Preloaded into a server (LD_PRELOAD). Writes the number of heap bytes in use once a second, to tell a leak from memory
+// that the allocator keeps. HEAP_FIGURES names the file, which contains only the latest figure.
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -18,7 +18,7 @@ static void *watch(void *argument) {
         char text[32];
         int length = snprintf(text, sizeof text, "%019zu\n", heap.uordblks + heap.hblkhd);
         if (pwrite(file, text, (size_t)length, 0) != length) {
-            // An old figure that stands would look like a heap that does not grow.
+            // A stale figure would look like a heap that does not grow.
             perror("heap-figures");
             abort();
         }
@@ -29,9 +29,9 @@ static void *watch(void *argument) {
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("HEAP_FIGURES");
     if (path == NULL) return;
-    // It stays open, so that it counts as one of the server's descriptors from beginning to end.
+    // Stays open, so that the number of descriptors of the server is constant.
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    // Signals are the server's.
+    // Signals are left to the server.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);

@@ -1,7 +1,7 @@
-// Preloaded into what ThreadSanitizer watches (LD_PRELOAD). Where a Mutex of Swift's Synchronization is contended, it is
-// locked and unlocked inside of a library that is not instrumented: ThreadSanitizer would see two threads in what the
-// mutex guards, and nothing between them. These functions stand before the library's and say what they do. Locking
-// without contention is inlined into the program, and seen without help.
+// Preloaded into programs that run under ThreadSanitizer (LD_PRELOAD). A contended Mutex of Swift's Synchronization module
+// is locked and unlocked in a library that is not instrumented, so ThreadSanitizer would miss the synchronization and
+// report a false race. These functions wrap the library's functions and annotate them. The uncontended path is inlined
+// into the program and needs no annotation.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// Of ThreadSanitizer; null in programs without it, such as those that a test starts.
+// Provided by ThreadSanitizer. Null in programs without it, such as tools that a test starts.
 extern void __tsan_acquire(void *) __attribute__((weak));
 extern void __tsan_release(void *) __attribute__((weak));
 
