@@ -6,10 +6,10 @@ let package = Package(
     platforms: [.macOS(.v15)],
     dependencies: [
         .package(name: "EntitlementSync", path: ".."),
-        // Only for sqlite3's C API, the floor of the SQLite store: the same library that the store uses.
+        // For the C API of the SQLite that the store uses: the baseline of the SQLite rows.
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
-        // Only for bare-route: the libraries that the server listens with.
+        // For bare-route: the networking libraries of the server.
         .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -23,7 +23,7 @@ let package = Package(
                 .product(name: "Entitlements", package: "EntitlementSync"),
                 .product(name: "SyncCoreTesting", package: "EntitlementSync"),
                 .product(name: "SyncSimulation", package: "EntitlementSync"),
-                // Spawned, not called: a dependency, so that it is built.
+                // A dependency so that it is built; it runs as a process.
                 "start-to-access",
             ]),
         .executableTarget(
@@ -61,7 +61,7 @@ let package = Package(
                 "BenchmarkSupport", "LoadTesting",
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
             ]),
-        // The upper bound of the stack, for peers/peers.py.
+        // The upper bound for a server on these libraries, for peers/peers.py.
         .executableTarget(
             name: "bare-route",
             dependencies: [
@@ -82,7 +82,7 @@ let package = Package(
                 .product(name: "SQLiteStorage", package: "EntitlementSync"),
                 .product(name: "SyncCore", package: "EntitlementSync"),
             ]),
-        // The floor of the wire: libcurl called from C.
+        // The baseline of the wire rows: libcurl called from C.
         .target(name: "RawCurl", linkerSettings: [.linkedLibrary("curl")]),
         .executableTarget(
             name: "start-to-access", dependencies: [.product(name: "Entitlements", package: "EntitlementSync")]),

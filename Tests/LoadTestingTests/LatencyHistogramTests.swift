@@ -3,7 +3,7 @@ import Testing
 
 @Suite("The histogram of latencies")
 struct LatencyHistogramTests {
-    /// SplitMix64: seeded, so that every run measures the same numbers.
+    /// SplitMix64 with a fixed seed, so that every run uses the same numbers.
     struct Generator: RandomNumberGenerator {
         var state: UInt64
         mutating func next() -> UInt64 {
@@ -38,7 +38,7 @@ struct LatencyHistogramTests {
         #expect(histogram.count == 50_000)
     }
 
-    @Test("small values and the largest possible one are told exactly")
+    @Test("small values and the largest possible one are exact")
     func endsAreExact() {
         var histogram = LatencyHistogram()
         #expect(histogram.percentile(0.5) == nil)
@@ -49,12 +49,12 @@ struct LatencyHistogramTests {
         histogram.record(.max)
         #expect(histogram.maximum == UInt64(Int64.max))
         #expect(histogram.percentile(1).map { $0 > UInt64(Int64.max) / 250 * 249 } == true)
-        // A clock that was set back is no reason to crash.
+        // A clock that was set back must not crash.
         histogram.record(-5)
         #expect(histogram.count == 258)
     }
 
-    @Test("two histograms together are the histogram of both")
+    @Test("the sum of two histograms is the histogram of all values")
     func unionIsBoth() {
         var (left, right, both) = (LatencyHistogram(), LatencyHistogram(), LatencyHistogram())
         for value in stride(from: Int64(1), to: 5_000_000, by: 997) {

@@ -15,7 +15,8 @@ struct LoadRunTests {
     private func target(_ server: ScriptedServer) -> LoadTarget { LoadTarget(host: "127.0.0.1", port: server.port) }
 
     @Test(
-        "as fast as it answers: every request that the server saw is counted, by several loops too", arguments: [1, 3])
+        "in a closed loop all requests that the server received are counted, also with several loops",
+        arguments: [1, 3])
     func closedLoop(loops: Int) async throws {
         let seen = Mutex(0)
         let server = try await ScriptedServer.start { _, _ in
@@ -31,9 +32,9 @@ struct LoadRunTests {
         #expect(report.statuses == [200: report.sent])
     }
 
-    @Test("at a rate a latency counts from when the request was due, although nobody was free to send it")
+    @Test("in an open loop latency counts from the time at which the request was due, even if no connection was free")
     func latencyCountsFromDue() async throws {
-        // One connection, an answer takes 50 ms, a request is due every 10 ms: of 40 requests the last waits longest.
+        // One connection, answers after 50 ms, a request due every 10 ms: the last of 40 requests waits longest.
         let server = try await ScriptedServer.start { _, _ in .delayed(.milliseconds(50), 200) }
         var plan = reads(server, connections: 1, rate: 100)
         plan.patience = 30
@@ -43,13 +44,13 @@ struct LoadRunTests {
         #expect(report.isSound)
         #expect((report.sent, report.unsent) == (40, 0))
         #expect(latencies.count == 40)
-        // 39 × 50 ms before it is its turn, 50 ms more, due at 390 ms.
+        // It is sent after 39 × 50 ms, takes 50 ms and was due at 390 ms.
         #expect(latencies.maximum >= 1_600_000_000)
         #expect((latencies.percentile(0.5) ?? 0) >= 700_000_000)
         #expect(report.late >= 38)
     }
 
-    @Test("what was due and could not be sent is counted, with the time that it waited")
+    @Test("requests that were due but not sent are counted, with their waiting time")
     func unsentIsCounted() async throws {
         let server = try await ScriptedServer.start { _, number in number < 3 ? .answer(200) : .silence }
         var plan = reads(server, connections: 1, rate: 50)
@@ -63,7 +64,7 @@ struct LoadRunTests {
         #expect(!report.isSound)
     }
 
-    @Test("what could not be sent is counted as what it would have been")
+    @Test("unsent requests are counted under their kind")
     func unsentKinds() async throws {
         let server = try await ScriptedServer.start { _, _ in .silence }
         let request = RequestBytes("GET", "/document", at: target(server))
@@ -76,7 +77,7 @@ struct LoadRunTests {
         #expect(report.kinds.map(\.latencies.count) == [9, 18])
     }
 
-    @Test("other answers than expected, and requests without answer, are told")
+    @Test("unexpected answers and unanswered requests are reported")
     func troublesAreTold() async throws {
         let server = try await ScriptedServer.start { _, number in
             switch number % 10 {
@@ -94,7 +95,7 @@ struct LoadRunTests {
         #expect(!report.isSound)
     }
 
-    @Test("nobody listens: an error, not a report")
+    @Test("a closed port is an error, not a report")
     func nobodyListens() async throws {
         let server = try await ScriptedServer.start { _, _ in .answer(200) }
         try await server.stop()
@@ -103,7 +104,7 @@ struct LoadRunTests {
         }
     }
 
-    @Test("a write has the version of the answer before; an answer that is lost is no conflict, one that is not is")
+    @Test("a write uses the version of the previous answer; a lost answer is no conflict, a change by another writer is")
     func writesAreConditional() async throws {
         let state = Mutex((version: 0, conflicts: 0))
         let server = try await ScriptedServer.start { request, number in
@@ -113,9 +114,9 @@ struct LoadRunTests {
                     return .answer(412, tag: "\"\(state.version)\"")
                 }
                 state.version += 1
-                // The fifth arrives, and its answer does not.
+                // The fifth request arrives, but its answer does not.
                 if number == 4 { return .hangUp }
-                // After the ninth somebody else writes.
+                // Another client writes after the ninth request.
                 defer { if number == 8 { state.version += 1 } }
                 return .answer(200, tag: "\"\(state.version)\"")
             }
@@ -149,11 +150,11 @@ struct LoadRunTests {
         #expect(report.isSound)
         #expect(report.sent == 20)
         #expect(report.reopened.count == (reconnects ? 100 : 0))
-        // A write in the moment of the reconnection is heard by those that are there.
+        // A write during the reconnection reaches only the connected streams.
         #expect((reconnects ? 200...2_000 : 2_000...2_000).contains(report.heard.count))
     }
 
-    @Test("an event that never comes is told")
+    @Test("a missing event is reported")
     func lostEventIsTold() async throws {
         let server = try await ScriptedServer.start { request, _ in
             request.path == "/changes" ? .stream() : .answer(204, tag: "\"1\"")
@@ -165,13 +166,13 @@ struct LoadRunTests {
         plan.patience = 0.5
         let report = try await LoadRun.run(plan, at: target(server))
         try await server.stop()
-        // The second write waits for those who have not heard of the first, and is not sent.
+        // The second write waits for the events of the first one and is not sent.
         #expect((report.sent, report.unsent) == (1, 1))
         #expect(report.troubles == [.unheard: 3])
     }
 
     @Test(
-        "a stream that ends with a token that was replaced is opened with the new one; any other end is told",
+        "a stream that ends with its replaced token reopens with the new one; any other end is reported",
         arguments: [false, true])
     func endOfToken(isReplaced: Bool) async throws {
         let credential = LoadCredential(token: "old")
@@ -204,7 +205,7 @@ struct LoadRunTests {
         #expect(tokens.withLock { $0 } == Array(repeating: "Bearer old", count: 4) + Array(repeating: next, count: 4))
     }
 
-    @Test("a stream that ends when all were open again is timed from its own end")
+    @Test("a stream that ends after all were open again is timed from its own end")
     func laterEnd() async throws {
         let credential = LoadCredential(token: "one")
         let writes = Mutex(0)
@@ -226,12 +227,12 @@ struct LoadRunTests {
         #expect(report.sent == 30)
         #expect(report.troubles == [.streamEnded: 6])
         #expect(report.reopened.count == 6)
-        // The second end is 2.5 s after the first; a stream reconnects after 0.1 s.
+        // The second end is 2.5 s after the first. A stream reconnects after 0.1 s.
         #expect(report.reopened.maximum < 2_400_000_000)
         #expect(report.meanwhile.count < 24)
     }
 
-    @Test("a stream that is not open again in time is told")
+    @Test("a stream that does not reopen in time is reported")
     func lostStreamIsTold() async throws {
         let count = Mutex(0)
         let server = try await ScriptedServer.start { request, _ in
@@ -253,7 +254,7 @@ struct LoadRunTests {
         #expect(report.reopened.count == 2)
     }
 
-    @Test("a run that is cancelled ends at once, with what it has seen")
+    @Test("a cancelled run ends at once with its results so far")
     func cancelling() async throws {
         let (begun, begin) = AsyncStream.makeStream(of: Void.self)
         let server = try await ScriptedServer.start { _, number in

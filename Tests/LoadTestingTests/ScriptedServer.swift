@@ -3,18 +3,18 @@ import NIOHTTP1
 import NIOPosix
 import Synchronization
 
-/// An HTTP server on this machine whose answers a test chooses.
+/// A local HTTP server whose answers are chosen by a test.
 final class ScriptedServer: Sendable {
     /// The answer to a request.
     enum Reply: Sendable {
         case answer(Int, tag: String? = nil)
-        /// An answer after a time.
+        /// An answer after a delay.
         case delayed(Duration, Int)
         /// Closes the connection.
         case hangUp
         /// No answer.
         case silence
-        /// An event stream, which names a reconnection time in milliseconds.
+        /// An event stream with a reconnection time in milliseconds.
         case stream(retry: Int? = 100)
         /// An answer, after which all event streams end.
         case ending(Int)
@@ -124,7 +124,7 @@ final class ScriptedServer: Sendable {
         }
 
         private func send(_ status: Int, _ tag: String?, _ context: ChannelHandlerContext) {
-            // The event comes before the answer, as from a server that pushes at once.
+            // The event precedes the answer, as on a server that pushes immediately.
             if request?.method == "PUT", status == 200 { hub.sendChange() }
             var headers: HTTPHeaders = ["Content-Length": "2"]
             if let tag { headers.add(name: "ETag", value: tag) }

@@ -1,14 +1,14 @@
 extension [Double] {
-    /// The value in the middle. The array has one or more.
+    /// The median. The array must not be empty.
     package var median: Double { sorted()[count / 2] }
 }
 
 extension Duration {
-    /// All of it, in nanoseconds.
+    /// The duration in nanoseconds.
     package var nanoseconds: Double { Double(components.seconds) * 1e9 + Double(components.attoseconds) / 1e9 }
 }
 
-/// A time with the unit that suits it.
+/// Formats a duration with a suitable unit.
 package func duration(_ nanoseconds: Double) -> String {
     switch nanoseconds {
     case ..<1_000: decimal(nanoseconds, places: 1) + " ns"
@@ -17,7 +17,7 @@ package func duration(_ nanoseconds: Double) -> String {
     }
 }
 
-/// A number of 0 or more with so many decimals.
+/// Formats a non-negative number with the given number of decimals.
 package func decimal(_ value: Double, places: Int) -> String {
     var scale = 1.0
     for _ in 0..<places { scale *= 10 }
@@ -29,7 +29,7 @@ package func decimal(_ value: Double, places: Int) -> String {
 }
 
 extension String {
-    /// Padded to a width: text to the left, with a negative width to the right.
+    /// Pads the text to a width. A negative width aligns to the right.
     package func padded(to width: Int) -> String {
         let spaces = String(repeating: " ", count: max(0, abs(width) - count))
         return width < 0 ? spaces + self : self + spaces

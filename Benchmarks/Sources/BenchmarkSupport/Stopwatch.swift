@@ -4,13 +4,13 @@ package struct Measurement: Sendable {
     package let size: Int
     /// Nanoseconds of one execution.
     package let nanoseconds: Double
-    /// Nanoseconds of one execution of the floor.
+    /// Nanoseconds of one execution of the baseline.
     package let floor: Double
     /// The median of the rounds' ratios, which is independent of changes of the machine's speed between rounds.
     package let ratio: Double
 }
 
-/// Times a subject and its floor in alternation, so that both see the same machine.
+/// Times a subject and its baseline in alternation, so that both run under the same conditions.
 package struct Stopwatch {
     private let isShort: Bool
     /// The number of measured rounds.
@@ -20,13 +20,14 @@ package struct Stopwatch {
     /// The sum of all results, so that no work is optimized away.
     package private(set) var checksum: UInt64 = 0
 
-    /// - Parameter isShort: two rounds at most, to see that everything works.
+    /// - Parameter isShort: at most two rounds, to check that everything works.
     package init(isShort: Bool) {
         self.isShort = isShort
         rounds = isShort ? 2 : 101
     }
 
-    /// Times `subject` against `floor`. Both take the number of the execution, by which they choose their input.
+    /// Times `subject` against `floor`, the baseline. Both get the number of the execution and choose their input by
+    /// it.
     package mutating func measure(
         _ name: String, size: Int, floor: (Int) -> UInt64, subject: (Int) -> UInt64
     ) -> Measurement {

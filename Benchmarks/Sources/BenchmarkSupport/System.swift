@@ -12,26 +12,26 @@ package func exitWithFailure(_ reason: String, code: Int32 = 1) -> Never {
     exit(code)
 }
 
-/// Ends the process unless `condition` holds: a wrong result is not timed.
+/// Ends the process unless `condition` holds, so that a wrong result is never timed.
 package func expect(_ condition: Bool, _ expectation: String) {
     guard !condition else { return }
     exitWithFailure("wrong before it was timed, expected: \(expectation)")
 }
 
-/// Ends a debug build that is not to run in its short form, as its times would mean nothing.
+/// Ends a debug build unless it runs in its short form, because its times would mean nothing.
 package func requireRelease(unless isShort: Bool) {
     #if DEBUG
     if !isShort { exitWithFailure("a debug build runs only with --short; build with --configuration release") }
     #endif
 }
 
-/// A template of `mkstemp` in the folder for temporary files.
+/// A template for `mkstemp` in the temporary folder.
 private func temporaryTemplate() -> [CChar] {
     let folder = getenv("TMPDIR").map { String(cString: $0) } ?? "/tmp"
     return Array("\(folder)/entitlementsync-bench-XXXXXX".utf8CString)
 }
 
-/// A new file with these bytes in the folder for temporary files. The caller removes it.
+/// Creates a file with these bytes in the temporary folder. The caller removes it.
 package func temporaryFile(_ bytes: [UInt8]) -> String {
     var template = temporaryTemplate()
     let file = mkstemp(&template)
@@ -42,7 +42,7 @@ package func temporaryFile(_ bytes: [UInt8]) -> String {
     return String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
 }
 
-/// A new folder in the folder for temporary files. The caller removes it.
+/// Creates a folder in the temporary folder. The caller removes it.
 package func temporaryFolder() -> String {
     var template = temporaryTemplate()
     guard mkdtemp(&template) != nil else { exitWithFailure("cannot make a temporary folder") }
@@ -54,7 +54,7 @@ package func removeFile(_ path: String) {
     unlink(path)
 }
 
-/// Removes a folder and all that is in it.
+/// Removes a folder and its contents.
 package func removeFolder(_ path: String) {
     guard let folder = opendir(path) else { return }
     while let item = readdir(folder) {

@@ -1,4 +1,4 @@
-// The upper bound of the stack: a server with the libraries of `syncd serve` that sends the same bytes to all requests.
+// The upper bound: a server on the libraries of `syncd serve` that answers every request with the same bytes.
 //
 //     bare-route [--port PORT] [--size BYTES]
 //

@@ -31,10 +31,10 @@ struct Benchmarks {
             pace: SimulationPace(days: isShort ? 7 : 365).measure())
     }
 
-    /// Where the sources are: four levels above this file.
+    /// The folder of the package, four levels above this file.
     private static var repositoryPath: String { #filePath.removingLastComponents(4) }
 
-    /// Where this program and its sibling were built.
+    /// The folder with this program and start-to-access.
     private static var programFolder: String { CommandLine.arguments[0].removingLastComponents(1) }
 }
 

@@ -1,8 +1,8 @@
 import Entitlements
 import SyncCoreTesting
 
-/// Facts as the buyers of the InsomniOwl catalogue leave them: mostly purchases with their recordings, some refunds,
-/// spends of units, and a mark on each owl.
+/// Generates facts that are typical for the InsomniOwl catalogue: mostly purchases with their recordings, some refunds,
+/// spends of units, and a flag for each owl.
 struct FactGenerator {
     private let products: [Product]
     private let consumables: [ProductID]
@@ -27,7 +27,7 @@ struct FactGenerator {
         date = Self.firstDate
     }
 
-    /// Exactly `count` facts with different keys.
+    /// Generates exactly `count` facts with distinct keys.
     mutating func facts(count: Int) -> [Fact] {
         var facts: [Fact] = []
         for product in ownable.prefix(count / 20) { facts.append(mark(product)) }
@@ -40,7 +40,7 @@ struct FactGenerator {
         return Array(facts.prefix(count))
     }
 
-    /// `count` purchases, each with its recording.
+    /// Generates `count` purchases, each with its recording.
     mutating func purchases(count: Int) -> [Fact] {
         var facts: [Fact] = []
         for _ in 0..<count { facts += bought(refunds: false) }
@@ -88,7 +88,7 @@ struct FactGenerator {
             Flag(product: product, isSet: true, date: date, replica: replica(), logicalTime: stamp.logicalTime))
     }
 
-    /// A few hours pass.
+    /// Advances the time by a few hours.
     private mutating func tick() -> Stamp {
         date = Timestamp(
             milliseconds: date.milliseconds + Int64.random(in: 60_000...20_000_000, using: &generator))

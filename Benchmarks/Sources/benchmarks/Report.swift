@@ -1,11 +1,11 @@
 import BenchmarkSupport
 
-/// Prints measurements, for a person or for a program.
+/// Prints measurements as text or as JSON.
 struct Report {
     let measurements: [Measurement]
     let start: Measurement
     let checksum: UInt64
-    /// Of the simulation: real and virtual nanoseconds.
+    /// The real and virtual nanoseconds of the simulation.
     let pace: SimulationPace.Result
 
     var text: String {

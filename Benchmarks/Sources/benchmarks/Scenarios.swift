@@ -1,16 +1,16 @@
 import BenchmarkSupport
 import Entitlements
 
-/// Every row of one size.
+/// The rows for one ledger size.
 struct Scenarios {
-    /// Ledgers of one size; rows use the first, those that say so take them in turn.
+    /// Ledgers of one size. Most rows use the first one, some rotate through all of them.
     let workloads: [Workload]
 
     private var first: Workload { workloads[0] }
     private var size: Int { first.size }
 
     func measure(with stopwatch: inout Stopwatch) -> [Measurement] {
-        // Rounds of 100,000 records are long, and a few of them agree.
+        // Rounds with 100,000 records are long and vary little.
         stopwatch.rounds = size >= 100_000 ? 15 : 101
         return measureDocuments(with: &stopwatch) + measureJoins(with: &stopwatch) + measureReplay(with: &stopwatch)
     }
@@ -30,7 +30,7 @@ struct Scenarios {
     }
 
     private func measureJoins(with stopwatch: inout Stopwatch) -> [Measurement] {
-        // A join reads both sides, as comparing does, and writes the union.
+        // A join reads both sides, like a comparison, and writes the union.
         let floors = workloads.map {
             Floor(compared: $0.left.byteCount, copied: $0.left.joined(with: $0.right).byteCount)
         }
@@ -41,7 +41,7 @@ struct Scenarios {
             }
         ]
         if workloads.count > 1 {
-            // A processor learns which side comes next when one pair is joined over and over. Nobody does that.
+            // Branch prediction would learn the pattern of a single pair, which does not happen in practice.
             rows.append(
                 stopwatch.measure("join, \(workloads.count) pairs in turn", size: size) { index in
                     floors[index % floors.count].run(index)

@@ -1,7 +1,7 @@
 import BenchmarkSupport
 import SyncSimulation
 
-/// The pace of the simulation on one core: devices that sync every hour, idle or not, and buy now and then.
+/// Measures the pace of the simulation on one core: devices that sync every hour and buy occasionally.
 struct SimulationPace {
     static let devices = 5
 
@@ -30,7 +30,7 @@ struct SimulationPace {
         let outcome = Simulation(scenario).run()
         let elapsed = clock.now - start
         expect(outcome.violations.isEmpty, "a simulation without violations, not \(outcome.violations)")
-        // Every device makes a request and receives an answer each hour, each of which takes several jobs.
+        // Every device sends a request and receives an answer each hour, and each of them takes several jobs.
         expect(outcome.jobCount > Self.devices * days * 24 * 4, "every device syncs every hour")
         return Result(
             days: days, nanoseconds: elapsed.nanoseconds, virtualNanoseconds: outcome.virtualTime.nanoseconds)

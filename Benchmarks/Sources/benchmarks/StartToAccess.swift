@@ -1,7 +1,7 @@
 import BenchmarkSupport
 import Entitlements
 
-/// Process start to an answer, against a process that does nothing.
+/// Measures the time from process start to an answer, against a process that does nothing.
 struct StartToAccess {
     let catalog: Catalog
     let catalogPath: String

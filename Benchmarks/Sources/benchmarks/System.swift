@@ -6,7 +6,7 @@ import Darwin
 import Glibc
 #endif
 
-/// All bytes of the file at `path`.
+/// Reads the file at `path`.
 func contents(of path: String) -> [UInt8] {
     let file = open(path, O_RDONLY)
     guard file >= 0 else { exitWithFailure("cannot open \(path)") }
@@ -21,7 +21,7 @@ func isExecutable(_ path: String) -> Bool {
     access(path, X_OK) == 0
 }
 
-/// Runs a program to its end and gives its exit code, or -1 when it could not be run.
+/// Runs a program to its end and returns its exit code, or -1 if it could not be started.
 func run(_ program: String, _ arguments: [String]) -> Int32 {
     var argv: [UnsafeMutablePointer<CChar>?] = ([program] + arguments).map { strdup($0) }
     defer { for argument in argv { free(argument) } }
@@ -33,8 +33,8 @@ func run(_ program: String, _ arguments: [String]) -> Int32 {
     return (status >> 8) & 0xFF
 }
 
-/// What every row is held against: comparing `compared` bytes with equal ones and copying `copied` bytes, the least
-/// that reading and writing them can cost. The memory is allocated beforehand.
+/// The baseline of every row: comparing `compared` equal bytes and copying `copied` bytes, which is the minimum cost of
+/// reading and writing them. The memory is allocated in advance.
 final class Floor {
     private let source: [UInt8]
     private let equal: [UInt8]

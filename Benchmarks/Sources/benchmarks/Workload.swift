@@ -2,13 +2,13 @@ import BenchmarkSupport
 import Entitlements
 import SyncCoreTesting
 
-/// Two ledgers of one size that share half of their records, and all that is measured about them.
+/// Two ledgers of one size that share half of their records, with the operations to measure.
 struct Workload {
     let size: Int
     let catalog: Catalog
     let left: Ledger
     let right: Ledger
-    /// `left` and one record more.
+    /// `left` with one more record.
     let leftAndOne: Ledger
     let leftDocument: [UInt8]
     let rightDocument: [UInt8]
@@ -24,7 +24,7 @@ struct Workload {
         self.catalog = catalog
         var generator = FactGenerator(catalog: catalog, seed: seed)
         let records = generator.facts(count: size + size / 2).map(\.record)
-        // Who holds a record is drawn, so that the differences are spread evenly and in no pattern.
+        // The side of each record is random, so that the differences are spread without a pattern.
         var draw = SeededGenerator(seed: seed + 1)
         let shuffled = records.shuffled(using: &draw)
         left = Ledger(shuffled[..<size])
@@ -38,7 +38,7 @@ struct Workload {
         early = Timestamp(milliseconds: FactGenerator.firstDate.milliseconds - 1)
     }
 
-    /// Refuses to measure what is wrong.
+    /// Ends the process if a result is wrong.
     func check() {
         let join = Ledger.join(left, right)
         expect(left.count == size && right.count == size, "each ledger has \(size) records")

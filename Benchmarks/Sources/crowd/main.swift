@@ -1,8 +1,8 @@
-// Fills a server's store with copies of one account under other names, with everything except its sessions.
+// Fills the store of a server with copies of one account under other names, without its sessions.
 //
 //     crowd --store FILE --like NAME --count COUNT
 //
-// The server must not be running. The copies are named NAME and seven digits, from 0000001 on.
+// The server must not be running. The copies are named NAME followed by seven digits, starting at 0000001.
 
 import BenchmarkSupport
 import SQLiteStorage
@@ -10,7 +10,7 @@ import SyncCore
 
 struct Failure: Error, CustomStringConvertible { let description: String }
 
-/// `bytes` with `name` in the place of each `pattern`.
+/// Replaces each `pattern` in `bytes` by `name`.
 func replacing(_ pattern: [UInt8], by name: [UInt8], in bytes: [UInt8]) -> [UInt8] {
     var result: [UInt8] = []
     var start = bytes.startIndex
@@ -45,7 +45,7 @@ do {
     let store = SQLiteBackend(path: path, creating: .never, cachedByteCount: 0)
     let model = try await entries(of: name, in: store)
     let pattern = Array(name.utf8)
-    // The number of copies in a transaction: with fewer, most pages of the file are written many times.
+    // The number of copies in a transaction. With fewer, most pages of the file are written many times.
     let step = 20_000
     for start in stride(from: 1, through: count, by: step) {
         var requests: [WriteRequest] = []

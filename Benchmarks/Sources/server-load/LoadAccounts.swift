@@ -27,7 +27,7 @@ final class LoadAccounts: Sendable {
 
     private enum State {
         case absent
-        /// The server was asked to make it and has not answered.
+        /// The sign-up has no answer, so the account may or may not exist.
         case uncertain
         case present(Session)
     }
@@ -107,7 +107,7 @@ final class LoadAccounts: Sendable {
 extension LoadAccounts {
     /// Signs all accounts up.
     func make() async throws {
-        // Without a server there is nothing to erase later.
+        // Without a reachable server there is nothing to erase later.
         _ = try await Exchange.perform(RequestBytes("GET", "/healthz", at: target), at: target)
         try await Self.each(accounts.count) { [self] index in
             set(.uncertain, of: index)
@@ -187,7 +187,7 @@ extension LoadAccounts {
                     try post("/v1/accounts/self/erasure", ["password": password], as: accounts[index].credential))
                 set(.absent, of: index)
             } catch let error as Refusal where [400, 401].contains(error.status) {
-                // The log-in of an uncertain account: the server has not made it.
+                // The log-in of an uncertain account fails: the server has not created it.
                 if case .uncertain = state(index) { set(.absent, of: index) }
             } catch {
                 // The account remains.

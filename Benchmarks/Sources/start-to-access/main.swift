@@ -6,8 +6,8 @@ import Darwin
 import Glibc
 #endif
 
-// What an app does before it shows anything: ledger and catalogue from disk, one answer. Nothing but the C library is
-// used for reading, so that the time is the library's own.
+// The work of an app before its first screen: read the ledger and the catalogue from disk, derive one answer. Files are
+// read with the C library only, so that the time is that of this package.
 
 func contents(of path: String) -> [UInt8] {
     let file = open(path, O_RDONLY)

@@ -2,7 +2,7 @@ import BenchmarkSupport
 import FileStorage
 import SyncCore
 
-/// `FileBackend` against bare system calls, and those against the disk alone.
+/// Measures `FileBackend` against bare system calls, and those against the disk.
 struct FileRows {
     let folder: String
 
@@ -35,7 +35,7 @@ struct FileRows {
                 return UInt64(entry.value.count)
             },
         ]
-        // Starts the log of changes, to which every later write is added.
+        // Starts the change log, to which every later write is appended.
         _ = try await store.changes(since: nil, limit: 1)
         measurements.append(
             await measureWrite("file: durable write, changes noted", to: store, plain, keys, with: &stopwatch))

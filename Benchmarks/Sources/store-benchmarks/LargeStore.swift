@@ -2,18 +2,18 @@ import BenchmarkSupport
 import SQLiteStorage
 import SyncCore
 
-/// A SQLite store with a great many keys: opening it, and the memory that listing it takes.
+/// Measures the opening time of a large SQLite store and the memory of listing it.
 struct LargeStore {
     let folder: String
     let count: Int
 
     struct Figures {
         var count: Int
-        /// Of the first read after opening: nanoseconds, the median.
+        /// The median time of the first read after opening, in nanoseconds.
         var open: Double
-        /// Of listing all keys.
+        /// The time to list all keys.
         var list: Double
-        /// Resident memory in bytes: after the first page, and the most after any page.
+        /// Resident memory in bytes after the first page, and the maximum after any page.
         var memoryAtFirst: Int
         var memoryAtMost: Int
     }

@@ -6,8 +6,7 @@ import Darwin
 import Glibc
 #endif
 
-/// The system calls that a durable replacement of a file needs, and those that reading one needs: what the file store
-/// is held against.
+/// The baseline of the file store: the system calls of a durable file replacement, and those of reading a file.
 final class PlainFiles {
     private let folder: String
     private let descriptor: Int32
@@ -44,7 +43,7 @@ final class PlainFiles {
     }
 }
 
-/// One place in one file, overwritten and synchronised: what the disk alone takes for a durable write.
+/// Overwrites one place of one file and synchronizes it: the time of the disk for a durable write.
 final class PlainDisk {
     private let descriptor: Int32
     private let page = [UInt8](repeating: 7, count: 4_096)
@@ -70,7 +69,7 @@ final class PlainDisk {
     }
 }
 
-/// The memory that this process has now, in bytes: on Linux what is resident, elsewhere the most that ever was.
+/// The resident memory of this process in bytes. Its maximum so far on systems other than Linux.
 func residentMemory() -> Int {
     #if os(Linux)
     let file = open("/proc/self/statm", O_RDONLY)

@@ -2,8 +2,8 @@ import BenchmarkSupport
 import GRDBSQLite
 import SyncCoreTesting
 
-/// The statements of a store's reads and writes by sqlite3's C API, with every call that they need and none besides:
-/// what the SQLite store is held against. No checksums, no keys compared, one thread.
+/// The baseline of the SQLite store: the same statements through the C API of SQLite, with only the calls that they
+/// need. It neither computes checksums nor compares keys, and uses one thread.
 final class PlainSQLite {
     private let database: OpaquePointer
     private let select: OpaquePointer
@@ -50,7 +50,7 @@ final class PlainSQLite {
         sqlite3_close(database)
     }
 
-    /// Puts `count` entries there in one transaction.
+    /// Inserts `count` entries in one transaction.
     func fill(_ keys: [[UInt8]], value: [UInt8]) {
         run(begin)
         for (index, key) in keys.enumerated() {
@@ -65,7 +65,7 @@ final class PlainSQLite {
         run(commit)
     }
 
-    /// Reads entry `index`: its key, version and value as arrays.
+    /// Reads the key, version and value of entry `index` as arrays.
     func read(_ index: Int) -> UInt64 {
         defer { sqlite3_reset(select) }
         bind(select, 1, Self.number(index))
@@ -75,7 +75,7 @@ final class PlainSQLite {
         return UInt64(version.count + value.count) &+ UInt64(bitPattern: sqlite3_column_int64(select, 2))
     }
 
-    /// Replaces entry `index` if it is the version that is there, and notes the change: one durable transaction.
+    /// Replaces entry `index` if it has the expected version and records the change, in one durable transaction.
     func write(_ value: [UInt8], to index: Int) -> UInt64 {
         run(begin)
         guard sqlite3_step(latest) == SQLITE_ROW else { exitWithFailure("nothing ever changed") }
@@ -138,7 +138,7 @@ final class PlainSQLite {
         return statement
     }
 
-    /// As far apart as the hashes by which the store numbers its rows.
+    /// Spreads row ids as widely as the hashes of the store do.
     private static func number(_ index: Int) -> Int64 {
         var generator = SeededGenerator(seed: UInt64(index))
         return Int64(bitPattern: generator.next())

@@ -2,7 +2,7 @@ import BenchmarkSupport
 import SQLiteStorage
 import SyncCore
 
-/// `SQLiteBackend` against the same statements through sqlite3's C API.
+/// Measures `SQLiteBackend` against the same statements through the C API of SQLite.
 struct SQLiteRows {
     let folder: String
 
@@ -37,7 +37,7 @@ struct SQLiteRows {
         ]
     }
 
-    /// Every key once in a while, in an order that no cache line foresees.
+    /// Visits all keys in an order without locality.
     private func pick(_ number: Int) -> Int { number * 7_919 % Self.keyCount }
 
     private func measureRead(
@@ -85,7 +85,7 @@ struct SQLiteRows {
         }
     }
 
-    /// So many writers at once, a write each, against one writer after the other.
+    /// Measures concurrent writers with one write each against sequential writes.
     private func measureWriters(
         to store: SQLiteBackend, _ keys: [EntryKey], with stopwatch: inout Stopwatch
     ) async -> Measurement {

@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// Times the stores against the bare calls that their work needs, in alternation, in one process and on one disk.
+/// Times the stores against the minimal system and library calls, in alternation, in one process and on one disk.
 @main
 struct StoreBenchmarks {
     static let valueByteCount = 300

@@ -8,7 +8,7 @@ import SyncCore
 import SyncProtocol
 import Synchronization
 
-/// An account with ten years of purchases on a server, and devices of it.
+/// An account with ten years of purchases on a server, and its devices.
 struct WireAccount {
     static let purchaseCount = 120
 
@@ -17,7 +17,7 @@ struct WireAccount {
     let ledger: EntryKey
     private let catalog: Catalog
 
-    /// Signs up, buys every month for ten years on one device, and sends that to `server`.
+    /// Signs up, records a purchase for each month of ten years on one device, and syncs with `server`.
     init(server: String, transport: any HTTPTransport) async throws {
         self.server = server
         catalog = try Catalog(
@@ -39,18 +39,18 @@ struct WireAccount {
         try await phone.sync()
     }
 
-    /// The server as a store.
+    /// The server as a backend.
     func backend(_ transport: any HTTPTransport) throws -> HTTPBackend {
         let token = session.accessToken
         return try HTTPBackend(server: server, transport: transport) { _ throws(BackendError) in token }
     }
 
-    /// A device without anything.
+    /// A device without local data.
     func store(on remote: HTTPBackend) async throws -> EntitlementStore {
         try await EntitlementStore(catalog: catalog, local: MemoryBackend(), remote: remote)
     }
 
-    /// A device that gets all of it; it has the session already.
+    /// A device that has a session and syncs all facts.
     func newDevice(_ remote: HTTPBackend) async throws -> EntitlementStore {
         let store = try await store(on: remote)
         try await store.logIn("bench")
@@ -60,14 +60,14 @@ struct WireAccount {
     }
 }
 
-/// Counts the requests that go through it.
+/// Counts the requests of a transport.
 final class CountingTransport: HTTPTransport {
     private let wrapped: CurlClient
     private let count = Mutex(0)
 
     init(_ wrapped: CurlClient) { self.wrapped = wrapped }
 
-    /// How many there were since the last time.
+    /// Returns the number of requests since the last call.
     func take() -> Int {
         count.withLock { count in
             defer { count = 0 }

@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// Times devices against a real server, each beside raw libcurl that sends the same requests.
+/// Times devices against a real server, each beside libcurl with the same requests.
 @main
 struct WireBenchmarks {
     static func main() async {
@@ -22,7 +22,7 @@ struct WireBenchmarks {
         print(isJSON ? report.json : report.text)
     }
 
-    /// Where the sources are: four levels above this file.
+    /// The folder of the package, four levels above this file.
     private static var repositoryPath: String {
         #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(4).joined(separator: "/")
     }

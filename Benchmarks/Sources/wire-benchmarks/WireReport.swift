@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// Prints measurements, for a person or for a program.
+/// Prints measurements as text or as JSON.
 struct WireReport {
     let wires: [WireMeasurement]
 

@@ -6,7 +6,7 @@ import HTTPStorage
 import SyncCore
 import SyncProtocol
 
-/// What a device asks a server for, in turns with raw libcurl that asks for the same bytes.
+/// Measures the requests of a device, in alternation with libcurl that requests the same bytes.
 struct WireRows {
     let program: String
     let folder: String
@@ -63,7 +63,7 @@ struct WireRows {
                 subjects, unchanged: { unchanged.perform() }, whole: { whole.perform() }))
     }
 
-    /// Counts before anything is timed.
+    /// Counts the requests before the measurement.
     private func checkRequests(_ account: WireAccount, _ transport: CurlClient) async throws {
         let counting = CountingTransport(transport)
         let remote = try account.backend(counting)
@@ -79,9 +79,9 @@ struct WireRows {
     }
 }
 
-/// Something that a device does.
+/// An operation of a device.
 struct Subject {
-    /// What it is held against.
+    /// The baseline.
     enum Floor {
         case unchanged
         case whole
@@ -89,7 +89,7 @@ struct Subject {
 
     let name: String
     let floor: Floor
-    /// How many requests it makes, and with it how many the floor makes.
+    /// The number of requests of the operation, and of its baseline.
     let requests: Int
     let body: () async throws -> Void
 

@@ -1,15 +1,15 @@
 import BenchmarkSupport
 import Foundation
 
-/// A `syncd serve` in a process of its own on 127.0.0.1, with SQLite under it.
+/// A `syncd serve` process on 127.0.0.1 with an SQLite store.
 final class WireServer {
     /// `http://127.0.0.1:PORT`, or `https`.
     let url: String
-    /// What signed its certificate, a file in PEM; `nil` for plain HTTP.
+    /// The PEM file of the certificate authority, or `nil` for plain HTTP.
     let certificates: String?
     private let process = Process()
 
-    /// Starts `program`, whose store and certificate go into `folder`.
+    /// Starts `program` with its store and certificate in `folder`.
     init(program: String, folder: String, isSecure: Bool) throws {
         guard FileManager.default.isExecutableFile(atPath: program) else {
             exitWithFailure("\(program) is missing: swift build -c release --product syncd, or --syncd PROGRAM")
@@ -24,7 +24,7 @@ final class WireServer {
         }
         process.executableURL = URL(fileURLWithPath: program)
         process.arguments = arguments
-        // Nobody times the hashing of a password here.
+        // Password hashing is not measured here.
         process.environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
             .merging(["SYNCD_PASSWORD_COST": "10"]) { $1 }
         let output = Pipe()
@@ -44,13 +44,13 @@ final class WireServer {
         url = String(text.dropFirst("listening on ".count))
     }
 
-    /// Ends it.
+    /// Stops the server.
     func end() {
         if process.isRunning { kill(process.processIdentifier, SIGKILL) }
         process.waitUntilExit()
     }
 
-    /// A certificate for 127.0.0.1 and its key, in one file.
+    /// Creates a certificate for 127.0.0.1 and its key in one file.
     private static func makeCertificate(in folder: String) throws -> String {
         let path = folder + "/certificate.pem"
         let process = Process()

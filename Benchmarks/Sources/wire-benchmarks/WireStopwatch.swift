@@ -1,6 +1,6 @@
 import BenchmarkSupport
 
-/// What one row came to, in nanoseconds.
+/// The result of one row, in nanoseconds.
 struct WireRow {
     let name: String
     let requests: Int
@@ -8,21 +8,21 @@ struct WireRow {
     let percentile99: Double
     let floorMedian: Double
     let floorPercentile99: Double
-    /// The median of the rounds' ratios, each that of the medians of its two turns.
+    /// The median of the ratios of all rounds. The ratio of a round is that of the medians of its two turns.
     let ratio: Double
 }
 
-/// All rows over one kind of connection.
+/// The rows for one kind of connection.
 struct WireMeasurement {
     let name: String
-    /// How long the ledger is.
+    /// The length of the ledger in bytes.
     let byteCount: Int
     let rows: [WireRow]
 }
 
-/// Times each execution by itself. In a round everything has its turn, so that all see the same machine.
+/// Times each execution individually. A round runs every subject once, so that all run under the same conditions.
 struct WireStopwatch {
-    /// The number of measured rounds; one more fills caches.
+    /// The number of measured rounds. One more round fills caches first.
     let rounds: Int
     /// The number of executions of each subject in a round.
     let turn: Int
@@ -33,7 +33,7 @@ struct WireStopwatch {
         var times = subjects.map { _ in (all: [Double](), floor: [Double](), ratios: [Double]()) }
         for round in 0...rounds {
             for (index, subject) in subjects.enumerated() {
-                // A turn of the floor for each, right beside it.
+                // Each subject runs right beside its baseline.
                 let floor = await time(turn) {
                     for _ in 0..<subject.requests { _ = subject.floor == .unchanged ? unchanged() : whole() }
                 }
@@ -65,6 +65,6 @@ struct WireStopwatch {
 }
 
 extension [Double] {
-    /// Only one in a hundred is larger.
+    /// The 99th percentile.
     fileprivate var percentile99: Double { sorted()[count * 99 / 100] }
 }
