@@ -104,7 +104,7 @@ struct LoadRunTests {
         }
     }
 
-    @Test("a write uses the version of the previous answer; a lost answer is no conflict, a change by another writer is")
+    @Test("a write uses the version of the previous answer; a lost answer is no conflict, another writer's change is")
     func writesAreConditional() async throws {
         let state = Mutex((version: 0, conflicts: 0))
         let server = try await ScriptedServer.start { request, number in
