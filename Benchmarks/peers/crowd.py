@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What a million other accounts in the store cost those who ask: `syncd serve` with and without them, side by side.
+"""Measures `syncd serve` with and without a million other accounts in its store, side by side.
 
     Benchmarks/peers/crowd.py --syncd PROGRAM --crowd PROGRAM [--crowd-accounts 1000000] [--rounds 5]
 
-Both servers have the same accounts that ask, each with a document of 300 bytes. The store of one has the crowd too:
-copies of one account with all that it has but its sessions. They take turns; figures are medians of the rounds.
-Everything listens on 127.0.0.1 only.
+Both servers have the same active accounts, each with a document of 300 bytes. One store also has the crowd: copies of one
+account without its sessions. Rounds alternate between the servers, and figures are medians of the rounds. All servers
+listen on 127.0.0.1 only.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def prepared(options, folder, name):
 
 
 def fill(options, server):
-    """Puts the crowd into the store of a server, which stops for that."""
+    """Stops a server, fills its store with the crowd, and starts it again."""
     server.stop()
     begun = time.monotonic()
     ran = subprocess.run(
@@ -47,7 +47,7 @@ def fill(options, server):
     print(f"{ran.stdout.strip()} in {time.monotonic() - begun:.0f} s; the store has {size / 1e9:.2f} GB", flush=True)
     begun = time.monotonic()
     server.start()
-    print(f"it is ready again after {time.monotonic() - begun:.2f} s", flush=True)
+    print(f"ready again after {time.monotonic() - begun:.2f} s", flush=True)
 
 
 def run(options, folder):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds `syncd serve` against what else one could host oneself, side by side on this machine.
+"""Compares `syncd serve` with other self-hosted servers, side by side on this machine.
 
     Benchmarks/peers/peers.py --syncd PROGRAM --bare-route PROGRAM --server-load PROGRAM [--rounds 3]
         [--chart FILE] [--page FILE]
 
-PocketBase and Kinto are installed from PyPI into a folder that is thrown away. Every server has the same accounts, each
-with a document of 300 bytes and one of 3,000 that only its owner may read and write. They are driven by wrk one after
-the other, in rounds that take turns; figures are medians of the rounds. Everything listens on 127.0.0.1 only.
+PocketBase and Kinto are installed from PyPI into a temporary folder. Every server has the same accounts, each with a
+document of 300 bytes and one of 3,000 bytes that only its owner may read and write. wrk measures the servers one after the
+other in alternating rounds, and figures are medians of the rounds. All servers listen on 127.0.0.1 only.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SIZES = [300, 3_000]
 
 
 def install(folder):
-    """PocketBase and Kinto."""
+    """Installs PocketBase and Kinto."""
     programs = folder / "programs"
     subprocess.run([sys.executable, "-m", "venv", programs], check=True, timeout=300)
     subprocess.run(
@@ -58,7 +58,7 @@ def servers(options, programs, folder):
 def run(options, folder):
     names = [f"user{number:05}" for number in range(options.accounts)]
     running = servers(options, options.programs or install(folder), folder)
-    # The one that hashes passwords as it does when nobody says otherwise.
+    # The one with the default password hashing.
     careful = SyncD(str(options.syncd), folder / "syncd-careful", cost=17)
     careful.name = "syncd, scrypt 2^17"
     try:

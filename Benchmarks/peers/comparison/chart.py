@@ -1,4 +1,4 @@
-"""A chart in SVG, readable on light and on dark ground."""
+"""An SVG chart for light and dark backgrounds."""
 
 from .measuring import median_rate
 from .report import names, number, size_name
@@ -32,12 +32,12 @@ LEVELS = {"syncd": "syncd, FULL", "PocketBase": "PocketBase, NORMAL"}
 
 
 def label(name, what):
-    """Writes say how durable they are."""
+    """The label of a bar. Writes state their durability."""
     return LEVELS.get(name, name) if what == "write" else name
 
 
 def panel(title, what, rows, top):
-    """Bars from zero, all of one scale."""
+    """A panel of bars that start at zero and share one scale."""
     most = max(value for _, value in rows)
     parts = [f'<text class="title" x="16" y="{top + 22}">{escaped(title)}</text>']
     y = top + TITLE - 6
@@ -54,7 +54,7 @@ def panel(title, what, rows, top):
 
 def svg(facts, figures):
     top, parts = 8, []
-    titles = {"read": "Authorised reads of one's own document", "write": "Writes by its owner"}
+    titles = {"read": "Authorised reads of the caller's own document", "write": "Writes of the caller's own document"}
     for what in ("read", "write"):
         for size in sorted({row["size"] for row in figures if row["what"] == what}):
             rows = [(name, median_rate(figures, what, size, name)) for name in names(figures, what)]
@@ -62,11 +62,11 @@ def svg(facts, figures):
             added, top = panel(f"{titles[what]}, {size_name(size)}: requests a second", what, rows, top)
             parts += added
     info = facts["machine"]
-    note = (f"{info['date']}, {info['processors']} processors ({info['processor']}), shared with wrk; median of "
+    note = (f"{info['processors']} processors ({info['processor']}), shared with wrk; median of "
             f"{facts['rounds']} rounds")
     parts.append(f'<text class="note" x="16" y="{top + 14}">{escaped(note)}</text>')
     height = top + 30
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img" aria-label="Requests a second of syncd and its peers">\n<style>{STYLE}</style>\n'
+        f'role="img" aria-label="Requests a second of syncd and other servers">\n<style>{STYLE}</style>\n'
         f'<rect class="ground" width="{WIDTH}" height="{height}"/>\n' + "\n".join(parts) + "\n</svg>\n")

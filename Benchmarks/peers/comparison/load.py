@@ -11,7 +11,7 @@ SCRIPT = pathlib.Path(__file__).with_name("requests.lua")
 
 
 class Figures:
-    """What one run of wrk gave. Times in milliseconds."""
+    """The results of one run of wrk. Times are in milliseconds."""
 
     def __init__(self, words, cores):
         numbers = [int(word) for word in words]
@@ -19,15 +19,15 @@ class Figures:
         self.errors = dict(zip(("connect", "read", "write", "status", "timeout"), numbers[2:7]))
         self.median, self.p99, self.p999 = (number / 1_000 for number in numbers[7:10])
         self.rate = self.count / (self.microseconds / 1_000_000)
-        # How many processors the server kept busy.
+        # The number of processors that the server kept busy.
         self.cores = cores
 
 
 def drive(server, lines, folder, seconds, connections, mode="plain", threads=2):
-    """A round: wrk asks what `lines` say, in turn, over `connections`.
+    """Runs one round: wrk sends the requests of `lines` in turn over `connections`.
 
-    Any answer but 2xx and 3xx, and any request without an answer, is a failure: a server that refuses quickly is not
-    fast.
+    Any answer other than 2xx and 3xx, and any request without an answer, is a failure, because a server that refuses
+    quickly is not fast.
     """
     requests = pathlib.Path(folder) / "requests"
     with open(requests, "w") as file:
@@ -40,7 +40,7 @@ def drive(server, lines, folder, seconds, connections, mode="plain", threads=2):
         "wrk", f"--threads={threads}", f"--connections={max(connections, threads)}", f"--duration={seconds}s",
         "--timeout=30s", f"--script={SCRIPT}", f"http://127.0.0.1:{server.port}", "--", str(requests), mode]
     used, start = server.process.processor_seconds(), time.monotonic()
-    # Kept apart by the caller's folder: wrk's threads read the file when they begin.
+    # In the caller's folder, because the threads of wrk read the file when they start.
     ran = subprocess.run(
         command, capture_output=True, text=True, timeout=seconds + 60,
         env={**os.environ, "WRK_THREADS": str(threads)})

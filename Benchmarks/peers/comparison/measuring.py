@@ -1,4 +1,4 @@
-"""What is measured, and in which order."""
+"""The measurements and their order."""
 
 import concurrent.futures
 import copy
@@ -15,7 +15,7 @@ from .process import Failure
 
 
 class Machine:
-    """How busy the whole machine is."""
+    """The load of the whole machine."""
 
     def __init__(self):
         self.start, self.busy = time.monotonic(), self.busy_seconds()
@@ -23,11 +23,11 @@ class Machine:
     @staticmethod
     def busy_seconds():
         fields = [int(word) for word in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
-        # All but idle, waiting for the disk, and what is counted twice.
+        # Everything except idle time, I/O wait, and guest time, which is counted twice.
         return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
 
     def others(self, ours):
-        """How many processors were busy with neither server nor wrk."""
+        """The number of processors that were busy with other processes."""
         elapsed = time.monotonic() - self.start
         return max(0, (self.busy_seconds() - self.busy - ours) / elapsed)
 
@@ -54,7 +54,7 @@ def measure(what, size, number, server, lines, options, folder, connections, mod
 
 
 def rounds(servers, sizes, options, folder):
-    """Every server does everything in every round; who is first takes turns."""
+    """Measures every server in every round. The first server of a round rotates."""
     rows = []
     for number in range(options.rounds):
         order = servers if number % 2 == 0 else servers[::-1]
@@ -71,8 +71,8 @@ def rounds(servers, sizes, options, folder):
 
 
 def logins(servers, options, folder):
-    """With few connections: more would only wait for a processor."""
-    # A log-in takes its time: in a short round there are too few of them.
+    """Measures log-ins over few connections, because more would only wait for a processor."""
+    # Log-ins are slow, so a short round has too few of them.
     options = copy.copy(options)
     options.seconds = max(10, options.seconds)
     rows = []
@@ -87,7 +87,7 @@ SCRYPT = "scrypt 2^17 alone, by OpenSSL"
 
 
 def scrypt_rate(seconds):
-    """How many hashes like ours all processors make in a second, by OpenSSL and nothing else."""
+    """The number of hashes with the same parameters that OpenSSL computes in a second on all processors."""
     def work(end):
         count = 0
         while time.monotonic() < end:
@@ -106,7 +106,7 @@ def median_rate(rows, what, size, server):
 
 
 def requests_file(lines, folder):
-    """Writes the lines of requests.lua as `server-load --requests` reads them."""
+    """Writes the lines of requests.lua in the format of `server-load --requests`."""
     path = pathlib.Path(folder) / "requests.jsonl"
     with open(path, "w") as file:
         for line in lines:
@@ -127,8 +127,8 @@ def server_load(options, arguments):
 
 
 def open_loop(servers, rows, options, folder):
-    """Latencies at half of what each server reached, by requests that are due at fixed instants; and of all of them at
-    half of what the slowest reached."""
+    """Measures latencies with requests at fixed instants: at half the maximum rate of each server, and for all servers at
+    half the rate of the slowest one."""
     found = []
     for what in ("read", "write"):
         halves = {server.name: median_rate(rows, what, 300, server.name) / 2 for server in servers}
@@ -136,7 +136,7 @@ def open_loop(servers, rows, options, folder):
         for server, rate in plans:
             url = f"http://127.0.0.1:{server.port}"
             if what == "write" and server.write_mode == "conditional":
-                # Each on condition that its key has the version of the answer before.
+                # Each write has the version of the previous answer as its condition.
                 arguments = ["--work", "write", "--accounts", str(options.connections)]
             else:
                 arguments = ["--requests", str(requests_file(getattr(server, what + "s")(300), folder))]

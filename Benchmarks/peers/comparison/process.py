@@ -1,4 +1,4 @@
-"""A server in a process of its own, and a connection to it that is kept."""
+"""A server process and a persistent connection to it."""
 
 import http.client
 import json
@@ -11,7 +11,7 @@ import time
 
 
 class Failure(Exception):
-    """What went wrong, in one line."""
+    """A failure, described in one line."""
 
 
 def free_port():
@@ -21,7 +21,7 @@ def free_port():
 
 
 class Process:
-    """Begins with a command, ends by its own process id, and leaves its log in a file."""
+    """A process that is started by a command, stopped by its process id, and logs to a file."""
 
     def __init__(self, command, folder, environment=None):
         self.log = pathlib.Path(folder) / "log"
@@ -41,18 +41,18 @@ class Process:
             if result:
                 return result
             time.sleep(0.05)
-        raise Failure(f"{self.command[0]} did not come up: {self.complaints()}")
+        raise Failure(f"{self.command[0]} did not start: {self.complaints()}")
 
     def complaints(self):
         return " ".join(self.log.read_text(errors="replace").split())[-500:]
 
     def processor_seconds(self):
-        """What it has used of the processors so far, with its children."""
+        """The processor time of the process and its children so far."""
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(int(fields[index]) for index in (11, 12, 13, 14)) / os.sysconf("SC_CLK_TCK")
 
     def memory(self):
-        """Its resident memory, in bytes."""
+        """The resident memory of the process in bytes."""
         return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def stop(self):
@@ -61,13 +61,13 @@ class Process:
             try:
                 self.process.wait(timeout=20)
             except subprocess.TimeoutExpired:
-                # Its group has its own id: the process's.
+                # The id of its process group is its process id.
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
 
 
 class Client:
-    """Asks one server, one request after the other."""
+    """A client of one server that sends one request at a time."""
 
     def __init__(self, port):
         self.port = port
@@ -94,7 +94,7 @@ class Client:
 
 
 def answers(port, path):
-    """Whether something answers there."""
+    """Returns true if a server answers on the port."""
     try:
         Client(port).ask("GET", path, expected=(200, 404))
         return True

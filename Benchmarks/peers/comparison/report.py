@@ -28,8 +28,7 @@ def number(value):
 
 
 def round_ratios(figures, what, size, left, right):
-    """What `left` reached for each of `right`'s, a round after the other: a machine that is slower for a while is so for
-    both."""
+    """The ratios of `left` to `right`, round by round, so that a slow phase of the machine affects both."""
     def by_round(server):
         return {row["round"]: row["rate"] for row in figures
                 if (row["what"], row["size"], row["server"]) == (what, size, server)}
@@ -74,8 +73,8 @@ def ratios(figures, sizes):
     rows = [["ratio"] + [size_name(size) for size in sizes],
             row("authorised read: syncd ÷ PocketBase", "read", "syncd", "PocketBase"),
             row("authorised read: syncd ÷ bare route", "read", "syncd", "bare route"),
-            row("durable write: syncd ÷ PocketBase as it comes (NORMAL)", "write", "syncd", "PocketBase"),
-            row("durable write: syncd ÷ PocketBase told to sync (FULL)", "write", "syncd", "PocketBase, FULL")]
+            row("durable write: syncd ÷ PocketBase with its default (NORMAL)", "write", "syncd", "PocketBase"),
+            row("durable write: syncd ÷ PocketBase with FULL", "write", "syncd", "PocketBase, FULL")]
     if "syncd, no sync" in names(figures, "write"):
         rows.append(row("write without sync: syncd ÷ PocketBase (NORMAL)", "write", "syncd, no sync", "PocketBase"))
     rows.append(["log-in: syncd ÷ scrypt alone"]
@@ -85,7 +84,7 @@ def ratios(figures, sizes):
 
 
 def latencies(open_loop):
-    rows = [["latency, open loop", "requests/s", "median", "99 %", "99.9 %", "most", "later than 1 ms"]]
+    rows = [["latency, open loop", "requests/s", "median", "99 %", "99.9 %", "maximum", "over 1 ms"]]
     for row in open_loop:
         times = [f"{row[name] / 1_000:.2f} ms" for name in (
             "medianMicroseconds", "p99Microseconds", "p999Microseconds", "mostMicroseconds")]
@@ -102,10 +101,9 @@ def markdown(facts, figures, open_loop):
     servers = "\n".join(
         f"- **{server['name']}**{' ' if server['version'] else ''}{server['version']}: {server['durability']}"
         for server in facts["servers"])
-    return f"""{info['date']}, {info['processor']}, {info['processors']} processors, Linux {info['kernel']}. \
+    return f"""{info['processor']}, {info['processors']} processors, Linux {info['kernel']}. \
 {facts['accounts']:,} accounts (Kinto: 40), {facts['connections']} connections, wrk with 2 threads on the same \
-processors; {facts['rounds']} rounds of {facts['seconds']} s. Medians; ratios are those of each round, with their range. \
-Other processes used \
+processors; {facts['rounds']} rounds of {facts['seconds']} s. Figures are medians. Ratios are medians of the ratios of each round, with their range. Other processes used \
 {statistics.median(others):.2f} processors (median), {max(others):.2f} at most.
 
 {ratios(figures, sizes)}
@@ -120,46 +118,44 @@ Other processes used \
 
 {servers}
 
-PocketBase's own program opens its databases with `synchronous({facts['pocketbasePragma']})`.
+PocketBase opens its databases with `synchronous({facts['pocketbasePragma']})` by default.
 """
 
 
 def page(tables, picture):
-    """The tables with what has to be known to read them."""
-    shown = f"![Requests a second of syncd and its peers]({picture})\n\n" if picture else ""
-    return filled(f"""# Beside its peers
+    """The page: the tables with the method of measurement."""
+    shown = f"![Requests a second of syncd and other servers]({picture})\n\n" if picture else ""
+    return filled(f"""# Comparison with other servers
 
     make peers
 
-installs PocketBase and Kinto from PyPI into a folder that is thrown away, starts each of them, a bare route and \
-`syncd serve` on 127.0.0.1, gives them the same accounts with the same documents, and drives them with wrk, one \
-after the other, in rounds that take turns. It writes this page.
+installs PocketBase and Kinto from PyPI into a temporary folder, starts each of them, a bare route and `syncd serve` on \
+127.0.0.1, creates the same accounts and documents on each, and measures them with wrk, one after the other, in \
+alternating rounds. It writes this page.
 
 {shown}{tables}
-## What is compared
+## Method
 
 - **Read**: an account reads its own document. syncd: `GET /v1/kv/…` with an access token. PocketBase: a record \
-whose rule lets only its owner see it, with a user's token. Kinto: a record in the caller's own bucket, basic \
-authentication (each password is hashed once and then remembered).
-- **Write**: an account overwrites its document. syncd: `PUT` on condition that it has the version of the answer \
-before (`If-Match`), which wrk takes from each answer. PocketBase: `PATCH`, Kinto: `PUT`, both without condition.
-- **bare route**: HummingbirdCore, of which syncd is made, sends as many bytes and does nothing else.
-- **Durability**: PocketBase commits to a write-ahead log without syncing it (`synchronous = NORMAL`); syncd \
-answers when it is synced (`FULL`). So both are measured both ways: PocketBase told by a hook to sync (it is asked \
-afterwards whether it still does), and syncd with an fsync that does nothing (libeatmydata). `memory:` and Kinto \
-keep nothing.
-- **Log-in**: syncd hashes by scrypt with 128 MiB (OWASP's parameters), PocketBase by bcrypt of cost 10. They are \
-not alike; what syncd is held against is scrypt alone.
-- **Open loop**: `server-load` with `--rate`. A latency counts from when the request was due. At half of what each \
-server reached above, and, for the faster one, at the slower one's rate too.
-- Each server runs as it comes, its log in a file (Kinto's for warnings only). \
-wrk runs on the same processors and takes its share of them; \
-any answer that is no success ends the run.
+that only its owner may view, with a user's token. Kinto: a record in the caller's own bucket, with basic \
+authentication (each password is hashed once and then cached).
+- **Write**: an account overwrites its document. syncd: a conditional `PUT` with the version of the previous answer \
+(`If-Match`), which wrk takes from each answer. PocketBase: `PATCH`. Kinto: `PUT`. Both are unconditional.
+- **bare route**: HummingbirdCore, the library under syncd, sends the same number of bytes and does nothing else.
+- **Durability**: PocketBase commits to a write-ahead log without syncing it (`synchronous = NORMAL`). syncd \
+answers after the sync (`FULL`). Both are therefore measured both ways: PocketBase with a hook that sets `FULL` \
+(verified afterwards), and syncd with an fsync that does nothing (libeatmydata). `memory:` and Kinto are not durable.
+- **Log-in**: syncd hashes with scrypt and 128 MiB (OWASP's parameters), PocketBase with bcrypt at cost 10. These \
+differ too much, so syncd is compared with scrypt alone.
+- **Open loop**: `server-load` with `--rate`. Latency counts from the time at which the request was due. The rates are half \
+of the maximum of each server, and for the faster server also the rate of the slower one.
+- Each server runs with its defaults and logs to a file (Kinto: warnings only). wrk shares the processors with the \
+server. Any unsuccessful answer ends the run.
 """)
 
 
 def filled(text):
-    """Prose in lines of 118 columns at most, everything else as it is."""
+    """Wraps prose at 118 columns and leaves everything else unchanged."""
     def lines(line):
         if line.startswith(("|", "    ", "!", "#")) or len(line) <= 118:
             return line

@@ -1,4 +1,4 @@
-"""The servers, each with the same accounts: one document of each size, which only its owner reads and writes."""
+"""The servers. Each has the same accounts with one document of each size, which only its owner can read and write."""
 
 import base64
 import concurrent.futures
@@ -11,7 +11,7 @@ import subprocess
 from .process import Client, Failure, Process, answers, free_port
 
 PASSWORD = "correct horse battery"
-# Where the number stands that makes each write another one.
+# Replaced by a number, so that every write differs.
 NUMBER = "########"
 
 
@@ -28,10 +28,10 @@ def bearer(token):
 
 
 class Server:
-    """What the load needs to know of a server."""
+    """The interface of a server to the measurements."""
 
     name = ""
-    # How much survives a power cut, in words.
+    # The durability of a write, in words.
     durability = ""
     # The mode of requests.lua for writes.
     write_mode = "plain"
@@ -45,16 +45,16 @@ class Server:
         raise NotImplementedError
 
     def prepare(self, names, sizes):
-        """Makes the accounts and their documents."""
+        """Creates the accounts and their documents."""
 
     def reads(self, size):
-        """A request for each account, as lines for requests.lua; `None` where there is no such thing."""
+        """Read requests, one for each account, as lines for requests.lua; `None` if the server has none."""
 
     def writes(self, size):
-        """The same that write."""
+        """Write requests, one for each account."""
 
     def logins(self, count):
-        """The same that log in, of `count` accounts."""
+        """Log-in requests of `count` accounts."""
 
     def stop(self):
         if self.process:
@@ -74,7 +74,7 @@ class PocketBase(Server):
             [self.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
 
     def pragmas(self):
-        """What its own program opens a database with; read from the program, so that it is no claim of ours."""
+        """The pragma with which PocketBase opens a database, read from its program."""
         found = re.search(rb"\?_pragma=[\x20-\x7e]*?synchronous\((\w+)\)", pathlib.Path(self.program).read_bytes())
         return found.group(1).decode() if found else "unknown"
 
@@ -160,10 +160,10 @@ class PocketBase(Server):
 
 
 class DurablePocketBase(PocketBase):
-    """The same, told by a hook of ours to sync at every commit."""
+    """PocketBase with a hook that makes it sync every commit."""
 
     name = "PocketBase, FULL"
-    durability = "WAL, synchronous FULL by a hook of ours: a commit survives a power cut"
+    durability = "WAL, synchronous FULL, set by a hook: a commit survives a power cut"
 
     HOOK = """\
 onBootstrap((e) => {
@@ -182,7 +182,7 @@ routerAdd("GET", "/synchronous", (e) => {
         self.original = original
 
     def start(self):
-        """Begins with a copy: its accounts would take as long to make again."""
+        """Starts with a copy of the data, because creating the accounts takes long."""
         self.original.stop()
         shutil.copytree(self.original.data, self.data)
         self.original.serve()
@@ -192,7 +192,7 @@ routerAdd("GET", "/synchronous", (e) => {
         self.names, self.records = self.original.names, self.original.records
 
     def reads(self, size):
-        """They are the other's."""
+        """The requests of the original server."""
 
     def options(self):
         hooks = self.folder / "hooks"
@@ -201,16 +201,16 @@ routerAdd("GET", "/synchronous", (e) => {
         return [f"--hooksDir={hooks}", "--hooksWatch=false"]
 
     def check(self):
-        """Its connection that writes is one; a new one would begin with NORMAL again."""
+        """Checks the level of the single writing connection. A new connection would start with NORMAL again."""
         level = Client(self.port).json("GET", "/synchronous")["synchronous"]
         if level != 2:
-            raise Failure(f"PocketBase was told to sync at every commit, and is at level {level}")
+            raise Failure(f"PocketBase must sync every commit, but has synchronous level {level}")
 
 
 class Kinto(Server):
     name = "Kinto"
-    durability = "in memory: nothing survives its process"
-    # Making one takes it half a second of bcrypt and more; its rates do not depend on how many there are.
+    durability = "in memory: nothing survives the process"
+    # Creating an account takes half a second or more of bcrypt. The rates do not depend on the number of accounts.
     account_count = 40
 
     def __init__(self, folder, programs):
@@ -228,9 +228,9 @@ class Kinto(Server):
             [self.programs / "kinto", "init", "--ini", settings, "--backend", "memory", "--cache-backend", "memory",
              "--host", "127.0.0.1"], check=True, capture_output=True, timeout=60)
         written = settings.read_text()
-        # A line a request in colours is what its own configuration says is for development.
+        # Its documentation recommends colored request logs for development only.
         written = written.replace("level = DEBUG", "level = WARN").replace("level = INFO", "level = WARN")
-        # Each password is hashed once, not anew every 30 seconds.
+        # Each password is hashed once instead of every 30 seconds.
         written = written.replace("[app:main]", "[app:main]\nkinto.account_cache_ttl_seconds = 86400")
         settings.write_text(written)
         self.port = free_port()
@@ -251,7 +251,7 @@ class Kinto(Server):
         client = Client(self.port)
         for name in names:
             client.ask("PUT", f"/v1/accounts/{name}", {"data": {"password": PASSWORD}})
-            # The bucket "default" is the caller's own.
+            # The bucket "default" belongs to the caller.
             client.ask("PUT", "/v1/buckets/default/collections/documents", {}, **self.basic(name))
             for size in sizes:
                 client.ask(
@@ -288,7 +288,7 @@ class SyncD(Server):
         self.process = Process(
             [self.program, "serve", "--store", self.store, "--listen", f"127.0.0.1:{self.port}",
              "--password-cost", str(self.cost),
-             # wrk is no honest device: its connections take turns at few accounts.
+             # The connections of wrk share few accounts, which exceeds the limits of an account.
              "--limit", "account-reads=none", "--limit", "account-writes=none"], self.folder, self.environment)
         self.process.wait_for(lambda: answers(self.port, "/readyz"))
 
@@ -311,7 +311,7 @@ class SyncD(Server):
                     **bearer(made["access_token"]))
 
     def enter(self, names, size):
-        """Tokens that are fresh, since they live ten minutes, and the versions of the documents."""
+        """Fetches fresh tokens, which live ten minutes, and the versions of the documents."""
         client, entered = Client(self.port), {}
         for name in names:
             session = client.json(
@@ -346,21 +346,21 @@ class SyncD(Server):
 
 class MemorySyncD(SyncD):
     name = "syncd, memory:"
-    durability = "in memory: nothing survives its process"
+    durability = "in memory: nothing survives the process"
 
     def __init__(self, program, folder):
         super().__init__(program, folder, store="memory:")
 
 
 class UnsyncedSyncD(SyncD):
-    """The same program whose fsync does nothing."""
+    """syncd with an fsync that does nothing."""
 
     name = "syncd, no sync"
     durability = (
-        "WAL, its fsync and fdatasync replaced by nothing (libeatmydata): a power cut may lose the last commits")
+        "WAL, fsync and fdatasync disabled (libeatmydata): a power cut may lose the last commits")
 
     def reads(self, size):
-        """They are the other's."""
+        """The requests of the original server."""
 
     @staticmethod
     def library():
@@ -374,7 +374,7 @@ class UnsyncedSyncD(SyncD):
 
 class BareRoute(Server):
     name = "bare route"
-    durability = "nothing is kept"
+    durability = "stores nothing"
 
     def __init__(self, program, folder, size):
         self.program, self.folder, self.size = program, pathlib.Path(folder), size
