@@ -1,9 +1,9 @@
-"""Tries a real `syncd serve` with whatever its OpenAPI document allows and forbids, by schemathesis.
+"""Fuzzes a real `syncd serve` by its OpenAPI document, with schemathesis.
 
-Run it by `.ci/fuzz-api`, which installs what it needs. It starts a server over SQLite, asks as nobody, as an account,
-as one that was erased, and as the operator, reads streams of events, guesses, and looks at the server afterwards: it
-lives, it has answered nothing with 5xx and nothing that the document does not have, it ends when it is told to, and its
-store is whole.
+Run it through `.ci/fuzz-api`, which installs the requirements. It starts a server over SQLite, sends requests without a
+session, as an account, as an erased account and as the operator, opens event streams, and guesses passwords. Afterwards
+the server must still run, must have sent neither a 5xx nor an answer that the document lacks, must end on SIGTERM, and
+must leave an undamaged store.
 """
 
 import argparse
@@ -29,11 +29,11 @@ ROOT = HERE.parents[1]
 DOCUMENT = ROOT / "Sources/SyncServer/Resources/openapi.yaml"
 CATALOG = ROOT / "Examples/insomniowl.json"
 OPERATOR = "the-token-of-the-operator-while-fuzzing"
-ROLES = ("nobody", "account", "erased", "operator")
+ROLES = ("anonymous", "account", "erased", "operator")
 
 
 class Failure(Exception):
-    """Something is not as it should be."""
+    """A failed check."""
 
 
 class Server:
@@ -54,7 +54,7 @@ class Server:
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening on "):
             self.kill()
-            raise Failure("the server does not start: " + self.log()[-2000:])
+            raise Failure("the server did not start: " + self.log()[-2000:])
         self.url = line.split()[-1]
         self.address = urllib.parse.urlsplit(self.url).netloc
 
@@ -83,7 +83,7 @@ class Server:
             with urllib.request.urlopen(self.url + path, timeout=30) as answer:
                 answer.read()
         except (OSError, http.client.HTTPException) as error:
-            raise Failure(f"{path} after the requests: {error}; the server's log ends so:\n{self.log()[-2000:]}")
+            raise Failure(f"{path} after the requests: {error}; the end of the server log:\n{self.log()[-2000:]}")
 
     def stop(self):
         self.process.terminate()
@@ -91,7 +91,7 @@ class Server:
             status = self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise Failure("the server does not end when it is told to") from None
+            raise Failure("the server did not end on SIGTERM") from None
         if status:
             raise Failure(f"the server ended with {status}: {self.log()[-2000:]}")
 
@@ -103,7 +103,7 @@ class Server:
 
 
 def arrange(server, folder):
-    """What the requests are about: an account with a purchase, one that was erased, a ledger as devices write it."""
+    """Creates the test data: an account with a purchase, an erased account, and the ledger of a device."""
     password = "a password for fuzzing"
     other, erased = (server.post("/v1/accounts", {"name": name, "password": password}) for name in ("other", "gone"))
     server.post("/v1/accounts/self/erasure", {"password": password}, erased["access_token"])
@@ -125,7 +125,7 @@ def arrange(server, folder):
 
 
 def run_schemathesis(role, server, world, options):
-    """One run of schemathesis; gives what it says of its cases."""
+    """Runs schemathesis once and returns a failure or `None`."""
     command = [
         sys.executable, "-m", "schemathesis.cli", "--config-file", HERE / "schemathesis.toml", "run", DOCUMENT,
         "--url", server.url, "--seed", str(options.seed), "--max-examples", str(options.examples), "--no-color",
@@ -135,16 +135,16 @@ def run_schemathesis(role, server, world, options):
     started = time.monotonic()
     with tempfile.TemporaryFile() as output:
         try:
-            # It leaves files where it runs.
+            # It writes files to its working directory.
             status = subprocess.run(
                 list(map(str, command)), stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=world.parent,
                 timeout=options.limit, check=False).returncode
         except subprocess.TimeoutExpired:
-            status = f"no end within {options.limit} s"
+            status = f"a timeout after {options.limit} s"
         output.seek(0)
         said = output.read().decode(errors="replace")
     cases = re.search(r"Test cases:\n *(.*)", said)
-    count = cases[1] if cases else "no word of its cases"
+    count = cases[1] if cases else "no report of its cases"
     print(f"as {role}: {count} ({time.monotonic() - started:.0f} s)", flush=True)
     if options.verbose or status != 0 or not cases:
         print(said, flush=True)
@@ -154,7 +154,7 @@ def run_schemathesis(role, server, world, options):
 
 
 def try_streams(server, seed, rounds):
-    """Streams of events, which do not end by themselves: the head, and the first bytes where it is one."""
+    """Opens event streams, which never end, and checks the head and the first bytes."""
     generator = random.Random(seed)
     token = server.post("/v1/accounts", {"name": "reader", "password": "a password for fuzzing"})["access_token"]
     letters = "0123456789abcdef-XYZ %&\u00ff"
@@ -175,15 +175,15 @@ def try_streams(server, seed, rounds):
             kind = answer.headers.get_content_type()
             if answer.status == 200:
                 if kind != "text/event-stream" or not answer.read1(64).startswith(b"retry: "):
-                    raise Failure(f"a stream that is none: {path} {headers}: {kind}")
+                    raise Failure(f"not an event stream: {path} {headers}: {kind}")
             elif answer.status not in (400, 401, 410) or kind != "application/problem+json":
-                raise Failure(f"a stream is answered {answer.status} {kind}: {path} {headers}")
+                raise Failure(f"unexpected answer to a stream request: {answer.status} {kind}: {path} {headers}")
         finally:
             connection.close()
 
 
 def try_guessing(server):
-    """Wrong passwords from one address, until the server takes no more of them."""
+    """Sends wrong passwords from one address until the server answers 429."""
     body = urllib.parse.urlencode({"grant_type": "password", "username": "other", "password": "wrong"})
     for _ in range(60):
         connection = http.client.HTTPConnection(server.address, timeout=20, source_address=("127.254.254.254", 0))
@@ -202,11 +202,11 @@ def try_guessing(server):
             return
         if (answer.status, problem.get("error")) != (400, "invalid_grant"):
             raise Failure(f"a wrong password is answered {answer.status} with {problem}")
-    raise Failure("60 wrong passwords from one address, and the server still takes more")
+    raise Failure("60 wrong passwords from one address did not lead to 429")
 
 
 def documented():
-    """Each method and path of the document, and the statuses that it names."""
+    """The documented statuses of each method and path."""
     with open(DOCUMENT, encoding="utf-8") as file:
         paths = yaml.safe_load(file)["paths"]
     return {(method.upper(), path): {int(status) for status in operation["responses"]}
@@ -214,17 +214,17 @@ def documented():
             if method != "parameters"}
 
 
-# What any path may be answered: no such path for the parts of it, no such method.
+# Statuses that any path may answer: an unknown path, or a request whose body is not read.
 ANYWHERE = {"none": {404, 400}, "unread": {408, 413, 415}}
 
 
 def judge(server):
-    """What the server has noted: nothing has failed, and nothing was answered that the document does not have."""
+    """Checks the server log for errors and for answers that the document lacks. Returns the faults."""
     known = documented()
     paths = {path for _, path in known}
     counts, faults = {}, set()
     for line in server.log().splitlines():
-        # What a client does wrong is no error of the server.
+        # Mistakes of a client are not logged as errors.
         if re.search(r"^\S+ (error|critical) ", line):
             faults.add(line.split(" ", 1)[1])
         found = re.search(r"method=(\S+) .*route=(\S+) status=(\d+)", line)
@@ -242,12 +242,12 @@ def judge(server):
         else:
             fits = route in paths and status == (204 if method == "OPTIONS" and route.startswith("/v1") else 405)
         if not fits:
-            faults.add(f"{method} {route} was answered {status}")
+            faults.add(f"{method} {route} answered {status}")
     total = sum(counts.values())
-    print(f"the server has answered {total} requests: "
+    print(f"the server answered {total} requests: "
           + ", ".join(f"{count} with {status}" for status, count in sorted(counts.items())), flush=True)
     if not total:
-        faults.add("the server's log has no request")
+        faults.add("the server log has no request")
     return sorted(faults)
 
 
@@ -262,13 +262,13 @@ def fuzz(options, folder):
             server.sees("/healthz")
             server.sees("/readyz")
         try_streams(server, options.seed, options.streams)
-        print(f"{options.streams} streams of events were begun", flush=True)
+        print(f"{options.streams} event streams were opened", flush=True)
         try_guessing(server)
         print("wrong passwords from one address end in 429", flush=True)
         server.stop()
         failures += judge(server)
         server.tool("store", "check", server.store)
-        print("the server has ended, and its store is whole", flush=True)
+        print("the server has ended and its store is undamaged", flush=True)
     finally:
         server.kill()
         if options.keep:
@@ -278,19 +278,19 @@ def fuzz(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--syncd", required=True, help="the program to try")
-    parser.add_argument("--seed", type=int, default=1, help="for everything that is random")
-    parser.add_argument("--examples", type=int, default=20, help="how many cases for each operation and phase, at most")
-    parser.add_argument("--streams", type=int, default=100, help="how many streams of events")
-    parser.add_argument("--limit", type=int, default=300, help="seconds that one who asks may take")
-    parser.add_argument("--workers", type=int, default=1, help="requests at once; with more, a seed says less")
-    parser.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES, help="as whom to ask")
-    parser.add_argument("--keep", help="a file for the server's log")
-    parser.add_argument("--verbose", action="store_true", help="print all that schemathesis says")
+    parser.add_argument("--syncd", required=True, help="the program to test")
+    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices")
+    parser.add_argument("--examples", type=int, default=20, help="maximum number of cases for each operation and phase")
+    parser.add_argument("--streams", type=int, default=100, help="number of event streams")
+    parser.add_argument("--limit", type=int, default=300, help="time limit for each role, in seconds")
+    parser.add_argument("--workers", type=int, default=1, help="concurrent requests; with more than one, a seed is not reproducible")
+    parser.add_argument("--roles", nargs="+", choices=ROLES, default=ROLES, help="kinds of callers")
+    parser.add_argument("--keep", help="file for a copy of the server log")
+    parser.add_argument("--verbose", action="store_true", help="print the output of schemathesis")
     options = parser.parse_args()
     print(f"seed of the requests: {options.seed}", flush=True)
     started = time.monotonic()
-    # The server and schemathesis are ended, whoever ends this.
+    # SIGTERM must end the server and schemathesis too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -299,7 +299,7 @@ def main():
             failures = [str(failure)]
     for failure in failures:
         print(f"fuzz-api: {failure}", file=sys.stderr)
-    print(f"fuzz-api: {'FAILED' if failures else 'all as it should be'} after {time.monotonic() - started:.0f} s")
+    print(f"fuzz-api: {'FAILED' if failures else 'passed'} after {time.monotonic() - started:.0f} s")
     sys.exit(1 if failures else 0)
 
 

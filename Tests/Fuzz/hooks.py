@@ -1,7 +1,7 @@
-"""What schemathesis has to know of this server beyond its OpenAPI document.
+"""Hooks that tell schemathesis what the OpenAPI document does not.
 
-Who asks is in the environment variable FUZZ_AS; where the server is, and what is on it, in the JSON file that
-FUZZ_WORLD names (see fuzz_api.py).
+The environment variable FUZZ_AS has the role of the caller. FUZZ_WORLD names a JSON file with the address of the server
+and its test data (see fuzz_api.py).
 """
 
 import hashlib
@@ -22,8 +22,8 @@ with open(os.environ["FUZZ_WORLD"], encoding="utf-8") as file:
     WORLD = json.load(file)
 ROLE = os.environ["FUZZ_AS"]
 
-# Guesses of secrets are counted by address. With one address all passwords would be answered 429 after the first fifty;
-# so connections come from many of this machine. fuzz_api.py guesses from one.
+# The server counts wrong secrets by address. From a single address all log-ins would get 429 after the first fifty, so the
+# connections come from many local addresses. fuzz_api.py guesses from a single one.
 CONNECTIONS_OF_ADDRESS = 30
 _connections = itertools.count()
 _connect = urllib3.connection.HTTPConnection.connect
@@ -36,9 +36,9 @@ def _connect_from_another_address(self):
 
 
 urllib3.connection.HTTPConnection.connect = _connect_from_another_address
-# Which operations check a secret: each of their requests comes over a connection of its own.
+# Operations that check a secret. Each of their requests uses a new connection.
 GUESSED = {"createAccount", "createSession", "changePassword", "renewRecoveryCodes", "eraseAccount", "approveDevice"}
-# Which operations end the session, or all of the account: each of their requests comes from an account of its own.
+# Operations that end a session or an account. Each of their requests uses a new account.
 ENDING = {"endSession", "changePassword", "eraseAccount"}
 PASSWORD = "a password for fuzzing"
 
@@ -48,7 +48,7 @@ def name_of(operation):
 
 
 class Accounts:
-    """Makes accounts, over the wire as anybody would."""
+    """Creates accounts over the wire."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -65,7 +65,7 @@ class Accounts:
             return json.loads(answer.read())
 
     def current(self):
-        """The account that most requests are of. Its access token lives for ten minutes, and is renewed before."""
+        """The account of most requests. It is replaced before its access token expires after ten minutes."""
         with self.lock:
             due = self.known is None or time.monotonic() - self.known[1] > 300
         if due:
@@ -79,11 +79,11 @@ ACCOUNTS = Accounts()
 
 
 class Bearer:
-    """The token of whoever asks."""
+    """The token of the caller."""
 
     def get(self, case, context):
         if name_of(case.operation) == "createAccount" and not is_chance(case, 4):
-            # It is for those who have none; with one it is refused before the body is looked at.
+            # With a token, sign-up is refused before the body is read.
             return None
         if ROLE == "operator":
             return WORLD["operator"]
@@ -95,14 +95,14 @@ class Bearer:
         case.headers["Authorization"] = f"Bearer {data}"
 
 
-if ROLE != "nobody":
+if ROLE != "anonymous":
     schemathesis.auth(refresh_interval=None)(Bearer)
 
 
-# Bodies that are no JSON.
+# Bodies other than JSON.
 
 def field(number, payload):
-    """A field of proto3 with a length."""
+    """A length-delimited proto3 field."""
     return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
@@ -116,11 +116,11 @@ def varint(number):
 
 
 def own_keys():
-    """Keys that the caller reaches, and some that it does not."""
+    """Keys that the caller may access, and some that it may not."""
     own = ACCOUNTS.current() if ROLE == "account" else WORLD["other"]
     prefix = f"accounts/{escaped(own['account'])}/{own['incarnation']}/"
     other = WORLD["other"]
-    # An operator who damages an account's entry in the directory gets 500 for its erasure, as it must be.
+    # The operator can damage the directory entry of an account, whose erasure then correctly fails with 500.
     entries = [f"accounts/{escaped(own['account'])}/account"] if ROLE == "account" else []
     return [prefix + name for name in ("ledger", "decisions", "a", "b/c", "é")] + entries + [
         f"accounts/{other['account']}/{other['incarnation']}/ledger", "server/keys", "server/accounts/x", "free", ""]
@@ -131,7 +131,7 @@ def escaped(name):
 
 
 def mutated(whole):
-    """`whole` with a few bytes changed, or cut off."""
+    """`whole` with a few bytes changed or truncated."""
     change = st.tuples(st.integers(0, max(0, len(whole) - 1)), st.integers(0, 255))
 
     def apply(drawn):
@@ -171,14 +171,14 @@ def read_bytes(context, response):
 
 
 def drawn(case, place):
-    """A number of 0 to 255 that looks random, and is always the same for the same case; `place` for several."""
-    # Without what a run does not repeat, such as tokens.
+    """A pseudorandom number from 0 to 255 that depends only on the case and on `place`."""
+    # Excludes values that differ between runs, such as tokens.
     text = repr((case.path_parameters, case.query, case.body))
     return hashlib.sha256(text.encode(errors="replace")).digest()[place]
 
 
 def is_chance(case, number):
-    """Whether it is one of `number` cases."""
+    """Returns true for one of `number` cases."""
     return drawn(case, 0) % number == 0
 
 
@@ -193,18 +193,17 @@ def before_call(context, case, kwargs):
         case.headers["Connection"] = "close"
     if operation in ("readValue", "writeValue", "deleteValue") and not is_chance(case, 4):
         if case.meta is None or not case.meta.is_negative_at(ParameterLocation.PATH):
-            # What schemathesis makes up is hardly ever a key that the caller reaches. The ledger most often, about
-            # which there are rules.
+            # Generated keys are hardly ever accessible. The ledger is chosen most often, because it has rules.
             keys = [key for key in own_keys() if key]
             case.path_parameters["key"] = keys[max(0, drawn(case, 1) % (len(keys) + 5) - 5)]
     if is_negative(case):
         return
     for name in ("If-Match", "If-None-Match"):
-        # A string of a pattern in a header: schemathesis 4.32 draws none, and takes the number 0 for one.
+        # For a header with a pattern, schemathesis 4.32 generates the number 0 instead of a matching string.
         if case.headers.get(name) == "0":
             case.headers[name] = '"5f9c0a3e"'
     if operation in ("writeValue", "deleteValue") and not is_chance(case, 5):
-        # One condition, not two that exclude each other.
+        # Keep one condition; two would exclude each other.
         ways = [name for name in ("If-Match", "If-None-Match") if name in case.headers]
         for name in ways[1:]:
             del case.headers[name]
@@ -213,7 +212,7 @@ def before_call(context, case, kwargs):
     if operation in ENDING | {"renewRecoveryCodes"} and isinstance(case.body, dict) and not is_chance(case, 3):
         case.body["password"] = PASSWORD
     if operation == "createSession" and isinstance(case.body, dict) and not is_chance(case, 3):
-        # What is used up by a log-in needs an account of its own.
+        # A log-in uses up codes and tokens, so it needs a new account.
         own = ACCOUNTS.current() if "password" in case.body else ACCOUNTS.make()
         known = {
             "username": own["account"], "password": PASSWORD, "refresh_token": own["refresh_token"],
