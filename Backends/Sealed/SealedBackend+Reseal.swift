@@ -13,7 +13,7 @@ extension SealedBackend {
     /// How often everything is looked at before somebody else must be writing with an older key.
     private static let maximumPasses = 20
 
-    /// RowChecksums everything anew that an older key sealed, so that it can be given up.
+    /// Seals everything anew that an older key sealed, so that it can be given up.
     ///
     /// To change a key without losing anything:
     ///

@@ -25,7 +25,7 @@ public struct SealedBackend: KeyValueBackend {
     /// By how many bytes a sealed value is longer.
     public static let overhead = SealedValue.overhead
 
-    /// RowChecksums what `wrapped` keeps.
+    /// Seals what `wrapped` keeps.
     ///
     /// - Parameters:
     ///   - wrapped: where the sealed values go.
@@ -35,7 +35,7 @@ public struct SealedBackend: KeyValueBackend {
         self.init(wrapped, host: host) { keys }
     }
 
-    /// RowChecksums what `wrapped` keeps, with keys that are asked for at first use, again when something was sealed with one
+    /// Seals what `wrapped` keeps, with keys that are asked for at first use, again when something was sealed with one
     /// that is not among them, and by ``reloadKeys()`` and ``reseal()``. In between the key store may move on, and this
     /// object goes on sealing with what it knows: see ``reseal()`` for how to change a key.
     ///
@@ -80,7 +80,7 @@ public struct SealedBackend: KeyValueBackend {
         return Answer(try await open(answer.outcome, under: key), serverTime: answer.serverTime)
     }
 
-    /// RowChecksums and writes one value.
+    /// Seals and writes one value.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -122,7 +122,7 @@ public struct SealedBackend: KeyValueBackend {
         return Answer(results, serverTime: answer.serverTime)
     }
 
-    /// RowChecksums and writes several values, each on its own.
+    /// Seals and writes several values, each on its own.
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {

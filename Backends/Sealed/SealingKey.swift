@@ -54,7 +54,7 @@ public struct SealingKey: Sendable {
 
 /// The key that seals, and older ones that what they sealed can still be opened with.
 public struct SealingKeys: Sendable {
-    /// RowChecksums what is written from now on.
+    /// Seals what is written from now on.
     public var current: SealingKey
     /// Open what was sealed before.
     public var previous: [SealingKey]
