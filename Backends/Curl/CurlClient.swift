@@ -1,22 +1,22 @@
 public import HTTPTypes
 public import SyncProtocol
 
-/// Carries requests by libcurl: on all systems that have it, version 7.80 or later.
+/// A transport on libcurl, version 7.80 or later.
 ///
-/// Exchanges run on one thread of the client's own, which ends when neither the client nor one of its streams is
-/// referenced any more. One that is alone begins on its caller's thread, and stays there for a millisecond or two
-/// at most, if the server answered that fast the last time: waking threads would take longer than such an answer.
-/// Connections are kept and used again, HTTP/2 where TLS offers it.
+/// Exchanges run on one thread of the client, which ends when neither the client nor one of its streams is referenced.
+/// A single exchange starts on its caller's thread and stays there for at most one or two milliseconds if the server's
+/// last answer was that fast, because waking a thread would take longer. Connections are reused, and HTTP/2 is used if
+/// TLS negotiates it.
 ///
-/// - **Repeats nothing that could be done twice.** When a connection that was kept turns out to be dead, libcurl sends
-///   again by itself; here only `GET` and `HEAD` may be. Anything else fails with
-///   `TransportError.Kind.interrupted`, as the request may have arrived.
-/// - **Knows what may have arrived**: all that was handed to a connection, whatever came after. A server that was not
-///   reached, or whose certificate was not trusted, has received nothing.
-/// - Follows no redirect, keeps no cookies, reads no `.netrc`, speaks HTTP and nothing else, and asks for bodies
-///   without compression unless the request says otherwise.
-/// - Goes through the proxy that the environment names (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`), but
-///   never to this machine itself. ``Configuration/proxy`` says otherwise.
+/// - **Retries only safe methods.** If a reused connection turns out to be dead, libcurl sends the request again. This
+///   client allows it for `GET` and `HEAD` only. Other requests fail with `TransportError.Kind.interrupted`, because
+///   they may have arrived.
+/// - **Reports which requests may have arrived**: every request that was handed to a connection, whatever happened
+///   later. A server that was not reached, or whose certificate was not trusted, has received nothing.
+/// - Follows no redirects, stores no cookies, reads no `.netrc`, supports HTTP only, and requests uncompressed bodies
+///   unless the request says otherwise.
+/// - Uses the proxy of the environment (`http_proxy`, `https_proxy`, `all_proxy`, `no_proxy`), but never for this
+///   machine. ``Configuration/proxy`` overrides that.
 ///
 /// ```swift
 /// let transport = try CurlClient()
@@ -26,23 +26,23 @@ public final class CurlClient: HTTPStreamingTransport {
     private let session: CurlSession
     private let connectTimeout: Duration
 
-    /// A client with connections of its own.
+    /// Creates a client with its own connections.
     ///
-    /// - Throws: `TransportError.Kind.other` where libcurl is older than 7.80, refuses an option, or the system gives
-    ///   no thread.
+    /// - Throws: `TransportError.Kind.other` if libcurl is older than 7.80 or refuses an option, or if the system
+    ///   cannot create a thread.
     public init(_ configuration: Configuration = Configuration()) throws(TransportError) {
         session = try CurlSession(configuration)
         connectTimeout = configuration.connectTimeout
     }
 
-    /// Sends `request` and reads all of the answer. Cancelling the task closes the connection, or the stream of HTTP/2.
+    /// Sends `request` and reads the whole answer. Cancelling the task closes the connection, or the stream of HTTP/2.
     ///
     /// - Parameters:
     ///   - request: method, address and header. The fields that belong to the transfer itself (`Host`, `Connection`,
-    ///     `Content-Length`, `Transfer-Encoding`, `Expect`) are the transport's own.
+    ///     `Content-Length`, `Transfer-Encoding`, `Expect`) are set by the transport.
     ///   - body: the bytes after the header, empty for none.
-    ///   - timeout: the longest time for all of it, more than zero.
-    ///   - maximumByteCount: a longer answer is `TransportError.Kind.tooLarge`.
+    ///   - timeout: the time limit for the whole exchange, more than zero.
+    ///   - maximumByteCount: the maximum length of the answer. A longer one is `TransportError.Kind.tooLarge`.
     public func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
     ) async throws(TransportError) -> TransportAnswer {
@@ -54,19 +54,20 @@ public final class CurlClient: HTTPStreamingTransport {
         }
     }
 
-    /// Sends `request` and answers as soon as the header is there. Cancelling the task closes the connection.
+    /// Sends `request` and returns when the header of the answer has arrived. Cancelling the task closes the
+    /// connection.
     ///
     /// - Parameters:
     ///   - request: method, address and header.
-    ///   - idleTimeout: the longest silence of the server, more than zero; not counted while the reader asks for
-    ///     nothing and enough pieces wait.
+    ///   - idleTimeout: the maximum silence of the server, more than zero. The time during which the reader does not
+    ///     read and enough pieces are buffered does not count.
     public func stream(
         _ request: HTTPRequest, idleTimeout: Duration
     ) async throws(TransportError) -> TransportStream {
         let message = try CurlMessage(request, body: [])
         let buffer = TransportBuffer()
         let id = session.queue.makeID()
-        // Held from here on, so that a caller that gives up before the header ends the exchange too.
+        // Referenced from here on, so that a caller that gives up before the header also ends the exchange.
         let source = CurlStreamSource(session: session, id: id, buffer: buffer)
         let response: HTTPResponse = try await session.exchange(id: id) { continuation in
             CurlJob(
@@ -80,9 +81,9 @@ public final class CurlClient: HTTPStreamingTransport {
 extension CurlClient {
     /// The configuration of a client.
     public struct Configuration: Hashable, Sendable {
-        /// The certificates that servers must be signed by.
+        /// The trusted certificate authorities.
         public enum Trust: Hashable, Sendable {
-            /// The authorities that libcurl was built to trust: the system's.
+            /// The default authorities of libcurl, which are those of the system.
             case system
             /// Only the certificates in this PEM file; the system's authorities are not trusted.
             case file(String)
@@ -90,34 +91,34 @@ extension CurlClient {
             case pem([UInt8])
         }
 
-        /// The proxy that requests go through.
+        /// The proxy for requests.
         public enum Proxy: Hashable, Sendable {
-            /// The one that the environment names, and none for requests to this machine.
+            /// The proxy of the environment, and none for requests to this machine.
             case environment
             /// No proxy.
             case none
-            /// This one (`http://HOST:PORT`, `socks5h://HOST:PORT`), for all requests.
+            /// The given proxy (`http://HOST:PORT`, `socks5h://HOST:PORT`) for all requests.
             case server(String)
         }
 
-        /// The certificates that servers must be signed by.
+        /// The trusted certificate authorities.
         public var trust = Trust.system
-        /// A folder of authorities, named as `openssl rehash` names them, that takes the place of the folder libcurl
-        /// was built with; `nil` for that one. Tests use it to stand in for the system's.
+        /// A folder of authorities, with names as of `openssl rehash`, that replaces the default folder of libcurl;
+        /// `nil` for the default. Tests use it in place of the system's folder.
         package var defaultAuthorityFolder: String?
-        /// The proxy that requests go through.
+        /// The proxy for requests.
         public var proxy = Proxy.environment
-        /// Named in each request that names none itself; `nil` for none.
+        /// The user agent of requests that do not set their own; `nil` for none.
         public var userAgent: String?
-        /// The longest time to find a server and agree on TLS, more than zero and at most the request's timeout.
+        /// The time limit for connecting, including TLS: more than zero and at most the timeout of the request.
         public var connectTimeout = Duration.seconds(10)
-        /// The most connections to one server at a time, 1 or more; requests beyond wait for one. A stream
-        /// has one to itself unless the server speaks HTTP/2.
+        /// The maximum number of connections to one server, 1 or more. Further requests wait. A stream occupies a
+        /// connection unless the server speaks HTTP/2.
         public var maximumConnectionsPerHost = 64
-        /// A longer header of an answer is `TransportError.Kind.tooLarge`, in bytes.
+        /// The maximum length of an answer's header in bytes. A longer one is `TransportError.Kind.tooLarge`.
         public var maximumHeaderByteCount = 64 << 10
 
-        /// The usual configuration.
+        /// Creates the default configuration.
         public init() {}
     }
 }

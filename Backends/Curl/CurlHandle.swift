@@ -2,23 +2,23 @@ import CCurl
 import HTTPTypes
 import SyncProtocol
 
-/// A handle of libcurl, used for one exchange after the other, and what has come of the current one.
+/// A libcurl handle, reused for one exchange after the other, with the state of the current exchange.
 final class CurlHandle {
     let easy: UnsafeMutableRawPointer
     private(set) var receiver: CurlJob.Receiver?
     private(set) var hasToldHead = false
-    /// When a stream has been silent for too long; `nil` while it is not to be watched.
+    /// The time at which a silent stream times out; `nil` while the timeout is suspended.
     private(set) var deadline: ContinuousClock.Instant?
     private(set) var began: ContinuousClock.Instant?
 
     private let configuration: CurlClient.Configuration
-    /// Where libcurl writes one line about an error.
+    /// The buffer for libcurl's error message.
     private let text: UnsafeMutablePointer<CChar>
     /// The settings of the previous exchange: an idle device repeats the same request.
-    private var told: Told?
-    /// The header of `told`; libcurl reads it while it sends.
+    private var settings: Settings?
+    /// The header of `settings`, which libcurl reads while it sends.
     private var list: UnsafeMutablePointer<curl_slist>?
-    /// libcurl reads it while it sends; an array's storage could not be lent for so long.
+    /// The body, which libcurl reads while it sends. The storage of an array cannot be borrowed for so long.
     private var sentBody: UnsafeMutableRawBufferPointer?
     private var head: ResponseHead
     private var body: [UInt8] = []
@@ -30,7 +30,7 @@ final class CurlHandle {
     private var idleTimeout: Duration?
 
     init(_ configuration: CurlClient.Configuration) throws(TransportError) {
-        guard let easy = curl_easy_init() else { throw .curl("libcurl gives no handle") }
+        guard let easy = curl_easy_init() else { throw .curl("libcurl cannot create a handle") }
         self.easy = easy
         self.configuration = configuration
         text = .allocate(capacity: Int(CURL_ERROR_SIZE))
@@ -54,9 +54,9 @@ final class CurlHandle {
         text.deallocate()
     }
 
-    /// Whether the request may have reached the server: it was handed to a connection.
+    /// True if the request may have reached the server because it was handed to a connection.
     var isSent: Bool { sentCount > 0 }
-    /// Whether it may be silent for so long only.
+    /// True if the exchange has an idle timeout.
     var isWatched: Bool { idleTimeout != nil }
 
     private static func setUp(
@@ -97,9 +97,9 @@ final class CurlHandle {
             let code = bytes.withUnsafeMutableBytes { ccurl_set_certificates(easy, $0.baseAddress, $0.count) }
             try check(code, "CAINFO_BLOB")
         }
-        // Debian builds libcurl with a default folder of authorities, which it trusts beside the given certificates.
+        // Debian's libcurl also trusts a default folder of authorities, in addition to the given certificates.
         let code = ccurl_set_text(easy, CURLOPT_CAPATH, nil)
-        // TLS libraries other than OpenSSL and its kin may have no such folder, and then no default either.
+        // TLS libraries that are not derived from OpenSSL may have no such folder, and then no default.
         if code != CURLE_NOT_BUILT_IN, code != CURLE_UNKNOWN_OPTION { try check(code, "CAPATH") }
     }
 
@@ -108,14 +108,14 @@ final class CurlHandle {
         throw .curl("libcurl refuses option \(option): \(String(cString: curl_easy_strerror(code)))")
     }
 
-    /// Prepares the exchange that `job` asks for.
+    /// Prepares the exchange of `job`.
     func begin(_ job: CurlJob, now: ContinuousClock.Instant) throws(TransportError) {
         recycle()
         receiver = job.receiver
         do throws(TransportError) {
             try set(job)
         } catch {
-            told = nil
+            settings = nil
             recycle()
             throw error
         }
@@ -130,8 +130,8 @@ final class CurlHandle {
     }
 
     private func set(_ job: CurlJob) throws(TransportError) {
-        let (message, before) = (job.message, told)
-        let next = Told(job)
+        let (message, before) = (job.message, settings)
+        let next = Settings(job)
         if before?.method != next.method || before?.sendsBody != next.sendsBody || next.sendsBody {
             try setMethod(message)
         }
@@ -144,17 +144,17 @@ final class CurlHandle {
             try Self.check(ccurl_set_long(easy, CURLOPT_CONNECTTIMEOUT_MS, next.connectTimeout), "CONNECTTIMEOUT_MS")
         }
         if before?.isSecure != next.isSecure {
-            // With TLS a second request waits for the first connection: it may turn out to carry both.
+            // With TLS a second request waits for the first connection, which may turn out to carry both.
             try Self.check(ccurl_set_long(easy, CURLOPT_PIPEWAIT, next.isSecure ? 1 : 0), "PIPEWAIT")
         }
         if configuration.proxy == .environment, before?.isLocal != next.isLocal {
             try Self.check(ccurl_set_text(easy, CURLOPT_NOPROXY, next.isLocal ? "*" : nil), "NOPROXY")
         }
-        told = next
+        settings = next
     }
 
     private func setMethod(_ message: CurlMessage) throws(TransportError) {
-        // Takes back what the exchange before was: a body, or none of the answer.
+        // Resets the method and body options of the previous exchange.
         try Self.check(ccurl_set_long(easy, CURLOPT_HTTPGET, 1), "HTTPGET")
         if message.method == "HEAD" {
             try Self.check(ccurl_set_long(easy, CURLOPT_NOBODY, 1), "NOBODY")
@@ -175,7 +175,7 @@ final class CurlHandle {
         for line in lines {
             guard let list = curl_slist_append(longer, line) else {
                 curl_slist_free_all(longer)
-                throw .curl("no memory is left")
+                throw .curl("out of memory")
             }
             longer = list
         }
@@ -185,14 +185,14 @@ final class CurlHandle {
         try Self.check(code, "HTTPHEADER")
     }
 
-    /// At least 1: zero is for ever.
+    /// The duration in milliseconds, at least 1, because 0 means no timeout.
     fileprivate static func milliseconds(_ duration: Duration) -> Int {
         let (seconds, rest) = duration.components
         guard seconds < 1_000_000 else { return 1_000_000_000 }
         return max(Int(seconds) * 1_000 + Int((rest + 999_999_999_999_999) / 1_000_000_000_000_000), 1)
     }
 
-    /// Forgets the exchange.
+    /// Discards the state of the exchange.
     func recycle() {
         receiver = nil
         sentBody?.deallocate()
@@ -206,7 +206,7 @@ final class CurlHandle {
 }
 
 /// The settings of an exchange that libcurl keeps until they are replaced.
-private struct Told {
+private struct Settings {
     let url: String
     let method: String
     let sendsBody: Bool
@@ -229,11 +229,11 @@ private struct Told {
 }
 
 extension CurlHandle {
-    /// The outcome of the exchange that libcurl has ended with `code`.
+    /// The outcome of an exchange that libcurl ended with `code`.
     func outcome(of code: CURLcode) -> Result<TransportAnswer, TransportError> {
         if let failure { return .failure(failure) }
         if code != CURLE_OK { return .failure(error(of: code)) }
-        // libcurl is content with a header that breaks off.
+        // libcurl accepts a truncated header.
         guard let response = head.response, head.isComplete else {
             return .failure(
                 TransportError(.interrupted, mayHaveArrived: isSent, message: "the connection ended in the header"))
@@ -243,18 +243,18 @@ extension CurlHandle {
 
     private func error(of code: CURLcode) -> TransportError {
         var kind = TransportError.Kind(code)
-        // It was sent once, and the server was not reached again to repeat it.
+        // The request was sent once, and the repetition did not reach the server.
         if isSent, kind == .unreachable || kind == .untrusted { kind = .interrupted }
-        // The word of libcurl 7 for a line beyond its own bound.
+        // The code of libcurl 7 for a line beyond its own limit.
         if isSent, !head.isComplete, code == CURLE_OUT_OF_MEMORY { kind = .tooLarge }
-        let told = String(cString: text)
-        let message = told.isEmpty ? String(cString: curl_easy_strerror(code)) : told
+        let detail = String(cString: text)
+        let message = detail.isEmpty ? String(cString: curl_easy_strerror(code)) : detail
         return TransportError(
             kind, mayHaveArrived: isSent,
             message: message.split(whereSeparator: \.isNewline).joined(separator: " "))
     }
 
-    /// Lets libcurl go on with a stream that was full.
+    /// Resumes a stream that was paused because its buffer was full.
     func resume() {
         extendDeadline()
         curl_easy_pause(easy, CURLPAUSE_CONT)
@@ -268,10 +268,10 @@ extension CurlHandle {
         if failure == nil { failure = TransportError(kind, mayHaveArrived: isSent, message: message) }
     }
 
-    /// Whether the request may be handed to a connection.
+    /// Returns true if the request may be handed to a connection.
     fileprivate func maySend() -> Bool {
         guard sentCount == 0 || mayRepeat else {
-            fail(.interrupted, "the connection ended before an answer came")
+            fail(.interrupted, "the connection ended before the answer")
             return false
         }
         sentCount += 1
@@ -285,7 +285,7 @@ extension CurlHandle {
             return false
         }
         guard head.isComplete, !hasToldHead, let response = head.response else { return true }
-        // An exchange that ends here takes its connection with it; of HTTP/2 its stream, and others have their own.
+        // Failing the exchange closes its connection, or its HTTP/2 stream; other exchanges have their own.
         guard response.mayAnswer(requestID: requestID) else {
             failure = failure ?? .answerOfAnother
             return false
@@ -313,7 +313,7 @@ extension CurlHandle {
             return bytes.count
         }
         if buffer.offer(bytes) { return bytes.count }
-        // A reader that does not read cannot notice silence.
+        // No idle timeout while the reader does not read.
         deadline = nil
         return Int(CURL_WRITEFUNC_PAUSE)
     }
@@ -323,7 +323,7 @@ private func handle(_ context: UnsafeMutableRawPointer?) -> CurlHandle? {
     context.map { Unmanaged<CurlHandle>.fromOpaque($0).takeUnretainedValue() }
 }
 
-/// Any number but that of the bytes ends the exchange.
+/// A return value other than the number of bytes, which ends the exchange.
 private let refusal = Int.max
 
 private func receiveBody(

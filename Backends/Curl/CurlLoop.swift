@@ -1,11 +1,11 @@
 import CCurl
 import SyncProtocol
 
-/// Begins exchanges, lets libcurl work, ends them. One thread at a time touches it: whoever drives, as ``CurlQueue``
-/// says. That is the client's own thread; an exchange that is alone begins on the thread of its caller.
+/// Starts exchanges, drives libcurl and completes them. Only one thread uses it at a time, as ``CurlQueue`` ensures:
+/// the client's thread, or the caller's thread for a single exchange.
 final class CurlLoop {
-    /// How long a caller's thread waits for an answer, and only where the one before came within that time too: from
-    /// this machine or the same network, where handing the exchange over would take longer than the answer.
+    /// The time that a caller's thread waits for an answer, if the previous answer arrived within it. That happens on
+    /// the same machine or network, where handing the exchange over would take longer than the answer.
     private static let patience = Duration.milliseconds(1)
 
     private let multi: UnsafeMutableRawPointer
@@ -14,21 +14,21 @@ final class CurlLoop {
     private let clock = ContinuousClock()
     private var active: [UInt64: CurlHandle] = [:]
     private var ids: [UnsafeMutableRawPointer: UInt64] = [:]
-    /// Handles to be used again; setting one up costs more than a short exchange.
+    /// Handles for reuse. Setting one up costs more than a short exchange.
     private var idle: [CurlHandle] = []
-    /// How many of the active ones may be silent for so long only.
+    /// The number of active exchanges with an idle timeout.
     private var watchedCount = 0
-    /// Whether the last answer came within ``patience``.
+    /// True if the last answer arrived within ``patience``.
     private var isNear = false
 
     init(multi: UnsafeMutableRawPointer, queue: CurlQueue, configuration: CurlClient.Configuration) {
         (self.multi, self.queue, self.configuration) = (multi, queue, configuration)
     }
 
-    /// Sets up what the first exchange needs.
+    /// Prepares the first exchange.
     func prepare() throws(TransportError) {
         let connections = configuration.maximumConnectionsPerHost
-        precondition(connections >= 1, "a server is reached by one connection or more")
+        precondition(connections >= 1, "maximumConnectionsPerHost must be 1 or more")
         for (option, value) in [
             (CURLMOPT_MAX_HOST_CONNECTIONS, connections), (CURLMOPT_MAXCONNECTS, connections),
         ] {
@@ -39,7 +39,7 @@ final class CurlLoop {
         idle.append(try CurlHandle(configuration))
     }
 
-    /// The life of the client's thread.
+    /// The main function of the client's thread.
     func run() {
         while let commands = queue.take(isBusy: isBusy) {
             for command in commands { perform(command) }
@@ -51,8 +51,8 @@ final class CurlLoop {
         close()
     }
 
-    /// Begins an exchange on the caller's thread, which drives and has nothing else under way. Who answers at once is
-    /// waited for; for all others, and as soon as somebody asks for more, the client's thread takes over.
+    /// Starts an exchange on the caller's thread, which drives and has no other exchange. The client's thread takes
+    /// over unless the answer arrives at once, and as soon as there is another request.
     func lead(_ id: UInt64, _ job: CurlJob) {
         let signals = ccurl_hold_pipe_signal()
         start(id, job)
@@ -72,7 +72,7 @@ final class CurlLoop {
         endFinished()
     }
 
-    /// Whether there is something to wait for: exchanges, or what libcurl wants to do later.
+    /// True if there are exchanges, or timers of libcurl.
     private var isBusy: Bool {
         if !active.isEmpty { return true }
         var milliseconds = -1
@@ -80,7 +80,7 @@ final class CurlLoop {
         return milliseconds >= 0
     }
 
-    /// Gives everything back.
+    /// Releases all resources.
     func close() {
         idle = []
         curl_multi_cleanup(multi)
@@ -102,7 +102,7 @@ final class CurlLoop {
             try handle.begin(job, now: clock.now)
             guard curl_multi_add_handle(multi, handle.easy) == CURLM_OK else {
                 handle.recycle()
-                throw .curl("libcurl takes no more exchanges")
+                throw .curl("libcurl refuses another exchange")
             }
             active[id] = handle
             ids[handle.easy] = id
@@ -128,7 +128,8 @@ final class CurlLoop {
             end(
                 id,
                 .failure(
-                    TransportError(.timedOut, mayHaveArrived: handle.isSent, message: "nothing came for too long")))
+                    TransportError(
+                        .timedOut, mayHaveArrived: handle.isSent, message: "the server was silent for too long")))
         }
     }
 
@@ -145,7 +146,7 @@ final class CurlLoop {
         receiver?.end(outcome, hasHead: hasHead)
     }
 
-    /// How long nothing has to be done unless something happens, in milliseconds; libcurl knows of its own timers.
+    /// The maximum time to wait for events in milliseconds. libcurl adds its own timers.
     private func pause() -> Int32 {
         guard watchedCount > 0 else { return .max }
         let now = clock.now
@@ -156,17 +157,17 @@ final class CurlLoop {
 }
 
 extension Double {
-    /// As an integer; the nearest there is.
+    /// The value as an integer, limited to the maximum.
     fileprivate var whole: Int64 { Int64(exactly: self) ?? .max }
 }
 
 extension CurlJob.Receiver {
-    /// Tells that nothing was begun.
+    /// Reports that the exchange was not started.
     func fail(_ error: TransportError) { end(.failure(error), hasHead: false) }
 
-    /// Tells how it ended.
+    /// Reports the outcome.
     ///
-    /// - Parameter hasHead: whether the header of a stream was told before.
+    /// - Parameter hasHead: true if the header of a stream was reported before.
     func end(_ outcome: Result<TransportAnswer, TransportError>, hasHead: Bool) {
         switch self {
         case .whole(let continuation, _): continuation.resume(returning: outcome)

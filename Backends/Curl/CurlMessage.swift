@@ -1,28 +1,28 @@
 import HTTPTypes
 import SyncProtocol
 
-/// A request as libcurl wants it.
+/// A request in the form that libcurl takes.
 struct CurlMessage: Sendable {
     var url: String
     var method: String
-    /// The lines of the header, with those that libcurl would add by itself taken out.
+    /// The lines of the header. They remove fields that libcurl would add by itself.
     var lines: [String]
     var body: [UInt8]
-    /// What its answer is to repeat.
+    /// The id that the answer must repeat.
     var requestID: String?
     var isSecure: Bool
-    /// Whether it is for this machine.
+    /// True if the request is for this machine.
     var isLocal: Bool
 
-    /// - Throws: `TransportError.Kind.malformed` for a request that has no address of HTTP, or one with what does not
-    ///   belong into a request line.
+    /// - Throws: `TransportError.Kind.malformed` for a request without an HTTP address, or with one that is invalid in
+    ///   a request line.
     init(_ request: HTTPRequest, body: [UInt8]) throws(TransportError) {
         guard let scheme = request.scheme, ["http", "https"].contains(scheme), let authority = request.authority,
             let path = request.path, path.hasPrefix("/"), Self.isPlain(authority, without: "/?#@\\"),
             Self.isPlain(path, without: "#"), !authority.isEmpty
         else {
             throw TransportError(
-                .malformed, mayHaveArrived: false, message: "the request has no address of the form https://HOST/PATH")
+                .malformed, mayHaveArrived: false, message: "the request has no URL of the form https://HOST/PATH")
         }
         url = scheme + "://" + authority + path
         method = request.method.rawValue
@@ -33,11 +33,11 @@ struct CurlMessage: Sendable {
         lines = []
         lines.reserveCapacity(request.headerFields.count + 4)
         for field in request.headerFields where !Self.ownFields.contains(field.name.canonicalName) {
-            // Without a value libcurl takes the field out, unless it ends so.
+            // libcurl removes a field without a value, unless it ends with a semicolon.
             lines.append(field.value.isEmpty ? field.name.rawName + ";" : field.name.rawName + ": " + field.value)
         }
         if !request.headerFields.contains(.accept) { lines.append("Accept:") }
-        // No field would mean any coding (RFC 9110, section 12.5.3).
+        // A missing field would allow any coding (RFC 9110, section 12.5.3).
         if !request.headerFields.contains(.acceptEncoding) { lines.append("Accept-Encoding: identity") }
         if sendsBody {
             lines.append("Expect:")
@@ -45,10 +45,10 @@ struct CurlMessage: Sendable {
         }
     }
 
-    /// Whether something is sent after the header, be it nothing: these methods say so.
+    /// True if a body is sent, which may be empty for these methods.
     var sendsBody: Bool { !body.isEmpty || method == "PUT" || method == "POST" || method == "PATCH" }
 
-    /// What libcurl says of the transfer by itself.
+    /// Fields that libcurl sets.
     private static let ownFields = ["host", "connection", "content-length", "transfer-encoding", "expect"]
 
     private static func isPlain(_ text: String, without excluded: String) -> Bool {
@@ -63,18 +63,18 @@ struct CurlMessage: Sendable {
     }
 }
 
-/// An exchange to be begun.
+/// An exchange to start.
 struct CurlJob: Sendable {
     typealias Continuation<Value: Sendable> = CheckedContinuation<Result<Value, TransportError>, Never>
 
-    /// Who gets the answer.
+    /// The receiver of the answer.
     enum Receiver: Sendable {
         case whole(Continuation<TransportAnswer>, maximumByteCount: Int)
         case stream(Continuation<HTTPResponse>, TransportBuffer, idleTimeout: Duration)
     }
 
     var message: CurlMessage
-    /// How long all of it may take; `nil` for as long as something comes.
+    /// The time limit of the exchange; `nil` for a stream, which has an idle timeout.
     var timeout: Duration?
     var connectTimeout: Duration
     var receiver: Receiver

@@ -1,20 +1,20 @@
 import CCurl
 import Synchronization
 
-/// What tasks ask of the thread of a client, and who drives libcurl: one thread at a time.
+/// Queues commands for the thread of a client and decides which single thread drives libcurl.
 final class CurlQueue: Sendable {
     enum Command: Sendable {
         case start(UInt64, CurlJob)
         case cancel(UInt64)
-        /// Somebody has taken what a stream had; it may go on.
+        /// The reader has emptied the buffer of a stream, which resumes.
         case resume(UInt64)
     }
 
     private enum Driver {
-        /// Nothing is under way; the client's thread waits at the gate.
-        case nobody
+        /// There are no exchanges. The client's thread waits at the gate.
+        case idle
         case thread
-        /// A caller's thread, with its exchange alone; the client's thread waits at the gate.
+        /// A caller's thread drives its single exchange. The client's thread waits at the gate.
         case caller
     }
 
@@ -23,14 +23,14 @@ final class CurlQueue: Sendable {
         var nextID: UInt64 = 0
         var isClosed = false
         var driver = Driver.thread
-        /// Whether the driver waits for libcurl, or is about to.
+        /// True if the driver waits in libcurl or is about to.
         var isResting = false
     }
 
     private let state = Mutex(State())
-    /// Only woken from here: the one call that libcurl allows beside others. Under the lock, so that it is not gone.
+    /// Only woken from here, which libcurl allows from any thread. The lock ensures that it still exists.
     private nonisolated(unsafe) let multi: UnsafeMutableRawPointer
-    /// Where the client's thread waits while it does not drive. Safe to use from all threads; freed with the queue.
+    /// The gate at which the client's thread waits while it does not drive. Thread-safe, and freed with the queue.
     private nonisolated(unsafe) let gate: UnsafeMutablePointer<ccurl_gate>
 
     init(multi: UnsafeMutableRawPointer) {
@@ -58,7 +58,7 @@ final class CurlQueue: Sendable {
         }
     }
 
-    /// Ends the thread, and with it what is still under way.
+    /// Ends the thread and all exchanges.
     func close() {
         state.withLock { state in
             state.isClosed = true
@@ -66,17 +66,17 @@ final class CurlQueue: Sendable {
         }
     }
 
-    /// For the client's thread: what has been asked for since the last time; `nil` when nobody will ask any more.
+    /// Returns the commands since the last call, or `nil` when the queue is closed. Called by the client's thread.
     ///
-    /// - Parameter isBusy: whether something is under way. If not, it waits until there is something to do.
+    /// - Parameter isBusy: true if there are exchanges. Otherwise the call waits for a command.
     func take(isBusy: Bool) -> [Command]? {
         let goesOn = state.withLock { state in
             state.isResting = false
             if isBusy || !state.commands.isEmpty || state.isClosed { return true }
-            state.driver = .nobody
+            state.driver = .idle
             return false
         }
-        // Whoever opens it has made the thread the driver.
+        // The thread is the driver once the gate opens.
         if !goesOn { ccurl_gate_wait(gate) }
         return state.withLock { state in
             guard !state.isClosed else { return nil }
@@ -85,30 +85,34 @@ final class CurlQueue: Sendable {
         }
     }
 
-    /// Makes a caller's thread the driver where nothing is under way; whether that was so. Then it has to end it.
+    /// Makes the caller's thread the driver if there are no exchanges.
+    ///
+    /// - Returns: true on success. The caller must then call ``endLeading(isBusy:)``.
     func beginLeading() -> Bool {
         state.withLock { state in
-            guard state.driver == .nobody, !state.isClosed else { return false }
+            guard state.driver == .idle, !state.isClosed else { return false }
             state.driver = .caller
             return true
         }
     }
 
-    /// The caller's thread drives no more.
+    /// Ends the role of the caller's thread as driver.
     ///
-    /// - Parameter isBusy: whether something is under way, for the client's thread to go on with.
+    /// - Parameter isBusy: true if there are exchanges, which the client's thread continues.
     func endLeading(isBusy: Bool) {
         state.withLock { state in
             state.isResting = false
             if isBusy || !state.commands.isEmpty || state.isClosed {
                 handOver(&state)
             } else {
-                state.driver = .nobody
+                state.driver = .idle
             }
         }
     }
 
-    /// Whether nothing was asked for since; whoever asks from now on wakes the driver.
+    /// Marks the driver as resting, so that further commands wake it.
+    ///
+    /// - Returns: false if commands arrived in the meantime.
     func rest() -> Bool {
         state.withLock { state in
             state.isResting = state.commands.isEmpty && !state.isClosed
@@ -118,7 +122,7 @@ final class CurlQueue: Sendable {
 
     private func wake(_ state: inout State) {
         switch state.driver {
-        case .nobody: handOver(&state)
+        case .idle: handOver(&state)
         case .thread, .caller:
             guard state.isResting else { return }
             state.isResting = false

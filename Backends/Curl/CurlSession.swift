@@ -2,17 +2,17 @@ import CCurl
 import SyncProtocol
 import Synchronization
 
-/// Keeps the thread of a client alive, and ends it.
+/// Owns the thread of a client and ends it.
 final class CurlSession: Sendable {
     let queue: CurlQueue
-    /// Touched only between `queue.beginLeading()` and what it does last.
+    /// Used only between `queue.beginLeading()` and the end of `lead`.
     private nonisolated(unsafe) let loop: CurlLoop
 
     init(_ configuration: CurlClient.Configuration) throws(TransportError) {
-        guard Self.isReady, let multi = curl_multi_init() else { throw .curl("libcurl does not start") }
+        guard Self.isReady, let multi = curl_multi_init() else { throw .curl("libcurl cannot be initialized") }
         let queue = CurlQueue(multi: multi)
         let loop = CurlLoop(multi: multi, queue: queue, configuration: configuration)
-        // Options that libcurl refuses are told now, and not at the first request.
+        // Report unsupported options here instead of at the first request.
         do throws(TransportError) {
             try loop.prepare()
         } catch {
@@ -29,7 +29,7 @@ final class CurlSession: Sendable {
         guard code == 0 else {
             context.release()
             loop.close()
-            throw .curl("the system gives no thread (error \(code))")
+            throw .curl("cannot create a thread (error \(code))")
         }
         (self.queue, self.loop) = (queue, loop)
     }
@@ -38,7 +38,7 @@ final class CurlSession: Sendable {
 
     private static let isReady = ccurl_global_init() == CURLE_OK
 
-    /// Runs a job until its continuation is resumed; ends it when the task is cancelled.
+    /// Runs a job until its continuation is resumed. Cancelling the task ends the job.
     func exchange<Value: Sendable>(
         id given: UInt64? = nil, _ job: (CurlJob.Continuation<Value>) -> CurlJob
     ) async throws(TransportError) -> Value {
@@ -50,7 +50,7 @@ final class CurlSession: Sendable {
                     return
                 }
                 start(id, job(continuation))
-                // Cancelled in between: the handler has run already, and found nothing to end.
+                // Cancelled in between: the handler has already run and found no exchange.
                 if Task.isCancelled { queue.add(.cancel(id)) }
             }
         } onCancel: {
@@ -59,7 +59,7 @@ final class CurlSession: Sendable {
         return try result.get()
     }
 
-    /// An exchange that is alone begins here and now; the thread would have to be woken for it.
+    /// Starts an exchange. A single one starts on this thread, because the client's thread would have to be woken.
     private func start(_ id: UInt64, _ job: CurlJob) {
         if case .whole = job.receiver, queue.beginLeading() {
             loop.lead(id, job)

@@ -1,6 +1,6 @@
 import SyncProtocol
 
-/// The reader's end of a stream; its exchange ends with it.
+/// The reader's end of a stream. Releasing it ends the exchange.
 final class CurlStreamSource: TransportSource {
     private let session: CurlSession
     private let id: UInt64

@@ -1,27 +1,29 @@
 import HTTPTypes
 import SyncProtocol
 
-/// The header of an answer, line by line as libcurl hands it out.
+/// A parser for the header of an answer, which libcurl delivers line by line.
 struct ResponseHead {
     private(set) var response: HTTPResponse?
-    /// Whether its empty line has come. What comes later are trailers, which nobody asked for.
+    /// True after the empty line. Later lines are trailers, which are ignored.
     private(set) var isComplete = false
     private let maximumByteCount: Int
     private var byteCount = 0
-    /// The names of the fields, of this header and of those before: a server sends the same ones in the same order.
+    /// The field names of this and the previous header. A server usually sends the same names in the same order.
     private var names: [HTTPField.Name] = []
 
     init(maximumByteCount: Int) { self.maximumByteCount = maximumByteCount }
 
-    /// Forgets the header, for another one.
+    /// Resets the parser for the next header.
     mutating func reset() { (response, isComplete, byteCount) = (nil, false, 0) }
 
-    /// How long the body says that it is.
+    /// The declared length of the body.
     var contentLength: Int? {
         response?.headerFields.value(of: .contentLength).flatMap { Int($0) }.flatMap { $0 < 0 ? nil : $0 }
     }
 
-    /// Takes a line, with what ends it. Returns what is wrong, `nil` for nothing.
+    /// Parses a line with its line ending.
+    ///
+    /// - Returns: the error, or `nil`.
     mutating func add(_ raw: UnsafeRawBufferPointer) -> (kind: TransportError.Kind, message: String)? {
         byteCount += raw.count
         guard byteCount <= maximumByteCount else {
@@ -31,7 +33,7 @@ struct ResponseHead {
         var end = raw.count
         while end > 0, raw[end - 1] == 0x0D || raw[end - 1] == 0x0A { end -= 1 }
         guard end > 0 else {
-            // One of 100 to 199 goes before another (RFC 9110, section 15.2).
+            // An interim response is followed by another one (RFC 9110, section 15.2).
             if let response, response.status.kind != .informational { isComplete = true }
             return nil
         }
@@ -51,7 +53,7 @@ struct ResponseHead {
         return nil
     }
 
-    /// A line that goes on with the one before (RFC 9112, section 5.2).
+    /// Appends a folded line to the previous field (RFC 9112, section 5.2).
     private mutating func fold(_ line: UnsafeRawBufferPointer) -> (TransportError.Kind, String)? {
         guard var fields = response?.headerFields, let last = fields.last else {
             return (.malformed, "the answer's header begins with a space")
@@ -64,12 +66,12 @@ struct ResponseHead {
     private mutating func field(_ line: UnsafeRawBufferPointer) -> (TransportError.Kind, String)? {
         guard let position = response?.headerFields.count, let colon = line.firstIndex(of: UInt8(ascii: ":")),
             let name = name(UnsafeRawBufferPointer(rebasing: line[..<colon]), at: position)
-        else { return (.malformed, "a line of the answer's header is no field") }
+        else { return (.malformed, "a line of the answer's header is not a field") }
         response?.headerFields.append(HTTPField(name: name, value: Self.text(line, from: colon + 1)))
         return nil
     }
 
-    /// The name of the field at `position`, which is most often that of the header before.
+    /// The name of the field at `position`, which is usually the same as in the previous header.
     private mutating func name(_ bytes: UnsafeRawBufferPointer, at position: Int) -> HTTPField.Name? {
         if position < names.count, names[position].rawName.utf8.elementsEqual(bytes) { return names[position] }
         guard let name = HTTPField.Name(String(decoding: bytes, as: UTF8.self)) else { return nil }
@@ -78,7 +80,7 @@ struct ResponseHead {
         return name
     }
 
-    /// What stands in `line` from an index on, without the spaces around it.
+    /// The text of `line` from an index, without surrounding spaces.
     private static func text(_ line: UnsafeRawBufferPointer, from start: Int) -> String {
         var (start, end) = (start, line.count)
         while start < end, line[start] == 0x20 || line[start] == 0x09 { start += 1 }

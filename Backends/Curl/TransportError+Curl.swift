@@ -2,7 +2,7 @@ import CCurl
 import SyncProtocol
 
 extension TransportError {
-    /// libcurl could not be used at all.
+    /// An error of libcurl outside any exchange.
     static func curl(_ message: String) -> TransportError {
         TransportError(.other, mayHaveArrived: false, message: message)
     }
@@ -13,13 +13,13 @@ extension TransportError {
 }
 
 extension TransportError.Kind {
-    /// What a result of libcurl means ("libcurl error codes", its documentation).
+    /// Maps a result code of libcurl (see "libcurl error codes" in its documentation).
     init(_ code: CURLcode) {
         self =
             switch code {
             case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_CONNECT, CURLE_PROXY:
                 .unreachable
-            // The two could not agree, or one of them hung up; nobody has failed to prove anything.
+            // The handshake failed without a certificate error.
             case CURLE_SSL_CONNECT_ERROR: .unreachable
             case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_ISSUER_ERROR,
                 CURLE_SSL_CERTPROBLEM,
@@ -29,10 +29,10 @@ extension TransportError.Kind {
             case CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_PARTIAL_FILE, CURLE_HTTP2,
                 CURLE_HTTP2_STREAM, CURLE_SEND_FAIL_REWIND:
                 .interrupted
-            // The first is that of an answer which has no header at all.
+            // CURLE_UNSUPPORTED_PROTOCOL is the code for an answer without a header.
             case CURLE_UNSUPPORTED_PROTOCOL, CURLE_WEIRD_SERVER_REPLY, CURLE_URL_MALFORMAT, CURLE_BAD_CONTENT_ENCODING:
                 .malformed
-            // CURLE_TOO_LARGE, which older headers do not have.
+            // 100 is CURLE_TOO_LARGE, which older headers do not define.
             case CURLE_FILESIZE_EXCEEDED, CURLcode(rawValue: 100): .tooLarge
             default: .other
             }

@@ -3,7 +3,7 @@ internal import Metrics
 internal import SyncCore
 internal import Synchronization
 
-/// The metrics of one store. Each is made once: making one asks the metrics system, which takes longer than a read.
+/// The metrics of one store. Each is created once, because creating a metric takes longer than a read.
 final class Meters: Sendable {
     private struct Name: Hashable {
         var operation: ObservedOperation

@@ -4,43 +4,43 @@ internal import Metrics
 public import SyncCore
 internal import Tracing
 
-/// Any store, watched: metrics, a span for each request, and a line in the log for each that fails.
+/// A wrapper that adds metrics, a trace span for each request, and a log line for each failed request.
 ///
-/// Uses whatever the process has bootstrapped for swift-metrics and swift-distributed-tracing. Values never leave the
-/// store, and keys, which hold account names, only where they are asked for.
+/// It uses the systems that the process has bootstrapped for swift-metrics and swift-distributed-tracing. It never
+/// exposes values. It exposes keys, which contain account names, only on request.
 ///
 /// | metric | kind | dimensions |
 /// |---|---|---|
 /// | `entitlementsync_storage_request_duration` | timer | `store`, `operation`, `outcome` |
-/// | `entitlementsync_storage_items` | counter, one an item of a batch | `store`, `operation`, `outcome` |
-/// | `entitlementsync_storage_bytes` | counter, of values | `store`, `direction` (`read`, `written`) |
+/// | `entitlementsync_storage_items` | counter, one for each item of a batch | `store`, `operation`, `outcome` |
+/// | `entitlementsync_storage_bytes` | counter of value bytes | `store`, `direction` (`read`, `written`) |
 ///
-/// `operation` is `read`, `write`, `delete`, `list`, `changes`, `readBatch` or `writeBatch`; `outcome` is what the
-/// store answered (`found`, `absent`, `unchanged`, `written`, `deleted`, `conflict`, `page`), the kind of an error, or
-/// for a batch `answered`.
+/// `operation` is `read`, `write`, `delete`, `list`, `changes`, `readBatch` or `writeBatch`; `outcome` is the result
+/// (`found`, `absent`, `unchanged`, `written`, `deleted`, `conflict`, `page`), the kind of an error, or `answered` for
+/// a batch.
 ///
 /// ```swift
 /// let backend = ObservedBackend(.sqlite("/var/lib/example/store.sqlite"), as: "main", logger: logger)
 /// ```
 public struct ObservedBackend: KeyValueBackend {
-    /// The store that is watched.
+    /// The observed backend.
     public let wrapped: any KeyValueBackend
-    /// What metrics and spans call it.
+    /// The name in metrics and spans.
     public let name: String
     private let logger: Logger
     private let showsKeys: Bool
     private let meters: Meters
     private let host: HostServices
 
-    /// Watches `wrapped`.
+    /// Observes `wrapped`.
     ///
     /// - Parameters:
-    ///   - wrapped: the store to watch.
-    ///   - name: its name in metrics and spans, one of few: each name makes time series of its own.
-    ///   - logger: where failures are told: those that may pass at `notice`, others at `error`; every request at
+    ///   - wrapped: the backend to observe.
+    ///   - name: the name in metrics and spans. Use few names, because each creates its own time series.
+    ///   - logger: the logger. Transient failures are logged at `notice`, others at `error`, and every request at
     ///     `trace`.
-    ///   - showsKeys: whether keys, which hold account names, appear in spans and in the log.
-    ///   - host: whose timer measures how long requests take.
+    ///   - showsKeys: true to include keys, which contain account names, in spans and in the log.
+    ///   - host: the timer that measures requests.
     public init(
         _ wrapped: any KeyValueBackend, as name: String, logger: Logger = Logger(label: "entitlementsync.storage"),
         showsKeys: Bool = false, host: HostServices = .system
@@ -60,11 +60,11 @@ public struct ObservedBackend: KeyValueBackend {
         self.host = host
     }
 
-    /// Those of the wrapped store.
+    /// The capabilities of the wrapped backend.
     public var capabilities: Capabilities { wrapped.capabilities }
-    /// The label of the wrapped store.
+    /// The label of the wrapped backend.
     public var label: String { wrapped.label }
-    /// The wrapped store's remote form, watched under the same name.
+    /// The wrapped backend's form that requires an existing store, observed under the same name.
     public var requiringExisting: any KeyValueBackend {
         ObservedBackend(wrapped.requiringExisting, name, logger, showsKeys, meters, host)
     }
@@ -111,7 +111,7 @@ public struct ObservedBackend: KeyValueBackend {
         }
     }
 
-    /// Reads several keys in one request where the wrapped store can.
+    /// Reads several keys, in one request if the wrapped backend can.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
@@ -129,7 +129,7 @@ public struct ObservedBackend: KeyValueBackend {
         }
     }
 
-    /// Writes or deletes several keys in one request where the wrapped store can.
+    /// Writes or deletes several keys, in one request if the wrapped backend can.
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
@@ -147,14 +147,14 @@ public struct ObservedBackend: KeyValueBackend {
         }
     }
 
-    /// Asks what changed.
+    /// Reads changes.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await observing(.changes, nil, { _ in "page" }) { () async throws(BackendError) in
             try await wrapped.changes(since: cursor, limit: limit)
         }
     }
 
-    /// The signals of the wrapped store.
+    /// The signals of the wrapped backend.
     public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
@@ -179,7 +179,7 @@ extension ObservedBackend {
             logger.trace("storage request", metadata: metadata(operation, key, ["outcome": "\(outcome)"]))
         case .failure(let error):
             span.attributes["storage.outcome"] = "\(error.kind)"
-            // Cancelled is what somebody wanted.
+            // A cancellation is not a failure.
             if error.kind != .cancelled {
                 span.recordError(error)
                 span.setStatus(SpanStatus(code: .error))
@@ -191,13 +191,13 @@ extension ObservedBackend {
         return try result.get()
     }
 
-    /// Tells how much time has passed since now.
+    /// Returns a function that measures the time since this call.
     private func stopwatch(_ clock: some Clock<Duration>) -> () -> Duration {
         let began = clock.now
         return { began.duration(to: clock.now) }
     }
 
-    /// One item of a batch has failed.
+    /// Logs the failure of one item of a batch.
     private func note(_ error: BackendError, in operation: ObservedOperation, _ key: EntryKey) {
         meters.count(operation, "\(error.kind)")
         log(error, operation, key)
@@ -209,7 +209,7 @@ extension ObservedBackend {
             case .transient: error.kind == .cancelled ? .debug : .notice
             default: error.kind == .cancelled ? .debug : .error
             }
-        // The whole error names its key.
+        // The full description of the error contains the key.
         let words = showsKeys ? "\(error)" : error.message
         logger.log(
             level: level, "storage request failed: \(words)",
@@ -228,7 +228,7 @@ extension ObservedBackend {
     }
 }
 
-/// What a request is called in metrics and spans.
+/// The name of a request in metrics and spans.
 enum ObservedOperation: String {
     case read, write, delete, list, changes, readBatch, writeBatch
 }

@@ -2,56 +2,56 @@
 public import SyncCore
 
 extension SealedBackend {
-    /// Asks for the keys once more. What is written from then on is sealed with the present one; what this object began
-    /// to write before may still be sealed with the one that it knew.
+    /// Loads the keys again. Later writes are sealed with the new current key. Writes that started before may still be
+    /// sealed with the old one.
     ///
-    /// - Throws: `unavailable` when the keys cannot be had; the ones that were known stay in use.
+    /// - Throws: `unavailable` if the keys cannot be loaded. The known keys stay in use.
     public func reloadKeys() async throws(BackendError) {
         try await keyring.askAgain()
     }
 
-    /// How often everything is looked at before somebody else must be writing with an older key.
+    /// The number of passes after which another writer must be using an older key.
     private static let maximumPasses = 20
 
-    /// Seals everything anew that an older key sealed, so that it can be given up.
+    /// Seals all values with the current key, so that older keys can be deleted.
     ///
-    /// To change a key without losing anything:
+    /// To rotate a key without losing data:
     ///
-    /// 1. Let the key store answer the new key as the current one and the old among the previous ones.
-    /// 2. **Every** writer must know the new key: restart each process or call ``reloadKeys()`` on each object, and
-    ///    await the writes that had begun before. A writer that still knows the old key alone goes on sealing with it,
-    ///    and nobody else can see that it will.
-    /// 3. Call this. It asks for the keys itself, and looks at all values again until it has found none that another
-    ///    key sealed, so that what was written behind its back meanwhile is found, too.
-    /// 4. Only then give the old key up. What a writer that was forgotten in step 2 seals after that can be opened by
-    ///    nobody without it: keep the old key until you are sure.
+    /// 1. Make the key store return the new key as the current one and the old key among the previous ones.
+    /// 2. Make sure that **every** writer has the new key: restart each process or call ``reloadKeys()`` on each
+    /// object, and await the writes that started before. A writer that has only the old key keeps sealing with it, and
+    /// no other process can detect that.
+    /// 3. Call this method. It loads the keys itself and repeats its pass over all values until every value is sealed
+    /// with the current key, which includes values that were written in the meantime.
+    /// 4. Only then delete the old key. A value that a forgotten writer seals after that cannot be opened without it,
+    /// so keep the old key until you are sure.
     ///
-    /// Others may go on reading and writing meanwhile. Interrupted, it is simply called again.
+    /// Other clients may read and write during the call. After an interruption, call it again.
     ///
-    /// - Returns: how many values were sealed anew.
-    /// - Throws: `unsupported` where the store has no compare-and-swap: a value that somebody writes meanwhile would be
-    ///   lost. `busy` when somebody goes on writing with an older key, after 20 passes. What cannot be opened ends
-    ///   it with that error. What was done stays done.
+    /// - Returns: the number of values that were sealed again.
+    /// - Throws: `unsupported` if the store has no compare-and-swap, because a concurrent write would be lost. `busy`
+    ///   if another writer still uses an older key after 20 passes. The error of the first value that cannot be opened.
+    ///   Values that were already sealed again stay so.
     @discardableResult
     public func reseal() async throws(BackendError) -> Int {
         guard capabilities.compareAndSwap else {
             throw BackendError(
                 .unsupported, operation: .write,
-                message: "\(label) cannot write conditionally: copy it to a new store instead")
+                message: "\(label) cannot write conditionally; copy the values to a new store instead")
         }
         var count = 0
         for _ in 0..<Self.maximumPasses {
-            // Each time: the key may have changed again since.
+            // Loaded in each pass, because the key may have changed again.
             let found = try await resealAll(with: try await keyring.askAgain().current)
             if found == 0 { return count }
             count += found
         }
         throw BackendError(
             .busy, operation: .write,
-            message: "\(label): somebody goes on writing with an older key; let all writers load the new one first")
+            message: "\(label): another writer still uses an older key; load the new key in all writers first")
     }
 
-    /// Looks at all values once.
+    /// Passes over all values once.
     private func resealAll(with current: SealingKey) async throws(BackendError) -> Int {
         var (count, cursor) = (0, EntryKey?.none)
         repeat {

@@ -2,47 +2,50 @@
 public import SyncCore
 internal import Synchronization
 
-/// Any store, with all values sealed: who holds the store can neither read nor change them unnoticed.
+/// A wrapper that encrypts and authenticates all values, so that the operator of the store can neither read nor change
+/// them undetected.
 ///
-/// Each value is encrypted and authenticated together with the key that it lies under (AES-256-GCM under a key of its
-/// own, derived by HKDF-SHA-256). A changed byte, a value that was moved under another key, a key that was renamed, and
-/// a value that was not sealed at all are errors, never a wrong value.
+/// Each value is encrypted and authenticated together with its entry key (AES-256-GCM with a separate key for each
+/// value, derived by HKDF-SHA-256). A changed byte, a value under another key, and a value that was never sealed are
+/// errors, never wrong values.
 ///
-/// **What it cannot tell**: that an entry was deleted, or put back to what it held before, together with its version.
-/// Ledgers only grow, so that the next sync with anybody who knows more mends it; against a store that lies for ever no
-/// seal helps. It hides neither the keys, which stay listable, nor how long values are (``overhead`` bytes more).
+/// **Not detected**: an entry that was deleted, or restored to an earlier value together with its version. Ledgers only
+/// grow, so the next sync with a device that has more facts repairs this. No seal protects against a store that always
+/// lies. Keys are not hidden, and neither are the lengths of values (``overhead`` bytes longer).
 ///
 /// ```swift
 /// let key = try SealingKey(contentsOf: "/etc/example/store.key")
 /// let remote = SealedBackend(.file("/mnt/share/example"), keys: SealingKeys(key))
 /// ```
 public struct SealedBackend: KeyValueBackend {
-    /// The store that keeps the sealed values.
+    /// The backend of the sealed values.
     public let wrapped: any KeyValueBackend
     let keyring: Keyring
     private let host: HostServices
 
-    /// By how many bytes a sealed value is longer.
+    /// The number of bytes by which sealing lengthens a value.
     public static let overhead = SealedValue.overhead
 
-    /// Seals what `wrapped` keeps.
+    /// Seals the values of `wrapped`.
     ///
     /// - Parameters:
-    ///   - wrapped: where the sealed values go.
-    ///   - keys: the key, and older ones that still open what they sealed.
-    ///   - host: where salts come from; its random bits have to be unpredictable, as the system's are.
+    ///   - wrapped: the backend of the sealed values.
+    ///   - keys: the current key, and older keys that open existing values.
+    ///   - host: the source of salts. Its random bits must be unpredictable, as those of the system are.
     public init(_ wrapped: any KeyValueBackend, keys: SealingKeys, host: HostServices = .system) {
         self.init(wrapped, host: host) { keys }
     }
 
-    /// Seals what `wrapped` keeps, with keys that are asked for at first use, again when something was sealed with one
-    /// that is not among them, and by ``reloadKeys()`` and ``reseal()``. In between the key store may move on, and this
-    /// object goes on sealing with what it knows: see ``reseal()`` for how to change a key.
+    /// Seals the values of `wrapped` with keys from a key store.
+    ///
+    /// The keys are loaded at first use, when a value was sealed with an unknown key, and by ``reloadKeys()`` and
+    /// ``reseal()``. If the key store changes in between, this object keeps using the keys it has. ``reseal()``
+    /// describes how to rotate a key.
     ///
     /// - Parameters:
-    ///   - wrapped: where the sealed values go.
-    ///   - host: where salts come from; its random bits have to be unpredictable, as the system's are.
-    ///   - keys: asks a key store. What it throws becomes `BackendError.Kind.unavailable` with that cause.
+    ///   - wrapped: the backend of the sealed values.
+    ///   - host: the source of salts. Its random bits must be unpredictable, as those of the system are.
+    ///   - keys: loads the keys. An error becomes `BackendError.Kind.unavailable` with that cause.
     public init(
         _ wrapped: any KeyValueBackend, host: HostServices = .system,
         keys: @escaping @Sendable () async throws -> SealingKeys
@@ -56,23 +59,23 @@ public struct SealedBackend: KeyValueBackend {
         self.host = host
     }
 
-    /// Those of the wrapped store; its largest value less the seal.
+    /// The capabilities of the wrapped backend, with a maximum value length reduced by ``overhead``.
     public var capabilities: Capabilities {
         var capabilities = wrapped.capabilities
         capabilities.maximumValueByteCount = capabilities.maximumValueByteCount.map { max(0, $0 - Self.overhead) }
         return capabilities
     }
 
-    /// `sealed:` and the label of the wrapped store.
+    /// `sealed:` followed by the label of the wrapped backend.
     public var label: String { "sealed:" + wrapped.label }
 
-    /// The wrapped store's remote form, sealed with the same keys.
+    /// The wrapped backend's form that requires an existing store, sealed with the same keys.
     public var requiringExisting: any KeyValueBackend { SealedBackend(wrapped.requiringExisting, keyring, host) }
 
     /// Reads and opens one value.
     ///
-    /// - Throws: besides what the wrapped store throws, `damaged` for what was changed or moved, `permissionDenied` for
-    ///   what another key sealed, `newerFormat`, and `unavailable` when the keys cannot be had.
+    /// - Throws: the errors of the wrapped backend; `damaged` for a value that was changed or moved, `permissionDenied`
+    ///   for a value that an unknown key sealed, `newerFormat`, and `unavailable` if the keys cannot be loaded.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -97,7 +100,7 @@ public struct SealedBackend: KeyValueBackend {
         return Answer(try await open(answer.outcome, under: key, during: .delete), serverTime: answer.serverTime)
     }
 
-    /// Lists keys, which are not sealed, without the sizes of the values, which are.
+    /// Lists keys. The sizes of the values are omitted, because they are those of the sealed values.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
@@ -106,7 +109,7 @@ public struct SealedBackend: KeyValueBackend {
         return answer
     }
 
-    /// Reads and opens several values, each on its own.
+    /// Reads and opens several values independently.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
@@ -122,7 +125,7 @@ public struct SealedBackend: KeyValueBackend {
         return Answer(results, serverTime: answer.serverTime)
     }
 
-    /// Seals and writes several values, each on its own.
+    /// Seals and writes several values independently.
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
@@ -144,12 +147,12 @@ public struct SealedBackend: KeyValueBackend {
         return Answer(results, serverTime: answer.serverTime)
     }
 
-    /// What changed in the wrapped store.
+    /// The changes of the wrapped backend.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await wrapped.changes(since: cursor, limit: limit)
     }
 
-    /// The signals of the wrapped store.
+    /// The signals of the wrapped backend.
     public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
@@ -184,8 +187,7 @@ extension SealedBackend {
         return .found(Entry(value: try await open(entry.value, under: key, during: .read), version: entry.version))
     }
 
-    /// A conflict answers with the entry that stood against the write; where that cannot be opened, nothing was written
-    /// and the error says why.
+    /// Opens the current entry of a conflict. If that fails, nothing was written, and the error has the reason.
     private func open(
         _ outcome: WriteOutcome, under key: EntryKey, during operation: BackendError.Operation
     ) async throws(BackendError) -> WriteOutcome {
@@ -195,7 +197,7 @@ extension SealedBackend {
     }
 }
 
-/// Keys, asked for when they are needed.
+/// Keys that are loaded on demand.
 final class Keyring: Sendable {
     private let ask: @Sendable () async throws -> SealingKeys
     private let known = Mutex<SealingKeys?>(nil)
@@ -211,20 +213,20 @@ final class Keyring: Sendable {
         do throws(BackendError) {
             return try SealedValue.open(sealed, under: key, with: try await keys())
         } catch {
-            // Somebody else may have begun to use a new one.
+            // Another writer may use a new key.
             guard error.kind == .permissionDenied else { throw error }
             return try SealedValue.open(sealed, under: key, with: try await askAgain())
         }
     }
 
-    /// Asks the key store, whatever is known.
+    /// Loads the keys, even if some are known.
     @discardableResult
     func askAgain() async throws(BackendError) -> SealingKeys {
         let keys: SealingKeys
         do {
             keys = try await ask()
         } catch {
-            throw BackendError(.unavailable, message: "the key that values are sealed with cannot be had", cause: error)
+            throw BackendError(.unavailable, message: "the sealing key cannot be loaded", cause: error)
         }
         known.withLock { $0 = keys }
         return keys

@@ -8,14 +8,14 @@ internal import FoundationEssentials
 internal import Foundation
 #endif
 
-/// How a value is sealed: `ESV1`, the name of the key (8 bytes), a salt (16) and a nonce (12), then AES-256-GCM's
-/// ciphertext and tag (16). What stands before the ciphertext, and the store's key, is authenticated with it.
+/// The format of a sealed value: `ESV1`, the name of the key (8 bytes), a salt (16), a nonce (12), the AES-256-GCM
+/// ciphertext and the tag (16). The bytes before the ciphertext and the entry key are authenticated as well.
 enum SealedValue {
     private static let head = Array("ESV".utf8)
     private static let format = UInt8(ascii: "1")
     private static let (nameEnd, saltEnd, nonceEnd, tagByteCount) = (12, 28, 40, 16)
 
-    /// How many bytes longer a value is when it is sealed.
+    /// The number of bytes by which sealing lengthens a value.
     static let overhead = nonceEnd + tagByteCount
 
     static func seal(
@@ -41,17 +41,17 @@ enum SealedValue {
         guard sealed[head.count] == format else {
             throw BackendError(
                 .newerFormat, key: key,
-                message: "the value is sealed in a format of a later version, or its fourth byte was changed")
+                message: "the value has a seal of a later version, or its fourth byte was changed")
         }
         guard sealed.count >= overhead else {
             throw BackendError(
                 .damaged, key: key,
-                message: "the sealed value ends after \(sealed.count) bytes, before its tag: it was cut off")
+                message: "the sealed value ends after \(sealed.count) bytes, before its tag, so it was truncated")
         }
         guard let secret = keys[Array(sealed[4..<nameEnd])] else {
             throw BackendError(
                 .permissionDenied, key: key,
-                message: "the value was sealed with a key that is not at hand, or its bytes 4 to 11 were changed")
+                message: "the value was sealed with an unknown key, or its bytes 4 to 11 were changed")
         }
         do {
             let box = try AES.GCM.SealedBox(
@@ -68,7 +68,7 @@ enum SealedValue {
         }
     }
 
-    /// Whether a value is sealed with this key.
+    /// Returns true if a value is sealed with this key.
     static func isSealed(_ sealed: [UInt8], with secret: SealingKey) -> Bool {
         sealed.count >= overhead && Array(sealed[4..<nameEnd]) == secret.name
     }

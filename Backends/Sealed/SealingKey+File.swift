@@ -13,10 +13,11 @@ internal import Darwin
 #endif
 
 extension SealingKey {
-    /// The key in a file: 64 hexadecimal digits as `openssl rand -hex 32` prints them, or 32 bytes as they are.
+    /// Reads a key from a file that contains 64 hexadecimal digits, as printed by `openssl rand -hex 32`, or 32 raw
+    /// bytes.
     ///
-    /// - Throws: ``SealingKeyError`` when the file cannot be read, holds something else, or may be read by others than
-    ///   its owner (`chmod 600` mends that; Windows is not asked).
+    /// - Throws: ``SealingKeyError`` if the file cannot be read, contains anything else, or is readable by other users
+    ///   than its owner (`chmod 600` corrects that; not checked on Windows).
     public init(contentsOf path: String) throws(SealingKeyError) {
         let bytes: [UInt8]
         do {
@@ -26,7 +27,7 @@ extension SealingKey {
                 throw SealingKeyError("\(path) cannot be read as a key: \(String(cString: strerror(errno)))")
             }
             guard status.st_mode & 0o077 == 0 else {
-                throw SealingKeyError("\(path) may be read by others than its owner: chmod 600 it, and use a new key")
+                throw SealingKeyError("\(path) is readable by other users: run chmod 600 on it and use a new key")
             }
             #endif
             bytes = Array(try Data(contentsOf: URL(filePath: path)))
@@ -46,12 +47,12 @@ extension SealingKey {
         let end = text.lastIndex { !UInt8.whitespace.contains($0) }.map { $0 + 1 } ?? 0
         let digits = text[..<end].map(\.hexadecimalValue)
         guard digits.count == 2 * byteCount else {
-            throw SealingKeyError("a key is 64 hexadecimal digits or 32 bytes, this is neither")
+            throw SealingKeyError("a key must be 64 hexadecimal digits or 32 bytes")
         }
         var bytes: [UInt8] = []
         for index in stride(from: 0, to: digits.count, by: 2) {
             guard let high = digits[index], let low = digits[index + 1] else {
-                throw SealingKeyError("a key is 64 hexadecimal digits or 32 bytes, this is neither")
+                throw SealingKeyError("a key must be 64 hexadecimal digits or 32 bytes")
             }
             bytes.append(high << 4 | low)
         }

@@ -1,45 +1,45 @@
 #if Sealed
 internal import Crypto
 
-/// A secret of 256 bits that values are sealed with.
+/// A 256-bit secret that seals values.
 ///
 /// ```swift
-/// let key = try SealingKey(contentsOf: "/etc/example/store.key")  // made by: openssl rand -hex 32 > store.key
+/// let key = try SealingKey(contentsOf: "/etc/example/store.key")  // created by: openssl rand -hex 32 > store.key
 /// ```
 public struct SealingKey: Sendable {
     let secret: SymmetricKey
-    /// Names the key in what was sealed with it, and tells nothing about it: 8 bytes.
+    /// Identifies the key in sealed values without revealing it: 8 bytes.
     let name: [UInt8]
 
-    /// How many bytes a key has.
+    /// The length of a key in bytes.
     public static let byteCount = 32
 
-    /// A key of these 32 bytes: from a key store, or a random generator; never a password, which is guessed.
+    /// Creates a key from 32 bytes of a key store or a random generator. Never use a password, which can be guessed.
     ///
-    /// - Throws: ``SealingKeyError`` when they are not 32, or all the same.
+    /// - Throws: ``SealingKeyError`` if the number of bytes is not 32, or if all of them are equal.
     public init(bytes: [UInt8]) throws(SealingKeyError) {
         guard bytes.count == Self.byteCount else {
-            throw SealingKeyError("a key has \(Self.byteCount) bytes, not \(bytes.count)")
+            throw SealingKeyError("a key must have \(Self.byteCount) bytes, not \(bytes.count)")
         }
         guard bytes.contains(where: { $0 != bytes[0] }) else {
-            throw SealingKeyError("a key whose bytes are all the same is no secret")
+            throw SealingKeyError("a key must not consist of equal bytes")
         }
         secret = SymmetricKey(data: bytes)
         name = Self.derive(from: secret, salt: [], purpose: "entitlementsync key name", byteCount: 8)
             .withUnsafeBytes { Array($0) }
     }
 
-    /// A new key, from the system's generator.
+    /// Creates a key with the random generator of the system.
     public static func random() -> SealingKey {
         let bytes = SymmetricKey(size: .bits256).withUnsafeBytes { Array($0) }
-        // 32 equal bytes come once in 2^248 times.
+        // 32 equal bytes have a probability of 2^-248.
         do { return try SealingKey(bytes: bytes) } catch { return random() }
     }
 
-    /// The key's bytes, for keeping it.
+    /// The bytes of the key, for storing it.
     public var bytes: [UInt8] { secret.withUnsafeBytes { Array($0) } }
 
-    /// The key that seals one value: each has its own, so that no number of values is too many for one key.
+    /// Derives the key of one value. Separate keys remove the limit on the number of values for one key.
     func valueKey(salt: [UInt8]) -> SymmetricKey {
         Self.derive(from: secret, salt: salt, purpose: "entitlementsync value", byteCount: 32)
     }
@@ -52,14 +52,14 @@ public struct SealingKey: Sendable {
     }
 }
 
-/// The key that seals, and older ones that what they sealed can still be opened with.
+/// The current key, and previous keys for existing values.
 public struct SealingKeys: Sendable {
-    /// Seals what is written from now on.
+    /// The key that seals new values.
     public var current: SealingKey
-    /// Open what was sealed before.
+    /// Keys that open values sealed earlier.
     public var previous: [SealingKey]
 
-    /// A key, and older ones.
+    /// Creates a set of keys.
     public init(_ current: SealingKey, previous: [SealingKey] = []) {
         self.current = current
         self.previous = previous
@@ -70,9 +70,9 @@ public struct SealingKeys: Sendable {
     }
 }
 
-/// A key cannot be used, and why. The text never holds a part of the key.
+/// The reason why a key cannot be used. The text never contains a part of the key.
 public struct SealingKeyError: Error, Sendable, CustomStringConvertible {
-    /// One line for a person.
+    /// A description in one line.
     public let description: String
 
     init(_ description: String) { self.description = description }

@@ -7,31 +7,32 @@ import Synchronization
 import FoundationNetworking
 #endif
 
-/// Carries requests by Foundation's `URLSession`: what an app on Apple's systems has anyway, with the system's proxies,
-/// certificates and rules for networks.
+/// A transport on Foundation's `URLSession`, with the proxies, certificates and network rules of the system.
 ///
-/// It follows no redirect, keeps no cookies, no cache and no credentials, and asks for bodies without compression
-/// unless the request says otherwise.
+/// It follows no redirects, stores no cookies, caches or credentials, and requests uncompressed bodies unless the
+/// request says otherwise.
 ///
-/// - **What may have arrived** it tells carefully: `URLSession` sends again by itself when a connection that was kept
-///   turns out to be dead. So only before the first answer of a server does "cannot connect" mean that nothing arrived,
-///   and a conditional write may meet its own first attempt as a conflict. `CurlClient` knows better on systems that
-///   have libcurl; on Linux, where Foundation also traps at an answer whose header breaks off, it is the one to take.
-/// - A field that an answer has several times comes as one, with commas, and the order of fields is lost.
+/// - **Requests that may have arrived**: `URLSession` repeats a request by itself if a reused connection turns out to
+///   be dead. "Cannot connect" therefore proves that nothing arrived only before the first answer of a server, and a
+///   conditional write can conflict with its own first attempt. `CurlClient` is more precise on systems with libcurl.
+///   Use it on Linux, where Foundation also traps on an answer with a truncated header.
+/// - Repeated fields of an answer are merged into one with commas, and the order of fields is lost.
 ///
 /// ```swift
 /// let backend = try HTTPBackend(server: "https://sync.example.com", transport: URLSessionClient())
 /// ```
 public final class URLSessionClient: HTTPStreamingTransport {
-    /// A session's, and no other's.
+    /// The current session and its connections.
     private let connections: Mutex<Connections>
     private let configuration: URLSessionConfiguration
-    /// What of a stream may wait to be read; `URLSession` reads on whether somebody does or not.
+    /// The maximum number of unread bytes of a stream. `URLSession` continues to receive even if the reader does not
+    /// read.
     private static let streamByteCount = 1 << 20
 
-    /// A client with connections of its own.
+    /// Creates a client with its own connections.
     ///
-    /// - Parameter userAgent: named in each request that names none itself; `nil` for the system's choice.
+    /// - Parameter userAgent: the user agent of requests that do not set their own; `nil` for the default of the
+    ///   system.
     public init(userAgent: String? = nil) {
         let configuration = URLSessionConfiguration.ephemeral
         configuration.httpCookieStorage = nil
@@ -54,17 +55,17 @@ public final class URLSessionClient: HTTPStreamingTransport {
             session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
         }
 
-        /// What is under way keeps its task, and ends by itself; the session lets go of its delegate then.
+        /// Invalidates the session. Its running tasks finish, and then it releases its delegate.
         func end() { session.finishTasksAndInvalidate() }
     }
 
-    /// Sends `request` and reads all of the answer. Cancelling the task ends the exchange.
+    /// Sends `request` and reads the whole answer. Cancelling the task ends the exchange.
     ///
     /// - Parameters:
     ///   - request: method, address and header.
-    ///   - body: what is sent after the header, empty for nothing.
-    ///   - timeout: how long all of it may take, more than zero.
-    ///   - maximumByteCount: a longer answer is `TransportError.Kind.tooLarge`.
+    ///   - body: the bytes after the header, empty for none.
+    ///   - timeout: the time limit for the whole exchange, more than zero.
+    ///   - maximumByteCount: the maximum length of the answer. A longer one is `TransportError.Kind.tooLarge`.
     public func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
     ) async throws(TransportError) -> TransportAnswer {
@@ -83,12 +84,12 @@ public final class URLSessionClient: HTTPStreamingTransport {
         }
     }
 
-    /// Sends `request` and answers as soon as the header is there. Cancelling the task ends the exchange. A stream of
-    /// which more than 1 MiB waits to be read ends with `TransportError.Kind.tooLarge`.
+    /// Sends `request` and returns when the header of the answer has arrived. Cancelling the task ends the exchange. A
+    /// stream with more than 1 MiB of unread bytes ends with `TransportError.Kind.tooLarge`.
     ///
     /// - Parameters:
     ///   - request: method, address and header.
-    ///   - idleTimeout: how long nothing may come while somebody waits, more than zero.
+    ///   - idleTimeout: the maximum silence while the reader waits, more than zero.
     public func stream(
         _ request: HTTPRequest, idleTimeout: Duration
     ) async throws(TransportError) -> TransportStream {
@@ -102,7 +103,7 @@ public final class URLSessionClient: HTTPStreamingTransport {
     ) async throws(TransportError) -> HTTPResponse {
         let response = try await exchange.head()
         guard response.mayAnswer(request) else {
-            // Its connection cannot be told apart from the others; all are given up.
+            // The connection of the exchange is unknown, so all connections are dropped.
             connections.withLock { connections in
                 guard connections.exchanges === exchange.exchanges else { return }
                 connections.end()
@@ -122,11 +123,11 @@ public final class URLSessionClient: HTTPStreamingTransport {
             let url = URL(string: "\(scheme)://\(authority)\(path)")
         else {
             throw TransportError(
-                .malformed, mayHaveArrived: false, message: "the request has no address of the form https://HOST/PATH")
+                .malformed, mayHaveArrived: false, message: "the request has no URL of the form https://HOST/PATH")
         }
         var wire = URLRequest(url: url)
         wire.httpMethod = request.method.rawValue
-        // Whoever waits has a shorter patience; this only ends what nobody waits for.
+        // Readers have shorter timeouts. This one ends exchanges without a reader.
         wire.timeoutInterval = max(patience / .seconds(1), 1) * 2
         for field in request.headerFields { wire.addValue(field.value, forHTTPHeaderField: field.name.rawName) }
         if request.headerFields[.acceptEncoding] == nil {

@@ -7,18 +7,18 @@ import Synchronization
 import FoundationNetworking
 #endif
 
-/// One request, and its answer as it comes; for one reader, with whom it ends.
+/// One request and its answer, for a single reader. Releasing it ends the exchange.
 final class URLSessionExchange: TransportSource {
-    /// What the delegate fills.
+    /// The state that the delegate updates.
     final class State: Sendable {
         let task: URLSessionDataTask
         let buffer = TransportBuffer()
         let response = Mutex<HTTPResponse?>(nil)
-        /// Wakes whoever waits for the header.
+        /// Signals the arrival of the header.
         let header = TransportBuffer()
-        /// Whether no connection can have been kept that would die in the middle.
+        /// True if the exchange cannot use an existing connection, which might be dead.
         let isFirst: Bool
-        /// So much may wait to be read.
+        /// The maximum number of unread bytes.
         let maximumByteCount: Int
 
         init(_ task: URLSessionDataTask, isFirst: Bool, maximumByteCount: Int) {
@@ -32,9 +32,9 @@ final class URLSessionExchange: TransportSource {
     }
 
     let state: State
-    /// All of its session.
+    /// All exchanges of the session.
     let exchanges: URLSessionExchanges
-    /// How long nothing may come.
+    /// The remaining time of a timeout.
     let patience: Mutex<Duration>
 
     init(
@@ -46,16 +46,16 @@ final class URLSessionExchange: TransportSource {
         self.patience = Mutex(patience)
     }
 
-    // Harmless where it is over.
+    // Has no effect on a finished task.
     deinit { state.task.cancel() }
 
-    /// Sends the request; returns when the header of the answer is there.
+    /// Sends the request and returns when the header of the answer has arrived.
     func head() async throws(TransportError) -> HTTPResponse {
         if Task.isCancelled { throw cancelled(mayHaveArrived: false) }
         state.task.resume()
         _ = try await next(from: state.header)
         guard let response = state.response.withLock({ $0 }) else {
-            throw TransportError(.malformed, mayHaveArrived: true, message: "the answer is none of HTTP")
+            throw TransportError(.malformed, mayHaveArrived: true, message: "the answer is not HTTP")
         }
         return response
     }
@@ -65,7 +65,7 @@ final class URLSessionExchange: TransportSource {
     private func next(from buffer: TransportBuffer) async throws(TransportError) -> [UInt8]? {
         while true {
             if Task.isCancelled { throw cancelled(mayHaveArrived: true) }
-            // Something may come all the time, and the time be over.
+            // Bytes may keep arriving after the deadline.
             guard patience.withLock({ $0 > .zero }) else { throw late() }
             switch buffer.take() {
             case .bytes(let bytes, _):
@@ -78,7 +78,7 @@ final class URLSessionExchange: TransportSource {
         }
     }
 
-    /// Whether something comes while patience lasts.
+    /// Waits for bytes and returns false if the timeout expires first.
     private func isTimely(_ buffer: TransportBuffer) async -> Bool {
         let patience = patience.withLock { $0 }
         return await withTaskGroup(of: Bool.self) { group in
@@ -87,7 +87,7 @@ final class URLSessionExchange: TransportSource {
                 return true
             }
             group.addTask {
-                // Ends early by cancellation only, and then something came.
+                // The sleep ends early only by cancellation, which means that bytes arrived.
                 do { try await ContinuousClock().sleep(for: patience) } catch { return true }
                 return false
             }
@@ -98,7 +98,7 @@ final class URLSessionExchange: TransportSource {
 
     private func late() -> TransportError {
         state.task.cancel()
-        return TransportError(.timedOut, mayHaveArrived: true, message: "the time for it is over")
+        return TransportError(.timedOut, mayHaveArrived: true, message: "the request timed out")
     }
 
     private func cancelled(mayHaveArrived: Bool) -> TransportError {
@@ -107,11 +107,11 @@ final class URLSessionExchange: TransportSource {
     }
 }
 
-/// Hears of all exchanges of a session.
+/// The delegate of a session, which routes events to its exchanges.
 final class URLSessionExchanges: NSObject, URLSessionDataDelegate, Sendable {
     private struct State {
         var active: [Int: (exchange: URLSessionExchange.State, authority: String)] = [:]
-        /// The servers that have answered, to whom there may be connections.
+        /// The servers that have answered, to which connections may exist.
         var known: Set<String> = []
     }
 
@@ -145,7 +145,7 @@ final class URLSessionExchanges: NSObject, URLSessionDataDelegate, Sendable {
         exchange.finish(
             TransportError(
                 .tooLarge, mayHaveArrived: true,
-                message: "the answer has more than \(exchange.maximumByteCount) bytes, or nobody reads them"))
+                message: "the answer has more than \(exchange.maximumByteCount) bytes, or they are not being read"))
         dataTask.cancel()
     }
 
@@ -177,9 +177,9 @@ extension HTTPResponse {
 }
 
 extension TransportError {
-    /// What an error of `URLSession` means.
+    /// Maps an error of `URLSession`.
     ///
-    /// - Parameter isFirst: whether no connection can have been kept: then who was not reached has got nothing.
+    /// - Parameter isFirst: true if no connection existed. Then an unreachable server has received nothing.
     fileprivate init(_ error: any Error, isFirst: Bool) {
         guard let error = error as? URLError else {
             self.init(.other, mayHaveArrived: true, message: Self.line(error))

@@ -72,9 +72,9 @@ struct WrappedConformanceTests {
         // In place, so that only its owner may read it still.
         try Data("0f".utf8).write(to: URL(filePath: program.path("short")))
         for (name, reason) in [
-            ("open", "open may be read by others than its owner: chmod 600 it, and use a new key"),
+            ("open", "open is readable by other users: run chmod 600 on it and use a new key"),
             ("missing", "missing cannot be read as a key: No such file or directory"),
-            ("short", "short: a key is 64 hexadecimal digits or 32 bytes, this is neither"),
+            ("short", "short: a key must be 64 hexadecimal digits or 32 bytes"),
         ] {
             let outcome = try program.run("conformance file:new --sealed \(name)")
             #expect(outcome == .refused(2, "--sealed: \(reason)"))
