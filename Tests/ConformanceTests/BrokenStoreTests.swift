@@ -8,55 +8,55 @@ import Testing
 struct BrokenStoreTests {
     @Test("loses updates")
     func lostUpdate() async {
-        await expectFailure(of: "a counter raised by concurrent tasks loses no step") { LosesUpdates() }
+        await expectFailure(of: "a counter that concurrent tasks increment loses no update") { LosesUpdates() }
     }
 
     @Test("loses updates, and no order explains it")
     func lostUpdateInHistories() async {
-        await expectFailure(of: "concurrent operations on a key have an order that explains all answers") {
+        await expectFailure(of: "concurrent operations on a key are linearizable") {
             LosesUpdates()
         }
     }
 
     @Test("ignores preconditions")
     func ignoredPrecondition() async {
-        await expectFailure(of: "matches lets a write through at that version only") { IgnoresPreconditions() }
+        await expectFailure(of: "`matches` allows a write at that version only") { IgnoresPreconditions() }
     }
 
     @Test("ignores the preconditions of deletes")
     func ignoredPreconditionOfDelete() async {
-        await expectFailure(of: "a delete obeys its precondition") { IgnoresPreconditionsOfDeletes() }
+        await expectFailure(of: "a delete honours its precondition") { IgnoresPreconditionsOfDeletes() }
     }
 
     @Test("drops preconditions that it has declared impossible")
     func droppedPrecondition() async {
-        await expectFailure(of: "preconditions that cannot be honoured are refused, and nothing is written") {
+        await expectFailure(of: "unsupported preconditions are rejected, and nothing is written") {
             DropsPreconditions()
         }
     }
 
     @Test("reads old entries")
     func staleRead() async {
-        await expectFailure(of: "concurrent operations on a key have an order that explains all answers") {
+        await expectFailure(of: "concurrent operations on a key are linearizable") {
             ReadsAnOldCopy()
         }
     }
 
     @Test("says unchanged of what has changed")
     func staleConditionalRead() async {
-        await expectFailure(of: "a conditional read answers unchanged for the present version only") {
+        await expectFailure(of: "a conditional read answers `unchanged` only for the current version") {
             AlwaysUnchanged()
         }
     }
 
     @Test("tears writes")
     func tornWrite() async {
-        await expectFailure(of: "a reader sees one write or another, never a mixture") { TearsWrites() }
+        await expectFailure(of: "a reader sees one write or another, never a mix of both") { TearsWrites() }
     }
 
     @Test("forgets to synchronize")
     func forgottenSync() async {
-        await expectFailure(of: "a crash takes nothing that was acknowledged") {
+        await expectFailure(of: "a crash loses no acknowledged write") {
             let store = ForgetsToSynchronize()
             return StoreUnderTest(store, crash: { store.crash() })
         }
@@ -64,19 +64,21 @@ struct BrokenStoreTests {
 
     @Test("skips a key between pages")
     func skippedKey() async {
-        await expectFailure(of: "listing gives every key once, in the order of its bytes, in pages of every size") {
+        await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
             SkipsAKey()
         }
     }
 
     @Test("skips a change between pages")
     func skippedChange() async {
-        await expectFailure(of: "paging sees every change once while others write between pages") { SkipsAChange() }
+        await expectFailure(of: "paging reports every change once while other clients write between pages") {
+            SkipsAChange()
+        }
     }
 
     @Test("takes a cursor of another history for its own")
     func reusedCursor() async {
-        await expectFailure(of: "a cursor of a history that was undone has expired") {
+        await expectFailure(of: "a cursor of a history that a restore undid has expired") {
             let store = KnowsCursorsByNumber()
             return StoreUnderTest(
                 store,
@@ -92,7 +94,7 @@ struct BrokenStoreTests {
 
     @Test("takes any cursor for its own after a wipe")
     func cursorAfterWipe() async {
-        await expectFailure(of: "every cursor has expired after a wipe, and no version comes back") {
+        await expectFailure(of: "every cursor has expired after a wipe, and no version is reused") {
             let store = BelievesExpiredCursors()
             return StoreUnderTest(
                 store,
@@ -105,21 +107,21 @@ struct BrokenStoreTests {
 
     @Test("answers an expired cursor with no changes")
     func believedCursor() async {
-        await expectFailure(of: "a cursor that is not of this store's history has expired") {
+        await expectFailure(of: "a cursor from another history has expired") {
             BelievesExpiredCursors()
         }
     }
 
     @Test("repeats versions")
     func repeatedVersion() async {
-        await expectFailure(of: "versions never repeat, not for equal values and not after a delete") {
+        await expectFailure(of: "versions never repeat, not even for equal values or after a delete") {
             RepeatsVersions()
         }
     }
 
     @Test("repeats versions only once a backup was put back")
     func repeatedVersionAfterRestore() async {
-        await expectFailure(of: "no version comes back after a backup was put back") {
+        await expectFailure(of: "no version is reused after a backup was restored") {
             let store = NumbersVersions()
             return StoreUnderTest(
                 store,
@@ -132,7 +134,7 @@ struct BrokenStoreTests {
 
     @Test("answers a failed read as absence")
     func swallowedError() async {
-        await expectFailure(of: "a read that fails is never answered as absence") {
+        await expectFailure(of: "a failed read is never reported as absence") {
             let memory = MemoryBackend()
             return StoreUnderTest(
                 memory,
@@ -142,22 +144,22 @@ struct BrokenStoreTests {
 
     @Test("folds the case of keys")
     func foldedCase() async {
-        await expectFailure(of: "odd keys are kept apart, byte by byte") { FoldsCase() }
+        await expectFailure(of: "unusual keys are kept apart, byte by byte") { FoldsCase() }
     }
 
     @Test("compares keys as texts")
     func normalisedKeys() async {
-        await expectFailure(of: "odd keys are kept apart, byte by byte") { ComparesTexts() }
+        await expectFailure(of: "unusual keys are kept apart, byte by byte") { ComparesTexts() }
     }
 
     @Test("answers a conflict without the entry")
     func hiddenConflict() async {
-        await expectFailure(of: "absent lets the first write through and no second") { HidesTheConflictingEntry() }
+        await expectFailure(of: "`absent` allows the first write and no second") { HidesTheConflictingEntry() }
     }
 
     @Test("writes after an error that said it would not")
     func lateWrite() async {
-        await expectFailure(of: "after an error the store holds what the error's disposition says") {
+        await expectFailure(of: "after an error the store is as the error's disposition says") {
             let memory = MemoryBackend()
             return StoreUnderTest(memory, failing: { WritesAfterAnError(memory) })
         }
@@ -165,22 +167,22 @@ struct BrokenStoreTests {
 
     @Test("writes after it has answered a cancellation")
     func writeAfterCancelling() async {
-        await expectFailure(of: "a write refused with cancelled has not happened") { WritesAfterCancelling() }
+        await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAfterCancelling() }
     }
 
     @Test("writes, and answers a cancellation that nothing was done")
     func writeThenRefusal() async {
-        await expectFailure(of: "a write refused with cancelled has not happened") { WritesAndThenRefuses() }
+        await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAndThenRefuses() }
     }
 
     @Test("answers a batch in another order")
     func sortedBatch() async {
-        await expectFailure(of: "a batch of reads answers each key in the order of the requests") { SortsBatches() }
+        await expectFailure(of: "a batch of reads returns its results in the order of the requests") { SortsBatches() }
     }
 
     @Test("drops the rest of a batch after a conflict")
     func stoppedBatch() async {
-        await expectFailure(of: "a conflict in a batch hinders no other key") { StopsAtAConflict() }
+        await expectFailure(of: "a conflict in a batch does not affect other keys") { StopsAtAConflict() }
     }
 
     @Test("confuses values")
@@ -190,7 +192,7 @@ struct BrokenStoreTests {
 
     @Test("takes more than it has declared")
     func ignoredMaximum() async {
-        await expectFailure(of: "a value larger than the declared maximum is refused, and what was there stays") {
+        await expectFailure(of: "a value larger than the declared maximum is rejected, and the old value stays") {
             IgnoresItsMaximum()
         }
     }
@@ -202,7 +204,7 @@ struct BrokenStoreTests {
 
     @Test("sorts keys as people do")
     func sortedLikePeople() async {
-        await expectFailure(of: "listing gives every key once, in the order of its bytes, in pages of every size") {
+        await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
             SortsLikePeople()
         }
     }
@@ -214,7 +216,7 @@ struct BrokenStoreTests {
 
     @Test("signals once")
     func signalledOnce() async {
-        await expectFailure(of: "a change is signalled again to whoever has taken the signal before") {
+        await expectFailure(of: "a subscriber that consumed a signal is signalled again") {
             SignalsOnce()
         }
     }
@@ -229,7 +231,7 @@ struct BrokenStoreTests {
 
     @Test("has a cache that another process does not empty")
     func ownCache() async {
-        await expectFailure(of: "operations through several objects on one store have such an order") {
+        await expectFailure(of: "operations through several objects on one store are linearizable") {
             let store = CachesForItself()
             return StoreUnderTest(store, reopen: { CachesForItself(store.memory) })
         }
@@ -237,7 +239,7 @@ struct BrokenStoreTests {
 
     @Test("cannot be opened again with what it has acknowledged")
     func forgottenOnReopening() async {
-        await expectFailure(of: "whoever opens the store again finds what was acknowledged") {
+        await expectFailure(of: "a reopened store contains every acknowledged write") {
             let store = ForgetsToSynchronize()
             return StoreUnderTest(store, reopen: { store.crash() })
         }

@@ -58,7 +58,7 @@ struct CrashTrialTests {
         let expected = [
             "round 2: \"crash/after/0\" of an earlier round has changed",
             "round 2: \"crash/after/0\" of an earlier round is gone",
-            "round 2: \"crash/0/stranger\" is there and nobody wrote it",
+            "round 2: \"crash/0/stranger\" exists although no process wrote it",
         ]
         #expect(report.failures == [expected[kind]])
     }
@@ -79,7 +79,7 @@ struct CrashTrialTests {
         let unknown = try await run("nonsense", rounds: 3, seed: 1)
         #expect(!unknown.hasPassed)
         #expect(
-            unknown.failures.first?.hasPrefix("round 0: process 0 said: ! it ended by itself") == true, "\(unknown)")
+            unknown.failures.first?.hasPrefix("round 0: process 0 said: ! it exited on its own") == true, "\(unknown)")
         let refused = try await CrashTrial.run(
             rounds: 1, seed: 1,
             command: { CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "file:/proc/none", $0]) },
@@ -102,7 +102,7 @@ struct CrashTrialTests {
         "does nothing for an errand that no parent gave", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
     func wrongErrand(_ errand: String) throws {
         let child = try ChildProcess(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", errand])
-        #expect(child.hear() == .line("! \"\(errand)\" is no errand of a crash trial; pass on what it gave"))
+        #expect(child.hear() == .line("! \"\(errand)\" is not an errand; pass the text from `command` unchanged"))
         #expect(child.hear() == .end)
         #expect(child.wait() == 1)
     }

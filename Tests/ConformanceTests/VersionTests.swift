@@ -7,9 +7,9 @@ import Testing
 
 @Suite("The conformance checks find versions")
 struct VersionTests {
-    private static let looks = "versions look like random bits or digests, not like counters or times"
-    private static let tagLooks = "the tags of cursors look random, not like counters or times"
-    private static let lives = "no process repeats a version or a cursor, not after a wipe or a backup either"
+    private static let looks = "versions look like random bits or digests, not like counters or timestamps"
+    private static let tagLooks = "the tags of cursors look random, not like counters or timestamps"
+    private static let lives = "no process reuses a version or a cursor, not even after a wipe or a restore"
     private let folder: TemporaryFolder
 
     init() throws { folder = try TemporaryFolder() }

@@ -16,24 +16,24 @@ struct WorkingStoreTests {
         print("conformance of memory:\n\(report)")
         #expect(report.hasPassed, "\(report)")
         #expect(report.label?.hasPrefix("memory:") == true)
-        let cannotFail = "FaultyBackend fails in front of the store, which itself does not: no judgement of it"
+        let cannotFail = "`failing` is a FaultyBackend, which fails in front of the store and not in it"
         let expected = [
-            "after an error the store holds what the error's disposition says": cannotFail,
-            "a read that fails is never answered as absence": cannotFail,
-            "operations whose outcome is unknown happened once, later, or never": cannotFail,
-            "preconditions that cannot be honoured are refused, and nothing is written":
-                "it declares compare-and-swap",
-            "operations through several objects on one store have such an order":
-                "it declares that one process has it alone",
-            "a store without changes says unsupported": "it declares changes",
+            "after an error the store is as the error's disposition says": cannotFail,
+            "a failed read is never reported as absence": cannotFail,
+            "an operation of unknown outcome happens at most once, possibly later": cannotFail,
+            "unsupported preconditions are rejected, and nothing is written":
+                "the store declares compare-and-swap",
+            "operations through several objects on one store are linearizable":
+                "the store declares that only one process may use it",
+            "a store without changes throws `unsupported`": "the store declares changes",
             "a change through another object on the same store is signalled":
-                "it declares that one process has it alone",
-            "whoever opens the store again finds what was acknowledged": "it declares that it ends with the process",
-            "a crash takes nothing that was acknowledged": "it declares that it ends with the process",
-            "no process repeats a version or a cursor, not after a wipe or a backup either":
-                "nobody said how one process after the other opens it",
-            "processes that are killed while they write lose nothing that they acknowledged":
-                "it declares that it ends with the process",
+                "the store declares that only one process may use it",
+            "a reopened store contains every acknowledged write": "the store declares no durability beyond the process",
+            "a crash loses no acknowledged write": "the store declares no durability beyond the process",
+            "no process reuses a version or a cursor, not even after a wipe or a restore":
+                "no `lives` was supplied",
+            "processes that are killed while writing lose no acknowledged write":
+                "the store declares no durability beyond the process",
         ]
         #expect(Dictionary(uniqueKeysWithValues: report.skipped.map { ($0.check, $0.reason) }) == expected)
         #expect(report.passedCount == Conformance.checks.count - expected.count)
@@ -46,8 +46,8 @@ struct WorkingStoreTests {
         let reasons = Set(report.skipped.map(\.reason))
         #expect(
             reasons.isSuperset(of: [
-                "nobody said how to open it so that it fails now and then", "nobody said how to empty it",
-                "nobody said how to back it up and put the backup back", "it declares no maximum",
+                "no `failing` was supplied", "no `wipe` was supplied",
+                "no `backup` was supplied", "the store declares no maximum size",
             ]))
     }
 
@@ -109,13 +109,13 @@ struct WorkingStoreTests {
 
     @Test("pass for a store that refuses preconditions, and see that it does")
     func unconditional() async {
-        let refusal = "preconditions that cannot be honoured are refused, and nothing is written"
+        let refusal = "unsupported preconditions are rejected, and nothing is written"
         let report = await Conformance.run(seed: printedSeed("unconditional")) {
             UnconditionalBackend(MemoryBackend(maximumValueByteCount: 1 << 21))
         }
         #expect(report.hasPassed, "\(report)")
         #expect(report.results.contains { $0.check == refusal && $0.outcome == .passed })
-        #expect(report.skipped.contains { $0.reason == "it declares no compare-and-swap" })
+        #expect(report.skipped.contains { $0.reason == "the store declares no compare-and-swap" })
     }
 
     @Test("skip with a reason what a store does not declare")
@@ -123,11 +123,12 @@ struct WorkingStoreTests {
         let report = await Conformance.run(seed: 1) { PlainBackend() }
         #expect(report.hasPassed, "\(report)")
         for reason in [
-            "it declares no compare-and-swap", "it declares no changes", "it declares that it is polled",
+            "the store declares no compare-and-swap", "the store declares no changes",
+            "the store declares no pushed signals",
         ] {
             #expect(report.skipped.contains { $0.reason == reason }, "nothing is skipped because \(reason)")
         }
-        let unsupported = "a store without changes says unsupported"
+        let unsupported = "a store without changes throws `unsupported`"
         #expect(report.results.contains { $0.check == unsupported && $0.outcome == .passed })
     }
 
@@ -159,7 +160,7 @@ struct WorkingStoreTests {
             return StoreUnderTest(memory, failing: { FaultyBackend(memory, plan: .seeded(7, rate: 0.2)) })
         }
         #expect(report.hasPassed, "\(report)")
-        let reason = "FaultyBackend fails in front of the store, which itself does not: no judgement of it"
+        let reason = "`failing` is a FaultyBackend, which fails in front of the store and not in it"
         #expect(report.skipped.count { $0.reason == reason } == 3)
     }
 
@@ -167,10 +168,10 @@ struct WorkingStoreTests {
     func nothingRefused() async {
         let report = await Conformance.run(seed: 1) { HeedlessBackend() }
         #expect(report.hasPassed, "\(report)")
-        let reason = "it refused nothing: what a cancelled task asks for is done"
+        let reason = "the store finished every operation of a cancelled task"
         #expect(
             report.skipped.contains {
-                $0.check == "a write refused with cancelled has not happened" && $0.reason == reason
+                $0.check == "a write that throws `cancelled` has not happened" && $0.reason == reason
             })
     }
 

@@ -2,13 +2,14 @@ import SyncCore
 
 extension Conformance {
     static let versions: [Check] = [
-        Check("versions look like random bits or digests, not like counters or times") { trial in
+        Check("versions look like random bits or digests, not like counters or timestamps") { trial in
             let versions = try await trial.drawVersions()
             if let regular = Regularity.found(in: versions.map(\.bytes)) {
                 throw Trial.Failure(description: "of \(versions.count) versions, \(regular)")
             }
         },
-        Check("the tags of cursors look random, not like counters or times", skippedWhen: withoutChanges) { trial in
+        Check("the tags of cursors look random, not like counters or timestamps", skippedWhen: withoutChanges) {
+            trial in
             let count = try await trial.drawVersions().count
             var tags: [[UInt8]] = []
             var cursor: ChangeCursor?
@@ -24,9 +25,9 @@ extension Conformance {
             }
         },
         Check(
-            "no process repeats a version or a cursor, not after a wipe or a backup either",
+            "no process reuses a version or a cursor, not even after a wipe or a restore",
             skippedWhen: { store in
-                store.lives == nil ? "nobody said how one process after the other opens it" : nil
+                store.lives == nil ? "no `lives` was supplied" : nil
             },
             { trial in
                 guard let lives = trial.store.lives else { return }
@@ -52,7 +53,7 @@ extension Conformance {
 }
 
 extension Trial {
-    /// The versions of 256 writes in their order, each of another key and value.
+    /// Returns the versions of 256 writes in their order, each of another key and value.
     fileprivate func drawVersions() async throws -> [EntryVersion] {
         var versions: [EntryVersion] = []
         for batch in 0..<8 {
