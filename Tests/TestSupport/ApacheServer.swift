@@ -51,7 +51,7 @@ public final class ApacheServer: Sendable {
         let name = (isGuarded ? "guarded/" : "open/") + "s\(UInt64.random(in: 0...UInt64.max))"
         let path = folder.path(of: "store/\(name)")
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
-        try Self.admitEverybody(to: path)
+        try Self.grantAccess(to: path)
         return Folder(url: "http://\(authority)/\(name)/", path: path, name: "/\(name)/")
     }
 
@@ -59,7 +59,7 @@ public final class ApacheServer: Sendable {
     public func copy(_ original: Folder) throws -> Folder {
         let copy = try makeFolder()
         try ProcessEnd.run("/bin/cp", "-Rp", original.path + "/.", copy.path)
-        try Self.admitEverybody(to: copy.path)
+        try Self.grantAccess(to: copy.path)
         return copy
     }
 
@@ -74,7 +74,7 @@ public final class ApacheServer: Sendable {
     }
 
     /// Started by root, Apache works as another user.
-    private static func admitEverybody(to path: String) throws {
+    private static func grantAccess(to path: String) throws {
         guard chmod(path, 0o777) == 0 else {
             throw ApacheProcess.Failure(description: "\(path): its rights cannot be changed")
         }
@@ -84,7 +84,7 @@ public final class ApacheServer: Sendable {
     private static func prepare(_ folder: TemporaryFolder) throws -> String {
         for name in ["store", "store/open", "store/guarded", "store/closed", "lock"] {
             try FileManager.default.createDirectory(atPath: folder.path(of: name), withIntermediateDirectories: false)
-            try admitEverybody(to: folder.path(of: name))
+            try grantAccess(to: folder.path(of: name))
         }
         // SHA-1 of the password: Apache takes no plain one.
         try Data("\(user):{SHA}\(passwordDigest)\n".utf8).write(to: URL(filePath: folder.path(of: "users")))

@@ -34,7 +34,7 @@ extension Conformance {
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
             let unchanged = try await trial.backend.read(key, unless: first).outcome
-            try trial.expect(unchanged == .unchanged, "the present version answered \(brief(unchanged))")
+            try trial.expect(unchanged == .unchanged, "the current version answered \(brief(unchanged))")
             let second = try await trial.put([2], at: key)
             let changed = try await trial.backend.read(key, unless: first).outcome
             let expected = Entry(value: [2], version: second)

@@ -54,7 +54,7 @@ extension Conformance {
             }
             try await trial.expect([2], at: key, version: second)
             let outcome = try await trial.backend.delete(key, if: .matches(second)).outcome
-            try trial.expect(outcome == .deleted, "deleting the present version answered \(brief(outcome))")
+            try trial.expect(outcome == .deleted, "deleting the current version answered \(brief(outcome))")
             try await trial.expect(nil, at: key)
             let again = try await trial.backend.delete(key, if: .absent).outcome
             try trial.expect(again == .deleted, "deleting the absent if absent answered \(brief(again))")
