@@ -3,7 +3,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Each test breaks a store in one way and names the check that must notice.
+/// Each test breaks a store in one way and names the check that must fail.
 @Suite("The conformance checks fail for a store that")
 struct BrokenStoreTests {
     @Test("loses updates")
@@ -11,7 +11,7 @@ struct BrokenStoreTests {
         await expectFailure(of: "a counter that concurrent tasks increment loses no update") { LosesUpdates() }
     }
 
-    @Test("loses updates, and no order explains it")
+    @Test("loses updates, so that its history is not linearizable")
     func lostUpdateInHistories() async {
         await expectFailure(of: "concurrent operations on a key are linearizable") {
             LosesUpdates()
@@ -28,7 +28,7 @@ struct BrokenStoreTests {
         await expectFailure(of: "a delete honours its precondition") { IgnoresPreconditionsOfDeletes() }
     }
 
-    @Test("drops preconditions that it has declared impossible")
+    @Test("ignores preconditions that it declares unsupported")
     func droppedPrecondition() async {
         await expectFailure(of: "unsupported preconditions are rejected, and nothing is written") {
             DropsPreconditions()
@@ -42,7 +42,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("says unchanged of what has changed")
+    @Test("answers `unchanged` for a changed entry")
     func staleConditionalRead() async {
         await expectFailure(of: "a conditional read answers `unchanged` only for the current version") {
             AlwaysUnchanged()
@@ -76,7 +76,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("takes a cursor of another history for its own")
+    @Test("accepts a cursor of another history")
     func reusedCursor() async {
         await expectFailure(of: "a cursor of a history that a restore undid has expired") {
             let store = KnowsCursorsByNumber()
@@ -92,7 +92,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("takes any cursor for its own after a wipe")
+    @Test("accepts any cursor after a wipe")
     func cursorAfterWipe() async {
         await expectFailure(of: "every cursor has expired after a wipe, and no version is reused") {
             let store = BelievesExpiredCursors()
@@ -105,7 +105,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("answers an expired cursor with no changes")
+    @Test("answers an expired cursor with an empty page")
     func believedCursor() async {
         await expectFailure(of: "a cursor from another history has expired") {
             BelievesExpiredCursors()
@@ -119,7 +119,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("repeats versions only once a backup was put back")
+    @Test("repeats versions only after a restore")
     func repeatedVersionAfterRestore() async {
         await expectFailure(of: "no version is reused after a backup was restored") {
             let store = NumbersVersions()
@@ -132,7 +132,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("answers a failed read as absence")
+    @Test("reports a failed read as absence")
     func swallowedError() async {
         await expectFailure(of: "a failed read is never reported as absence") {
             let memory = MemoryBackend()
@@ -147,7 +147,7 @@ struct BrokenStoreTests {
         await expectFailure(of: "unusual keys are kept apart, byte by byte") { FoldsCase() }
     }
 
-    @Test("compares keys as texts")
+    @Test("compares keys as Unicode strings")
     func normalisedKeys() async {
         await expectFailure(of: "unusual keys are kept apart, byte by byte") { ComparesTexts() }
     }
@@ -157,7 +157,7 @@ struct BrokenStoreTests {
         await expectFailure(of: "`absent` allows the first write and no second") { HidesTheConflictingEntry() }
     }
 
-    @Test("writes after an error that said it would not")
+    @Test("writes after an error that promised no effect")
     func lateWrite() async {
         await expectFailure(of: "after an error the store is as the error's disposition says") {
             let memory = MemoryBackend()
@@ -165,17 +165,17 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("writes after it has answered a cancellation")
+    @Test("writes after it has thrown `cancelled`")
     func writeAfterCancelling() async {
         await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAfterCancelling() }
     }
 
-    @Test("writes, and answers a cancellation that nothing was done")
+    @Test("writes, and throws `cancelled` all the same")
     func writeThenRefusal() async {
         await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAndThenRefuses() }
     }
 
-    @Test("answers a batch in another order")
+    @Test("returns the results of a batch in another order")
     func sortedBatch() async {
         await expectFailure(of: "a batch of reads returns its results in the order of the requests") { SortsBatches() }
     }
@@ -185,24 +185,24 @@ struct BrokenStoreTests {
         await expectFailure(of: "a conflict in a batch does not affect other keys") { StopsAtAConflict() }
     }
 
-    @Test("confuses values")
+    @Test("confuses similar values")
     func confusedValues() async {
         await expectFailure(of: "values that differ in one byte are kept apart") { ConfusesValues() }
     }
 
-    @Test("takes more than it has declared")
+    @Test("accepts larger values than it declares")
     func ignoredMaximum() async {
         await expectFailure(of: "a value larger than the declared maximum is rejected, and the old value stays") {
             IgnoresItsMaximum()
         }
     }
 
-    @Test("lists what was deleted")
+    @Test("lists deleted keys")
     func ghosts() async {
         await expectFailure(of: "a deleted key is not listed") { ListsTheDeleted() }
     }
 
-    @Test("sorts keys as people do")
+    @Test("sorts keys in human order")
     func sortedLikePeople() async {
         await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
             SortsLikePeople()
@@ -221,7 +221,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("signals to nobody but the writer")
+    @Test("signals only to the writing object")
     func ownSignals() async {
         await expectFailure(of: "a change through another object on the same store is signalled") {
             let store = SignalsOwnChangesOnly()
@@ -229,7 +229,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("has a cache that another process does not empty")
+    @Test("has a cache that other processes cannot invalidate")
     func ownCache() async {
         await expectFailure(of: "operations through several objects on one store are linearizable") {
             let store = CachesForItself()
@@ -237,7 +237,7 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("cannot be opened again with what it has acknowledged")
+    @Test("loses acknowledged writes when it is reopened")
     func forgottenOnReopening() async {
         await expectFailure(of: "a reopened store contains every acknowledged write") {
             let store = ForgetsToSynchronize()
@@ -246,9 +246,9 @@ struct BrokenStoreTests {
     }
 }
 
-/// Runs all checks, of which `check` must fail and some must pass, since a store that breaks everything proves nothing.
+/// Runs all checks. `check` must fail and some must pass, because a store that fails every check proves nothing.
 ///
-/// The wait for a signal that never comes is a short one.
+/// The wait for a signal that never comes is short.
 private func expectFailure(
     of check: String, sourceLocation: SourceLocation = #_sourceLocation,
     makeStore: @Sendable () async throws -> StoreUnderTest
@@ -269,7 +269,7 @@ private func expectFailure(
     await expectFailure(of: check, sourceLocation: sourceLocation) { StoreUnderTest(try await makeBackend()) }
 }
 
-/// The machine's clock, on which no pause is longer than a fifth of a second.
+/// The machine's clock, with sleeps of at most a fifth of a second.
 private struct HastyClock: Clock {
     typealias Instant = ContinuousClock.Instant
 

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The conformance checks")
 struct WorkingStoreTests {
-    @Test("pass for the memory store, and try all but what it does not claim")
+    @Test("pass for the memory store, and skip only what it does not claim")
     func memory() async throws {
         let seed = printedSeed("memory")
         let report = await Conformance.run(seed: seed) {
@@ -39,7 +39,7 @@ struct WorkingStoreTests {
         #expect(report.passedCount == Conformance.checks.count - expected.count)
     }
 
-    @Test("pass for the memory store of which nobody knows how to open or wipe it, and say what was not tried")
+    @Test("pass for the memory store without further operations, and report the skipped checks")
     func memoryAlone() async {
         let report = await Conformance.run(seed: 1) { MemoryBackend() }
         #expect(report.hasPassed, "\(report)")
@@ -51,7 +51,7 @@ struct WorkingStoreTests {
             ]))
     }
 
-    @Test("pass for the stores that processes share, with processes that are killed", arguments: SharedKind.conditional)
+    @Test("pass for the stores that processes share, including killed processes", arguments: SharedKind.conditional)
     func shared(kind: SharedKind) async throws {
         let folder = try TemporaryFolder()
         await expectConformance(of: "\(kind)") {
@@ -67,7 +67,7 @@ struct WorkingStoreTests {
                         reopen: { kind.open(path) })
                 },
                 process: { path in
-                    // A database needs its folder.
+                    // A database file needs an existing folder.
                     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
                     return try await CrashTrial.history {
                         CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0])
@@ -80,7 +80,7 @@ struct WorkingStoreTests {
         }
     }
 
-    @Test("pass for a retrying store over one that fails now and then and loses answers")
+    @Test("pass for a retrying store over one that fails occasionally and loses answers")
     func retryOverFaulty() async {
         let seed = printedSeed("retry over faulty")
         let everything: [FaultyBackend.Fault] = [
@@ -102,12 +102,12 @@ struct WorkingStoreTests {
         }
     }
 
-    @Test("pass for a counted store")
+    @Test("pass for a counting store")
     func counting() async {
         await expectConformance(of: "counting") { CountingBackend(MemoryBackend()) }
     }
 
-    @Test("pass for a store that refuses preconditions, and see that it does")
+    @Test("pass for a store that rejects preconditions, and check that it does")
     func unconditional() async {
         let refusal = "unsupported preconditions are rejected, and nothing is written"
         let report = await Conformance.run(seed: printedSeed("unconditional")) {
@@ -118,7 +118,7 @@ struct WorkingStoreTests {
         #expect(report.skipped.contains { $0.reason == "the store declares no compare-and-swap" })
     }
 
-    @Test("skip with a reason what a store does not declare")
+    @Test("skip what a store does not declare, with a reason")
     func skipping() async {
         let report = await Conformance.run(seed: 1) { PlainBackend() }
         #expect(report.hasPassed, "\(report)")
@@ -132,7 +132,7 @@ struct WorkingStoreTests {
         #expect(report.results.contains { $0.check == unsupported && $0.outcome == .passed })
     }
 
-    @Test("report a store that cannot be made as failed, never as passed")
+    @Test("report a store that cannot be created as failed")
     func unavailable() async {
         let report = await Conformance.run(seed: 1) { () async throws -> any KeyValueBackend in
             throw BackendError(.unavailable, message: "no server")
@@ -142,7 +142,7 @@ struct WorkingStoreTests {
         #expect(report.failures.allSatisfy { $0.reason == "no server" })
     }
 
-    @Test("say so where the store that should fail never does")
+    @Test("skip the error checks if the failing store never fails")
     func nothingFailed() async {
         let report = await Conformance.run(seed: 1) {
             let memory = MemoryBackend()
@@ -153,7 +153,7 @@ struct WorkingStoreTests {
         #expect(report.skipped.contains { $0.reason == "in 120 reads and listings nothing failed" })
     }
 
-    @Test("take no store for tried that only has a faulty one before it")
+    @Test("do not count a FaultyBackend in front of the store as a failing store")
     func faultyInFront() async {
         let report = await Conformance.run(seed: 1) {
             let memory = MemoryBackend()
@@ -164,7 +164,7 @@ struct WorkingStoreTests {
         #expect(report.skipped.count { $0.reason == reason } == 3)
     }
 
-    @Test("say so where a store that knows no cancellation refuses nothing")
+    @Test("skip the cancellation check if a store ignores cancellation")
     func nothingRefused() async {
         let report = await Conformance.run(seed: 1) { HeedlessBackend() }
         #expect(report.hasPassed, "\(report)")
@@ -175,7 +175,7 @@ struct WorkingStoreTests {
             })
     }
 
-    @Test("have names of their own, short enough for a line")
+    @Test("have unique names that fit on a line")
     func names() {
         let names = Conformance.checks.map(\.name)
         #expect(Set(names).count == names.count)
@@ -183,7 +183,7 @@ struct WorkingStoreTests {
     }
 }
 
-/// A memory store that promises as little as a store can.
+/// A memory store with the fewest possible guarantees.
 private struct PlainBackend: KeyValueBackend {
     private let wrapped = UnconditionalBackend(MemoryBackend())
 
@@ -210,7 +210,7 @@ private struct PlainBackend: KeyValueBackend {
     }
 }
 
-/// A store that finishes what it is asked, whether the task was cancelled or not.
+/// A store that finishes every operation, even of a cancelled task.
 private final class HeedlessBackend: KeyValueBackend {
     private let entries = Mutex<[EntryKey: Entry]>([:])
 
@@ -254,6 +254,7 @@ private final class HeedlessBackend: KeyValueBackend {
         _ precondition: Precondition, _ operation: BackendError.Operation, _ key: EntryKey
     ) throws(BackendError) {
         guard precondition != .any else { return }
-        throw BackendError(.unsupported, operation: operation, key: key, message: "it cannot write conditionally")
+        throw BackendError(
+            .unsupported, operation: operation, key: key, message: "this store cannot write conditionally")
     }
 }

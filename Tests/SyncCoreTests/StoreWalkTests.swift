@@ -4,7 +4,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("Going through a store past what cannot be read")
+@Suite("Walking through a store with unreadable entries")
 struct StoreWalkTests {
     private let folder: TemporaryFolder
     private let root: String
@@ -17,7 +17,7 @@ struct StoreWalkTests {
         for name in ["m/a", "m/b", "m/c/d", "m0", "n"] { _ = try await files.write([1], to: EntryKey(name), if: .any) }
     }
 
-    @Test("names a link, a folder, an entry of a later format and a linked folder, and finds everything else")
+    @Test("reports links, folders and entries of a later format, and finds everything else")
     func files() async throws {
         try FileManager.default.removeItem(atPath: "\(root)/k100.entry")
         try FileManager.default.createSymbolicLink(atPath: "\(root)/k100.entry", withDestinationPath: "/etc/passwd")
@@ -40,7 +40,7 @@ struct StoreWalkTests {
         for name in ["m0", "n", "k329"] { #expect(try await target.read(EntryKey(name)).outcome != .absent, "\(name)") }
     }
 
-    @Test("goes on past a bad sector, tries again what is not available, and ends where the store does")
+    @Test("continues after a bad sector, retries unavailable entries, and ends when the store fails")
     func unavailable() async throws {
         let error = BackendError(.unavailable, disposition: .permanent, message: "a bad sector")
         let sector = SpottyBackend(FileBackend(folder: root), [try EntryKey("k200"): (.max, error)])
@@ -62,7 +62,7 @@ struct StoreWalkTests {
     }
 }
 
-/// A store in which some keys cannot be read or listed, so many times.
+/// A store in which some keys cannot be read or listed, each for a number of calls.
 private final class SpottyBackend: KeyValueBackend, @unchecked Sendable {
     private let wrapped: any KeyValueBackend
     private let lock = NSLock()
