@@ -253,7 +253,7 @@ private func expectFailure(
     of check: String, sourceLocation: SourceLocation = #_sourceLocation,
     makeStore: @Sendable () async throws -> StoreUnderTest
 ) async {
-    let host = HostServices(now: HostServices.system.now, timer: HastyClock(), randomBits: { 4 })
+    let host = HostServices(now: HostServices.system.now, timer: ImpatientClock(), randomBits: { 4 })
     let report = await Conformance.run(seed: 1, host: host, makeStore: makeStore)
     #expect(report.results.contains { $0.outcome == .passed }, "\(report)", sourceLocation: sourceLocation)
     #expect(!report.hasPassed, sourceLocation: sourceLocation)
@@ -270,7 +270,7 @@ private func expectFailure(
 }
 
 /// The machine's clock, with sleeps of at most a fifth of a second.
-private struct HastyClock: Clock {
+private struct ImpatientClock: Clock {
     typealias Instant = ContinuousClock.Instant
 
     var now: Instant { ContinuousClock.now }

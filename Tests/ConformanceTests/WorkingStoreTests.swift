@@ -166,7 +166,7 @@ struct WorkingStoreTests {
 
     @Test("skip the cancellation check if a store ignores cancellation")
     func nothingRefused() async {
-        let report = await Conformance.run(seed: 1) { HeedlessBackend() }
+        let report = await Conformance.run(seed: 1) { UncancellableBackend() }
         #expect(report.hasPassed, "\(report)")
         let reason = "the store finished every operation of a cancelled task"
         #expect(
@@ -211,7 +211,7 @@ private struct PlainBackend: KeyValueBackend {
 }
 
 /// A store that finishes every operation, even of a cancelled task.
-private final class HeedlessBackend: KeyValueBackend {
+private final class UncancellableBackend: KeyValueBackend {
     private let entries = Mutex<[EntryKey: Entry]>([:])
 
     let capabilities = Capabilities(

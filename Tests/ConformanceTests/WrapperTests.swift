@@ -5,7 +5,7 @@ import Testing
 @Suite("The `requiringExisting` form of a wrapper")
 struct WrapperTests {
     /// A store with a different store as its `requiringExisting` form.
-    private struct TwoFaced: KeyValueBackend {
+    private struct SeparateRemoteBackend: KeyValueBackend {
         let own = MemoryBackend()
         let remote = MemoryBackend()
 
@@ -36,7 +36,7 @@ struct WrapperTests {
 
     @Test("of a counting store wraps that of the wrapped store, with shared counters")
     func counting() async throws {
-        let wrapped = TwoFaced()
+        let wrapped = SeparateRemoteBackend()
         let backend = CountingBackend(wrapped)
         let key = try EntryKey("k")
         _ = try await backend.requiringExisting.write([1, 2], to: key, if: .any)
@@ -50,7 +50,7 @@ struct WrapperTests {
 
     @Test("of a faulty store wraps that of the wrapped store, with the same plan")
     func faulty() async throws {
-        let wrapped = TwoFaced()
+        let wrapped = SeparateRemoteBackend()
         let backend = FaultyBackend(wrapped, plan: .scripted([nil, .transient, nil]))
         let key = try EntryKey("k")
         _ = try await backend.requiringExisting.write([1], to: key, if: .any)

@@ -18,30 +18,30 @@ struct WritingTogetherTests {
         let processes = try zip(names, names.reversed()).map { name, other in
             try BuiltProgram.startProbe("share", "\(kind):\(path)", name, other, milliseconds)
         }
-        let tales = try zip(names, processes).map { name, process in try Tale(of: process, name: name) }
+        let outputs = try zip(names, processes).map { name, process in try SharerOutput(of: process, name: name) }
         let store = kind.open(path)
 
-        for tale in tales {
-            for number in tale.wrote.indices {
-                let key = try EntryKey("\(tale.name)/\(number % 50)/\(number)")
+        for output in outputs {
+            for number in output.wrote.indices {
+                let key = try EntryKey("\(output.name)/\(number % 50)/\(number)")
                 guard case .found(let entry) = try await store.read(key).outcome else {
                     Issue.record("\(key) was acknowledged and is absent")
                     continue
                 }
-                #expect(entry.value == Array("\(tale.name) \(number)".utf8))
+                #expect(entry.value == Array("\(output.name) \(number)".utf8))
             }
         }
         guard case .found(let entry) = try await store.read(EntryKey("counter")).outcome else {
             Issue.record("the counter is gone")
             return
         }
-        #expect(Int(String(decoding: entry.value, as: UTF8.self)) == tales[0].raised + tales[1].raised)
+        #expect(Int(String(decoding: entry.value, as: UTF8.self)) == outputs[0].raised + outputs[1].raised)
         let survey = try await StoreSurvey.of(store)
         // In addition to the counter, each process writes two entries before and one at the end.
-        #expect(survey.damage.isEmpty && survey.wholeCount == tales[0].wrote.count + tales[1].wrote.count + 7)
+        #expect(survey.damage.isEmpty && survey.wholeCount == outputs[0].wrote.count + outputs[1].wrote.count + 7)
 
         var delays: [Duration] = []
-        for (writer, reader) in [(tales[0], tales[1]), (tales[1], tales[0])] {
+        for (writer, reader) in [(outputs[0], outputs[1]), (outputs[1], outputs[0])] {
             for (number, written) in writer.wrote.enumerated() {
                 let seen = try #require(reader.saw[number], "\(reader.name) never saw \(number) of \(writer.name)")
                 // The entry may be read before its writer receives the acknowledgement.
@@ -51,8 +51,8 @@ struct WritingTogetherTests {
         delays.sort()
         let late = delays[(delays.count - 1) * 99 / 100]
         print(
-            "two processes on one \(kind) store, \(Soak.sharedSeconds) s: \(tales[0].wrote.count) and "
-                + "\(tales[1].wrote.count) acknowledged writes and \(tales[0].raised + tales[1].raised) raises "
+            "two processes on one \(kind) store, \(Soak.sharedSeconds) s: \(outputs[0].wrote.count) and "
+                + "\(outputs[1].wrote.count) acknowledged writes and \(outputs[0].raised + outputs[1].raised) raises "
                 + "all there; seen by the other after \(delays[delays.count / 2]) (median), \(late) (99th percentile), "
                 + "\(delays[delays.count - 1]) (most)")
         // Elsewhere the machine may be busy; only completeness is required there.
@@ -61,7 +61,7 @@ struct WritingTogetherTests {
 }
 
 /// The final output of a `StoreProbe share` process.
-private struct Tale {
+private struct SharerOutput {
     let name: String
     /// The times at which the writes 0, 1, … were acknowledged, in nanoseconds of the machine's clock.
     private(set) var wrote: [Int64] = []

@@ -43,18 +43,18 @@ struct StoreWalkTests {
     @Test("continues after a bad sector, retries unavailable entries, and ends when the store fails")
     func unavailable() async throws {
         let error = BackendError(.unavailable, disposition: .permanent, message: "a bad sector")
-        let sector = SpottyBackend(FileBackend(folder: root), [try EntryKey("k200"): (.max, error)])
+        let sector = UnreliableBackend(FileBackend(folder: root), [try EntryKey("k200"): (.max, error)])
         let bad = try await StoreSurvey.of(sector)
         #expect(bad.damage.map(\.key?.text) == ["k200"] && bad.damage.map(\.kind) == [.unavailable])
         #expect(bad.wholeCount == 234)
 
         let passing = BackendError(.unavailable, message: "away")
         let faults = [try EntryKey("k110"): (2, passing), try EntryKey("k300"): (Int.max, passing)]
-        let survey = try await StoreSurvey.of(SpottyBackend(FileBackend(folder: root), faults))
+        let survey = try await StoreSurvey.of(UnreliableBackend(FileBackend(folder: root), faults))
         #expect(survey.damage.map(\.key?.text) == ["k300"] && survey.wholeCount == 234)
 
         for kind in [BackendError.Kind.busy, .cancelled] {
-            let store = SpottyBackend(
+            let store = UnreliableBackend(
                 FileBackend(folder: root), [try EntryKey("k200"): (.max, BackendError(kind, message: "not now"))])
             let thrown = await #expect(throws: BackendError.self) { try await StoreSurvey.of(store) }
             #expect(thrown?.kind == kind)
@@ -63,7 +63,7 @@ struct StoreWalkTests {
 }
 
 /// A store in which some keys cannot be read or listed, each for a number of calls.
-private final class SpottyBackend: KeyValueBackend, @unchecked Sendable {
+private final class UnreliableBackend: KeyValueBackend, @unchecked Sendable {
     private let wrapped: any KeyValueBackend
     private let lock = NSLock()
     private var faults: [EntryKey: (count: Int, error: BackendError)]

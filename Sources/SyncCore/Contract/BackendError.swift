@@ -9,7 +9,7 @@ public struct BackendError: Error, Sendable, CustomStringConvertible {
     public let operation: Operation?
     /// The key that the operation concerned, if it concerned one.
     public let key: EntryKey?
-    /// Tells apart failures worth a retry, and writes that may have happened.
+    /// The effect of the failed operation, which decides how to retry it.
     public let disposition: Disposition
     /// One line for people: what is wrong and what to do.
     public let message: String
@@ -18,7 +18,10 @@ public struct BackendError: Error, Sendable, CustomStringConvertible {
     /// The time for which the store asked the client to wait before the next attempt; `nil` if it named none.
     public let retryAfter: Duration?
 
-    /// Creates an error of `kind`. Without a `disposition`, it gets the usual one of its kind.
+    /// Creates an error of `kind`.
+    ///
+    /// Without a `disposition`, errors of the kinds `missing`, `unavailable` and `busy` are `transient`, and all others
+    /// `permanent`.
     public init(
         _ kind: Kind, operation: Operation? = nil, key: EntryKey? = nil, disposition: Disposition? = nil,
         message: String, cause: (any Error)? = nil, retryAfter: Duration? = nil
@@ -80,7 +83,7 @@ extension BackendError {
         public static let missing = Kind(code: .missing)
         /// The store cannot be reached at present.
         public static let unavailable = Kind(code: .unavailable)
-        /// Another process held the store until the timeout expired.
+        /// Another client held the store until the timeout expired.
         public static let busy = Kind(code: .busy)
         /// The calling task was cancelled.
         public static let cancelled = Kind(code: .cancelled)
@@ -114,7 +117,7 @@ extension BackendError {
         }
     }
 
-    /// The effect of a failed operation, and the use of a retry.
+    /// The effect of a failed operation, which decides how to retry it.
     public enum Disposition: String, Hashable, Sendable {
         /// The operation had no effect; the same call may succeed later.
         case transient

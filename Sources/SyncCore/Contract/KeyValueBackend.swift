@@ -28,7 +28,9 @@
 ///
 /// **What has a default implementation:** ``requiringExisting``, the two batch methods, ``changes(since:limit:)`` and
 /// ``signals()``. A backend that keeps no sequence of changes and sends no signals implements two properties and four
-/// methods.
+/// methods. ``MemoryBackend`` is a complete implementation to start from.
+///
+/// A caller that creates an entry unless it exists:
 ///
 /// ```swift
 /// let answer = try await backend.write([1, 2, 3], to: key, if: .absent)
@@ -83,7 +85,7 @@ public protocol KeyValueBackend: Sendable {
     /// Lists keys that begin with the bytes of `prefix`, in ascending order of their bytes.
     ///
     /// A key that exists during the whole listing is listed exactly once. A key that is created or deleted during the
-    /// listing may be missing.
+    /// listing may or may not be listed.
     ///
     /// An item carries the size of its value if the store knows it without reading the value. A wrapper that changes
     /// values leaves the size out.
@@ -92,6 +94,7 @@ public protocol KeyValueBackend: Sendable {
     ///   - prefix: The beginning of the keys to list; empty for all keys.
     ///   - cursor: The ``KeyPage/next`` of the previous page; `nil` for the first page.
     ///   - limit: The largest number of keys to return, 1 or more.
+    /// - Throws: ``BackendError``, as ``read(_:unless:)`` does.
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage>
 
     /// Reads several keys, in one request where the backend can. Each read succeeds or fails on its own.

@@ -174,7 +174,7 @@ extension Reconciler {
                 return push(local.content, if: .any)
             }
             report.remoteGains = isDirty
-            return noteKnown()
+            return finishUnchanged()
         case .success(.found(let entry)): try take(remote: entry)
         case .success(.absent): try take(remote: nil)
         case .failure(let error): throw SyncError(.backend(pushFailure ?? error), side: .remote)
@@ -183,7 +183,7 @@ extension Reconciler {
     }
 
     /// Finishes a sync for which the remote had nothing new.
-    private mutating func noteKnown() -> Effect {
+    private mutating func finishUnchanged() -> Effect {
         // The version that was seen can be newer than the stored one after a dry run, or after a sync whose save
         // failed.
         guard form == .entryPerReplica, !isDryRun, !isDirty, let known, known != checkpoints[remoteID] else {

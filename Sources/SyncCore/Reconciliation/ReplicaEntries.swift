@@ -118,10 +118,10 @@ extension ReplicaEntries {
         if let knownVersion, knownVersion == versionOfAll { return .answer(.remoteRead(.success(.unchanged))) }
         known = known.filter { merged[$0.key] == $0.value.version }
         missing = merged.keys.filter { known[$0] == nil }.sorted()
-        return readOn()
+        return readNextBatch()
     }
 
-    private func readOn() -> Effect {
+    private func readNextBatch() -> Effect {
         guard missing.isEmpty else { return .read(Array(missing.prefix(Self.batchCount))) }
         let contents = merged.keys.sorted().compactMap { known[$0]?.content }
         let union = contents.reduce(merge.empty) { merge.join($0, $1).content }
@@ -160,7 +160,7 @@ extension ReplicaEntries {
             }
         }
         missing.removeFirst(min(outcomes.count, missing.count))
-        return readOn()
+        return readNextBatch()
     }
 
     /// The first key of this replica that does not hold an unreadable entry.

@@ -75,7 +75,7 @@ public struct StoreCopy: Sendable {
     }
 
     private func note(_ error: BackendError, in report: inout Report) throws(BackendError) {
-        guard skipsDamage, error.isOfTheEntry else { throw error }
+        guard skipsDamage, error.concernsSingleEntry else { throw error }
         report.damage.append(error)
     }
 

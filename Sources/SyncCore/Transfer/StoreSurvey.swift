@@ -33,7 +33,7 @@ public struct StoreSurvey: Sendable {
                 // Deleted after it was listed.
                 case .success(.absent), .success(.unchanged): break
                 case .failure(let error):
-                    guard error.isOfTheEntry else { throw error }
+                    guard error.concernsSingleEntry else { throw error }
                     survey.damage.append(error)
                 }
             }

@@ -35,7 +35,7 @@ struct StoreWalk {
         } catch {
             failure = error
         }
-        guard failure.isOfTheEntry, let key = failure.key else { throw failure }
+        guard failure.concernsSingleEntry, let key = failure.key else { throw failure }
         if let cursor, key <= cursor {
             // The same error for a key at or before the cursor: it names the common prefix of several keys.
             guard key.text.hasSuffix("/"), cursor.hasPrefix(key.text), let last = key.last, cursor < last else {
@@ -58,7 +58,7 @@ struct StoreWalk {
             do throws(BackendError) {
                 return try await store.list(prefix: prefix, after: cursor, limit: limit).outcome
             } catch {
-                guard error.isOfTheEntry, error.disposition == .transient else { throw error }
+                guard error.concernsSingleEntry, error.disposition == .transient else { throw error }
             }
         }
         return try await store.list(prefix: prefix, after: cursor, limit: limit).outcome
@@ -94,7 +94,7 @@ extension Result<ReadOutcome, BackendError> {
 extension BackendError {
     /// True if the failure concerns one entry rather than the store: the error names a key, and it is permanent, or the
     /// entry stays unavailable while the store answers.
-    var isOfTheEntry: Bool {
+    var concernsSingleEntry: Bool {
         key != nil && kind != .cancelled && (disposition == .permanent || kind == .unavailable)
     }
 }

@@ -122,7 +122,7 @@ extension Conformance {
 
     static let keys: [Check] = [
         Check("unusual keys are kept apart, byte by byte") { trial in
-            let keys = try oddKeys.map { try trial.key($0) }
+            let keys = try unusualKeys.map { try trial.key($0) }
             try trial.expect(Set(keys).count == keys.count, "the check itself repeats a key")
             for (index, key) in keys.enumerated() {
                 try await trial.put([UInt8(index)], at: key, if: precondition(in: trial, .absent))
@@ -158,7 +158,7 @@ extension Conformance {
     ]
 
     /// Keys that careless backends confuse.
-    private static let oddKeys: [String] = [
+    private static let unusualKeys: [String] = [
         "a", "a/b", "a/b/c", "a/", "/a", "/", "//", "a//b", "a/b/", "A", "A/b", "a/B", "a-b", "a0", "a!", "a b", "a.",
         ".", "..", "../a", "a/../b", "./a", ".hidden", "a.entry", "a.entry/b", "store.format", "store.lock",
         ".pending.tmp", "%", "%2f", "a%2fb", "%2F", "a+b", "+", "~", "*", "?", ":", "\\", "\"", "'", "|", "<>",

@@ -57,7 +57,7 @@ extension Conformance {
                     try await restored.put([3], at: trial.key("other/\(number)"))
                     try await restored.expectExpired(undone, "\(number + 1) writes after a restore")
                 }
-                try await restored.expectRest(after: kept, ["k/2"] + (0..<6).map { "other/\($0)" })
+                try await restored.expectRemainingChanges(after: kept, ["k/2"] + (0..<6).map { "other/\($0)" })
             }),
         Check(
             "every cursor has expired after a wipe, and no version is reused",
@@ -227,7 +227,7 @@ extension Trial {
     }
 
     /// A cursor from before the backup may have expired; if it is accepted, the page must be complete.
-    fileprivate func expectRest(after cursor: ChangeCursor?, _ expected: [String]) async throws {
+    fileprivate func expectRemainingChanges(after cursor: ChangeCursor?, _ expected: [String]) async throws {
         do {
             let (changes, _) = try await changes(since: cursor, limit: 2)
             let keys = changes.map(\.key.text)
