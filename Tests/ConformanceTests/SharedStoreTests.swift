@@ -25,7 +25,7 @@ struct SharedStoreTests {
             #expect(process.wait() == 0)
         }
         guard case .found(let entry) = try await kind.open(path).read(EntryKey("counter")).outcome else {
-            Issue.record("the counter is gone")
+            Issue.record("the counter is absent")
             return
         }
         #expect(String(decoding: entry.value, as: UTF8.self) == "600")

@@ -32,7 +32,7 @@ struct WritingTogetherTests {
             }
         }
         guard case .found(let entry) = try await store.read(EntryKey("counter")).outcome else {
-            Issue.record("the counter is gone")
+            Issue.record("the counter is absent")
             return
         }
         #expect(Int(String(decoding: entry.value, as: UTF8.self)) == outputs[0].raised + outputs[1].raised)

@@ -85,7 +85,7 @@ struct DisasterTests {
         scene.remote = Cell()
         scene.record(remote: 0b100)
         var hasInterfered = false
-        scene.sync(with: "a remote that takes no writes") { scene, step in
+        scene.sync(with: "a remote that rejects writes") { scene, step in
             if step.isSave, !hasInterfered {
                 hasInterfered = true
                 scene.local = Cell()

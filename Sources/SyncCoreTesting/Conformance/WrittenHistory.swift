@@ -26,7 +26,7 @@ public struct WrittenHistory: Hashable, Sendable {
                 let outcome = try await backend.write([7], to: key, if: .any).outcome
                 guard case .written(let version) = outcome else {
                     throw BackendError(
-                        .other, operation: .write, key: key, message: "a write if any answered \(brief(outcome))")
+                        .other, operation: .write, key: key, message: "a write under `any` answered \(brief(outcome))")
                 }
                 versions.append(version)
                 cursor = try await note(backend, cursor)

@@ -14,7 +14,7 @@ extension Conformance {
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
             let second = try await trial.put([2], at: key)
-            try trial.expect(first != second, "two writes got one version, \(first)")
+            try trial.expect(first != second, "two writes got the same version, \(first)")
             try await trial.expect([2], at: key, version: second)
         },
         Check("a deleted key is absent and can be written again") { trial in
@@ -105,7 +105,7 @@ extension Conformance {
                 guard let maximum = store.capabilities.maximumValueByteCount else {
                     return "the store declares no maximum size"
                 }
-                return maximum > 1 << 28 ? "its maximum of \(maximum) bytes is too large to try" : nil
+                return maximum > 1 << 28 ? "its maximum of \(maximum) bytes is too large to test" : nil
             },
             { trial in
                 let key = try trial.key("k")

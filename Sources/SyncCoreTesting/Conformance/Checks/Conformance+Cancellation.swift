@@ -83,7 +83,7 @@ extension Trial {
         case .success(.deleted):
             try await expect(nil, at: key, "after a delete that was cancelled and finished ")
         case .success(.conflict(let entry)):
-            throw Failure(description: "a change if any answered \(brief(WriteOutcome.conflict(entry)))")
+            throw Failure(description: "a change under `any` answered \(brief(WriteOutcome.conflict(entry)))")
         case .failure(let error):
             try expect(error.kind == .cancelled, "a cancelled task got the error \(error)")
             guard error.disposition == .outcomeUnknown else {

@@ -29,7 +29,7 @@ extension Conformance {
                 try trial.expect(changes[2].version == nil, "the deleted key has a version")
                 for change in changes where change.key != keys[1] {
                     let outcome = try await trial.backend.read(change.key, unless: change.version).outcome
-                    try trial.expect(outcome == .unchanged, "\"\(change.key)\" has another version than reported")
+                    try trial.expect(outcome == .unchanged, "\"\(change.key)\" does not have the reported version")
                 }
             }
         },
@@ -78,7 +78,7 @@ extension Trial {
             let page = try await backend.changes(since: cursor, limit: limit).outcome
             try expect(page.changes.count <= limit, "a page of \(limit) has \(page.changes.count) changes")
             changes += page.changes
-            try expect(!page.hasMore || page.cursor != cursor, "a page with more behind it did not move on")
+            try expect(!page.hasMore || page.cursor != cursor, "a page with more changes after it repeats its cursor")
             cursor = page.cursor
             if !page.hasMore { return (changes, cursor) }
         }

@@ -10,7 +10,7 @@ extension Conformance {
                     try await trial.backend.changes(since: cursor, limit: 2).outcome,
                     try await trial.backend.changes(since: cursor, limit: 2).outcome,
                 ]
-                try trial.expect(pages[0] == pages[1], "after \(brief(cursor)) two equal questions differ")
+                try trial.expect(pages[0] == pages[1], "after \(brief(cursor)) two equal requests differ")
                 cursor = pages[0].cursor
             }
         },
@@ -146,7 +146,7 @@ extension Trial {
         var whole = view
         let (rest, _) = try await trial.changes(since: cursor, limit: limit)
         try whole.take(ChangePage(changes: rest, cursor: nil, hasMore: false), limit: .max, onlyOnce: false)
-        try await expectView(whole, of: keys, "behind concurrent writers, in pages of \(limit)")
+        try await expectView(whole, of: keys, "after concurrent writers, in pages of \(limit)")
     }
 
     private func expectView(_ view: FollowedView, of keys: [EntryKey], _ context: String) async throws {

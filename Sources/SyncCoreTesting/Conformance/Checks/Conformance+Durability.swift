@@ -5,7 +5,7 @@ extension Conformance {
         Check("a reopened store contains every acknowledged write", skippedWhen: withoutSecondLife) { trial in
             guard let reopen = trial.store.reopen else { return }
             let expected = try await trial.writeSome("reopened")
-            try await trial.through(try await reopen()).expectAll(expected, "opened again: ")
+            try await trial.through(try await reopen()).expectAll(expected, "after reopening: ")
         },
         Check(
             "a crash loses no acknowledged write",

@@ -25,7 +25,7 @@ extension Conformance {
             // A write that was reported as not done must not take effect later.
             for key in keys { try await trial.expectPossible(key, ledger, "at the end ") }
             guard ledger.errorCount > 0 else {
-                throw Trial.Skip(reason: "in 120 writes and deletes nothing failed")
+                throw Trial.Skip(reason: "none of 120 writes and deletes failed")
             }
         },
         Check("a failed read is never reported as absence", skippedWhen: withoutFailing) { trial in
@@ -42,14 +42,14 @@ extension Conformance {
                     } else {
                         let outcome = try await faulty.read(key).outcome
                         let isThere = if case .found(let entry) = outcome { entry.value == [7] } else { false }
-                        try trial.expect(isThere, "\"\(key)\" is there and was answered as \(brief(outcome))")
+                        try trial.expect(isThere, "\"\(key)\" exists, and reading it answered \(brief(outcome))")
                     }
                 } catch is BackendError {
                     // Any kind of error is acceptable; only absence is wrong.
                     errorCount += 1
                 }
             }
-            guard errorCount > 0 else { throw Trial.Skip(reason: "in 120 reads and listings nothing failed") }
+            guard errorCount > 0 else { throw Trial.Skip(reason: "none of 120 reads and listings failed") }
         },
     ]
 
@@ -126,7 +126,7 @@ extension Trial {
         let possible = ledger.values(of: key)
         try expect(
             possible.contains(value),
-            "\(context)\"\(key)\" is \(brief(outcome)), and by what was answered it is "
+            "\(context)\"\(key)\" is \(brief(outcome)); the answers allow "
                 + possible.map { $0.map(brief) ?? "absent" }.joined(separator: " or "))
     }
 }

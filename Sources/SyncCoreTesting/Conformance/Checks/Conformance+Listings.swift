@@ -40,7 +40,7 @@ extension Conformance {
             }
             for item in page.items {
                 let outcome = try await trial.backend.read(item.key, unless: item.version).outcome
-                try trial.expect(outcome == .unchanged, "\"\(item.key)\" is listed with another version than it has")
+                try trial.expect(outcome == .unchanged, "\"\(item.key)\" is listed with an outdated version")
             }
         },
         Check("a listing can continue after a key that does not exist") { trial in

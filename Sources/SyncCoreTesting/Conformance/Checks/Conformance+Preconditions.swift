@@ -57,7 +57,7 @@ extension Conformance {
             try trial.expect(outcome == .deleted, "deleting the current version answered \(brief(outcome))")
             try await trial.expect(nil, at: key)
             let again = try await trial.backend.delete(key, if: .absent).outcome
-            try trial.expect(again == .deleted, "deleting the absent if absent answered \(brief(again))")
+            try trial.expect(again == .deleted, "deleting an absent key if absent answered \(brief(again))")
         },
         Check(
             "unsupported preconditions are rejected, and nothing is written",
@@ -99,7 +99,7 @@ extension Conformance {
                 try trial.expect(winners.count == 1, "round \(round) has \(winners.count) winners of 16")
                 try await trial.expect(winners[0].value, at: key, version: winners[0].version, "round \(round): ")
                 for case .conflict(let entry) in outcomes {
-                    try trial.expect(entry == winners[0], "a loser was shown \(entry.map(brief) ?? "nothing")")
+                    try trial.expect(entry == winners[0], "a conflict reported \(entry.map(brief) ?? "nothing")")
                 }
             }
         },
@@ -144,7 +144,7 @@ extension Conformance {
                             throw Trial.Failure(description: "a reader saw no entry during a replacement")
                         }
                         if entry.value != mark(Int(entry.value.first ?? 0), size) {
-                            throw Trial.Failure(description: "a reader saw \(brief(entry)), a mixture")
+                            throw Trial.Failure(description: "a reader saw \(brief(entry)), a mix of two writes")
                         }
                         await Task.yield()
                     }
@@ -177,7 +177,7 @@ private func raise(_ key: EntryKey, in backend: any KeyValueBackend) async throw
         case .conflict(let current): attempt = current.map(ReadOutcome.found) ?? .absent
         }
     }
-    throw Trial.Failure(description: "the counter was gone in the middle")
+    throw Trial.Failure(description: "the counter disappeared")
 }
 
 /// The value of a round: its number, repeated, in a length that depends on the round.

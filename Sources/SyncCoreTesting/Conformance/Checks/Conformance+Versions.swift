@@ -32,22 +32,23 @@ extension Conformance {
             { trial in
                 guard let lives = trial.store.lives else { return }
                 let histories = try await lives()
-                try trial.expect(histories.count > 1, "\(histories.count) processes wrote; two are needed at least")
+                try trial.expect(histories.count > 1, "\(histories.count) processes wrote; at least two are necessary")
                 var versions: Set<EntryVersion> = []
                 var tags: Set<UInt64> = []
                 for (number, history) in histories.enumerated() {
                     try trial.expect(!history.versions.isEmpty, "process \(number + 1) wrote nothing")
                     for version in history.versions {
                         try trial.expect(
-                            versions.insert(version).inserted, "process \(number + 1) gave version \(version) again")
+                            versions.insert(version).inserted, "process \(number + 1) received version \(version) again"
+                        )
                     }
                     for tag in history.tags {
                         try trial.expect(
-                            tags.insert(tag).inserted, "process \(number + 1) gave a cursor the tag \(tag) again")
+                            tags.insert(tag).inserted, "process \(number + 1) received the cursor tag \(tag) again")
                     }
                 }
                 try trial.expect(
-                    !trial.backend.capabilities.changes || !tags.isEmpty, "the store declares changes and has none")
+                    !trial.backend.capabilities.changes || !tags.isEmpty, "the store declares changes but reports none")
             }),
     ]
 }
@@ -62,7 +63,7 @@ extension Trial {
             }
             for (request, result) in zip(requests, try await backend.write(requests).outcome) {
                 guard case .written(let version) = try result.get() else {
-                    throw Failure(description: "writing \"\(request.key)\" if any was not answered with a version")
+                    throw Failure(description: "writing \"\(request.key)\" under `any` returned no version")
                 }
                 versions.append(version)
             }
