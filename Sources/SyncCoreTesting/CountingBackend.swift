@@ -1,7 +1,7 @@
 public import SyncCore
 import Synchronization
 
-/// Counts the requests that reach a store. A batch is one request.
+/// A wrapper that counts the requests to a backend. A batch counts as one request.
 ///
 /// ```swift
 /// let remote = CountingBackend(MemoryBackend())
@@ -9,7 +9,7 @@ import Synchronization
 /// #expect(remote.takeCounts().total == 1)
 /// ```
 public final class CountingBackend: KeyValueBackend {
-    /// How many requests of each kind there were.
+    /// The number of requests of each kind.
     public struct Counts: Hashable, Sendable, CustomStringConvertible {
         /// Reads of one key.
         public var reads = 0
@@ -26,13 +26,13 @@ public final class CountingBackend: KeyValueBackend {
         /// Batches of writes and deletes.
         public var writeBatches = 0
 
-        /// No requests.
+        /// Creates counts of zero.
         public init() {}
 
-        /// All requests.
+        /// The number of requests of all kinds.
         public var total: Int { reads + writes + deletes + lists + changes + readBatches + writeBatches }
 
-        /// The kinds that occurred: `2 reads, 1 writes`.
+        /// The kinds with a count above 0: `2 reads, 1 writes`.
         public var description: String {
             let kinds = [
                 (reads, "reads"), (writes, "writes"), (deletes, "deletes"), (lists, "lists"), (changes, "changes"),
@@ -43,7 +43,7 @@ public final class CountingBackend: KeyValueBackend {
         }
     }
 
-    /// What the store and its remote form count together.
+    /// The counters that a backend and its ``requiringExisting`` form share.
     private final class Totals: Sendable {
         let counts = Mutex(Counts())
         let fetched = Atomic(0)
@@ -52,7 +52,7 @@ public final class CountingBackend: KeyValueBackend {
     private let wrapped: any KeyValueBackend
     private let totals: Totals
 
-    /// Counts what is asked of `wrapped`.
+    /// Creates a wrapper that counts the requests to `wrapped`.
     public init(_ wrapped: any KeyValueBackend) {
         self.wrapped = wrapped
         totals = Totals()
@@ -66,10 +66,10 @@ public final class CountingBackend: KeyValueBackend {
     /// The requests so far.
     public var counts: Counts { totals.counts.withLock { $0 } }
 
-    /// The bytes of all values that reads have brought so far.
+    /// The size in bytes of all values that reads have returned so far.
     public var fetchedByteCount: Int { totals.fetched.load(ordering: .relaxed) }
 
-    /// The requests so far; the counters start again at 0.
+    /// Returns the requests so far and resets the counters.
     public func takeCounts() -> Counts {
         totals.counts.withLock { counts in
             defer { counts = Counts() }
@@ -77,11 +77,11 @@ public final class CountingBackend: KeyValueBackend {
         }
     }
 
-    /// Those of the wrapped store.
+    /// The capabilities of the wrapped backend.
     public var capabilities: Capabilities { wrapped.capabilities }
-    /// The label of the wrapped store.
+    /// The label of the wrapped backend.
     public var label: String { wrapped.label }
-    /// The wrapped store's remote form; what is asked of it is counted here too.
+    /// The ``requiringExisting`` form of the wrapped backend, which shares these counters.
     public var requiringExisting: any KeyValueBackend { CountingBackend(wrapped.requiringExisting, totals: totals) }
 
     /// Reads one key and counts it.
@@ -140,12 +140,12 @@ public final class CountingBackend: KeyValueBackend {
         return try await wrapped.write(requests)
     }
 
-    /// Asks for a page of changes and counts it.
+    /// Reads a page of changes and counts it.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         totals.counts.withLock { $0.changes += 1 }
         return try await wrapped.changes(since: cursor, limit: limit)
     }
 
-    /// The signals of the wrapped store, not counted.
+    /// The signals of the wrapped backend, which are not counted.
     public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }

@@ -1,10 +1,10 @@
 public import SyncCore
 import Synchronization
 
-/// A store that fails as told: by a script, by a seed, or by a closure that sees each call.
+/// A wrapper that makes calls fail, according to a script, a seed, or a closure that sees each call.
 ///
-/// The faults are those that a real store has, with true dispositions, so whatever holds over this must hold over a
-/// network. Every item of a batch is a call of its own.
+/// The faults are those of real stores, with correct dispositions, so code that works with this wrapper works over a
+/// network. Every item of a batch is a separate call.
 ///
 /// ```swift
 /// let flaky = FaultyBackend(MemoryBackend(), plan: .seeded(7, rate: 0.2))
@@ -15,47 +15,47 @@ import Synchronization
 /// }
 /// ```
 public final class FaultyBackend: KeyValueBackend {
-    /// What goes wrong with one call.
+    /// A fault of one call.
     public enum Fault: Hashable, Sendable {
-        /// Not done; the same call may succeed later.
+        /// The operation is not done; the same call may succeed later.
         case transient
-        /// Not done, and it never will be.
+        /// The operation is not done, and the same call never succeeds.
         case permanent(BackendError.Kind)
-        /// Not done; nobody knows.
+        /// The operation is not done; the caller gets an unknown outcome.
         case lostRequest
-        /// Done; nobody knows.
+        /// The operation is done; the caller gets an unknown outcome.
         case lostAnswer
-        /// Not done, as if the task had been cancelled.
+        /// The operation is not done, as if the task had been cancelled.
         case cancelled
     }
 
-    /// One call, as a plan sees it before it is made.
+    /// A call, as a plan sees it beforehand.
     public struct Call: Hashable, Sendable {
-        /// Counted from 0 over all operations.
+        /// The number of the call, counted from 0 over all operations.
         public let number: Int
-        /// What is asked.
+        /// The operation.
         public let operation: BackendError.Operation
-        /// About which key, where it is about one.
+        /// The key, if the operation concerns one.
         public let key: EntryKey?
     }
 
-    /// Decides which calls fail.
+    /// A rule that decides which calls fail.
     public struct Plan: Sendable {
         fileprivate let fault: @Sendable (Call) async -> Fault?
 
-        /// A plan that asks `fault` before each call; it may do something of its own first.
+        /// Creates a plan that asks `fault` before each call. The closure may perform actions of its own first.
         public init(_ fault: @escaping @Sendable (Call) async -> Fault?) {
             self.fault = fault
         }
 
-        /// The calls fail like this, in order; those after the last succeed.
+        /// A plan that applies these faults to the calls in order. Calls after the last fault succeed.
         public static func scripted(_ faults: [Fault?]) -> Plan {
             Plan { call in call.number < faults.count ? faults[call.number] : nil }
         }
 
-        /// Each call fails with probability `rate` (0 to 1) in one of the ways of `faults`.
+        /// A plan in which each call fails with probability `rate` (0 to 1) with one of `faults`.
         ///
-        /// Which call fails how depends only on the seed and the call's number.
+        /// The outcome depends only on the seed and the number of the call.
         public static func seeded(
             _ seed: UInt64, rate: Double, faults: [Fault] = [.transient, .lostRequest, .lostAnswer]
         ) -> Plan {
@@ -67,7 +67,7 @@ public final class FaultyBackend: KeyValueBackend {
         }
     }
 
-    /// Numbers the calls of the store and of its remote form in one sequence.
+    /// The common numbering of the calls of a backend and of its ``requiringExisting`` form.
     private final class Numbering: Sendable {
         let next = Mutex(0)
     }
@@ -76,7 +76,7 @@ public final class FaultyBackend: KeyValueBackend {
     private let plan: Plan
     private let numbering: Numbering
 
-    /// Lets the calls to `wrapped` fail as `plan` says.
+    /// Creates a wrapper in which calls to `wrapped` fail according to `plan`.
     public init(_ wrapped: any KeyValueBackend, plan: Plan) {
         self.wrapped = wrapped
         self.plan = plan
@@ -89,26 +89,26 @@ public final class FaultyBackend: KeyValueBackend {
         self.numbering = numbering
     }
 
-    /// Lets the calls to `wrapped` fail as `fault` says, which is asked before each.
+    /// Creates a wrapper in which calls to `wrapped` fail according to `fault`, which is asked before each call.
     public convenience init(
         _ wrapped: any KeyValueBackend, fault: @escaping @Sendable (Call) async -> Fault?
     ) {
         self.init(wrapped, plan: Plan(fault))
     }
 
-    /// How many calls there were.
+    /// The number of calls so far.
     public var callCount: Int { numbering.next.withLock { $0 } }
 
-    /// Those of the wrapped store.
+    /// The capabilities of the wrapped backend.
     public var capabilities: Capabilities { wrapped.capabilities }
-    /// `faulty` and the label of the wrapped store.
+    /// `faulty` and the label of the wrapped backend.
     public var label: String { "faulty \(wrapped.label)" }
-    /// The wrapped store's remote form, which fails by the same plan; its calls are numbered with these.
+    /// The ``requiringExisting`` form of the wrapped backend, with the same plan and one numbering for both.
     public var requiringExisting: any KeyValueBackend {
         FaultyBackend(wrapped.requiringExisting, plan: plan, numbering: numbering)
     }
 
-    /// Reads one key, unless the plan says otherwise.
+    /// Reads one key, unless the plan lets the call fail.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -117,7 +117,7 @@ public final class FaultyBackend: KeyValueBackend {
         }
     }
 
-    /// Writes one key, unless the plan says otherwise.
+    /// Writes one key, unless the plan lets the call fail.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -126,7 +126,7 @@ public final class FaultyBackend: KeyValueBackend {
         }
     }
 
-    /// Deletes one key, unless the plan says otherwise.
+    /// Deletes one key, unless the plan lets the call fail.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -135,7 +135,7 @@ public final class FaultyBackend: KeyValueBackend {
         }
     }
 
-    /// Lists a page, unless the plan says otherwise.
+    /// Lists a page, unless the plan lets the call fail.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
@@ -144,14 +144,14 @@ public final class FaultyBackend: KeyValueBackend {
         }
     }
 
-    /// Asks what changed, unless the plan says otherwise.
+    /// Reads a page of changes, unless the plan lets the call fail.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await failing(.changes, nil) { () async throws(BackendError) in
             try await wrapped.changes(since: cursor, limit: limit)
         }
     }
 
-    /// The signals of the wrapped store.
+    /// The signals of the wrapped backend.
     public func signals() -> AsyncStream<Void> { wrapped.signals() }
 
     private func failing<Outcome>(
@@ -176,7 +176,7 @@ extension FaultyBackend.Fault {
         case .transient:
             BackendError(
                 .unavailable, operation: operation, key: key, disposition: .transient,
-                message: "injected: the store is away for a moment")
+                message: "injected: the store is temporarily unavailable")
         case .permanent(let kind):
             BackendError(
                 kind, operation: operation, key: key, disposition: .permanent, message: "injected: \(kind)")

@@ -1,5 +1,5 @@
-/// Checks that a merge of byte strings is a join: that replicas which merge in any order, any number of times, end with
-/// the same bytes.
+/// Checks that a merge of byte strings is a join, so that replicas which merge in any order and any number of times
+/// reach the same bytes.
 ///
 /// ```swift
 /// let report = JoinLaws.check(cases: 10_000, seed: 1, join: Ledger.merge) { generator in
@@ -8,7 +8,7 @@
 /// #expect(report.holds, "\(report)")
 /// ```
 public enum JoinLaws {
-    /// What a join obeys.
+    /// A law of joins.
     public enum Law: String, CaseIterable, Hashable, Sendable {
         /// `join(a, b) == join(b, a)`
         case commutativity
@@ -20,28 +20,28 @@ public enum JoinLaws {
         case absorption
     }
 
-    /// Three values for which a law does not hold.
+    /// Three values that violate a law.
     public struct Counterexample: Sendable {
         /// The law.
         public let law: Law
-        /// The number of the case, from 0.
+        /// The number of the case, counted from 0.
         public let caseNumber: Int
-        /// The values that were drawn: a, b and c.
+        /// The drawn values a, b and c.
         public let values: [[UInt8]]
-        /// What each side of the law gave, or the error that it threw instead.
+        /// The results of both sides of the law, or the errors that they threw.
         public let sides: [Result<[UInt8], any Error>]
     }
 
-    /// What a check found.
+    /// The result of a check.
     public struct Report: Sendable, CustomStringConvertible {
-        /// How many cases were tried; the one that failed was the last.
+        /// The number of cases; the last one is the failing one, if any.
         public let caseCount: Int
-        /// Gives the same cases again.
+        /// The seed that reproduces the cases.
         public let seed: UInt64
-        /// The first case for which a law did not hold.
+        /// The first case that violated a law, `nil` if none did.
         public let counterexample: Counterexample?
 
-        /// Whether all laws held in all cases.
+        /// True if all laws held in all cases.
         public var holds: Bool { counterexample == nil }
 
         /// One line, or a few with the counterexample in hexadecimal.
@@ -59,25 +59,25 @@ public enum JoinLaws {
         }
     }
 
-    /// Tries all laws on `caseCount` triples of values.
+    /// Checks all laws on `caseCount` triples of values.
     ///
     /// - Parameters:
-    ///   - caseCount: 1 or more.
-    ///   - seed: decides the values.
-    ///   - join: the merge; an error that it throws for generated values breaks the law.
-    ///   - value: draws one value. Some of the triples repeat a value or are joins of each other, which independent
-    ///     draws hardly ever are.
+    ///   - caseCount: The number of triples, 1 or more.
+    ///   - seed: The seed for the values.
+    ///   - join: The merge. An error that it throws for generated values violates the law.
+    ///   - value: Draws one value. Some triples repeat a value or contain joins of each other, which independent draws
+    ///     rarely do.
     public static func check(
         cases caseCount: Int, seed: UInt64, join: ([UInt8], [UInt8]) throws -> [UInt8],
         value: (inout SeededGenerator) -> [UInt8]
     ) -> Report {
-        precondition(caseCount >= 1, "a check tries 1 case or more")
+        precondition(caseCount >= 1, "caseCount must be 1 or more")
         var generator = SeededGenerator(seed: seed)
         for number in 0..<caseCount {
             let a = value(&generator)
             var b = value(&generator)
             let c = Int.random(in: 0..<8, using: &generator) == 0 ? a : value(&generator)
-            // A join that throws here throws again below, where that is reported.
+            // An error here is thrown again below, where it is reported.
             if Int.random(in: 0..<8, using: &generator) == 0, let joined = try? join(a, b) { b = joined }
             for law in Law.allCases {
                 let sides = law.sides(a, b, c, join: join)

@@ -1,7 +1,7 @@
-/// Random numbers that a seed decides, so that a failing test can be run again as it was.
+/// A random number generator that is determined by its seed, so that a failing test can be reproduced.
 ///
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): fast, well spread, and
-/// no secret is safe with it.
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): fast and well
+/// distributed, but not suitable for secrets.
 ///
 /// ```swift
 /// var generator = SeededGenerator(seed: 42)
@@ -10,12 +10,12 @@
 public struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    /// A generator that gives the same numbers for the same `seed`.
+    /// Creates a generator that returns the same numbers for the same `seed`.
     public init(seed: UInt64) {
         state = seed
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     public mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var mixed = state
@@ -24,10 +24,10 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 
-    /// Bytes of a random number, as many as one of `counts`.
+    /// Returns random bytes; their number is drawn from `counts`.
     public mutating func bytes(count counts: ClosedRange<Int>) -> [UInt8] {
         let count = Int.random(in: counts, using: &self)
-        // The standard library writes to the empty array that all threads share when it makes one of no capacity.
+        // Return early: for a capacity of 0 the standard library writes to the empty array that all threads share.
         guard count > 0 else { return [] }
         return [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
             while filled < count {
@@ -41,7 +41,8 @@ public struct SeededGenerator: RandomNumberGenerator, Sendable {
         }
     }
 
-    /// A generator of its own for a part of the work, so that the parts can be reordered without changing each other.
+    /// Returns an independent generator for a part of the work, so that parts can be reordered without affecting each
+    /// other.
     public mutating func split() -> SeededGenerator {
         SeededGenerator(seed: next())
     }

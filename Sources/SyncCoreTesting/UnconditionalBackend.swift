@@ -1,8 +1,8 @@
 public import SyncCore
 
-/// A store that cannot compare and swap, made of one that can: it refuses every precondition.
+/// A wrapper without compare-and-swap: it rejects every precondition.
 ///
-/// Stands for WebDAV, shared folders and cloud key-value stores in tests of what is built on them.
+/// It stands for WebDAV, shared folders and cloud key-value stores in tests.
 ///
 /// ```swift
 /// let remote = UnconditionalBackend(MemoryBackend())
@@ -10,22 +10,22 @@ public import SyncCore
 public struct UnconditionalBackend: KeyValueBackend {
     private let wrapped: any KeyValueBackend
 
-    /// `wrapped`, without preconditions.
+    /// Creates a wrapper that rejects preconditions and passes other operations to `wrapped`.
     public init(_ wrapped: any KeyValueBackend) {
         self.wrapped = wrapped
     }
 
-    /// Those of the wrapped store, without compare-and-swap.
+    /// The capabilities of the wrapped backend, without compare-and-swap.
     public var capabilities: Capabilities {
         var capabilities = wrapped.capabilities
         capabilities.compareAndSwap = false
         return capabilities
     }
 
-    /// `unconditional` and the label of the wrapped store.
+    /// `unconditional` and the label of the wrapped backend.
     public var label: String { "unconditional \(wrapped.label)" }
 
-    /// The wrapped store's remote form, without preconditions.
+    /// The ``requiringExisting`` form of the wrapped backend, without preconditions.
     public var requiringExisting: any KeyValueBackend { UnconditionalBackend(wrapped.requiringExisting) }
 
     /// Reads one key.
@@ -35,7 +35,7 @@ public struct UnconditionalBackend: KeyValueBackend {
         try await wrapped.read(key, unless: knownVersion)
     }
 
-    /// Writes one key under `any`.
+    /// Writes one key under `any`, and rejects other preconditions.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -43,7 +43,7 @@ public struct UnconditionalBackend: KeyValueBackend {
         return try await wrapped.write(value, to: key, if: .any)
     }
 
-    /// Deletes one key under `any`.
+    /// Deletes one key under `any`, and rejects other preconditions.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -58,19 +58,19 @@ public struct UnconditionalBackend: KeyValueBackend {
         try await wrapped.list(prefix: prefix, after: cursor, limit: limit)
     }
 
-    /// Reads several keys in one request where the wrapped store can.
+    /// Reads several keys, in one request where the wrapped backend can.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
         try await wrapped.read(requests)
     }
 
-    /// Asks what changed.
+    /// Reads a page of changes.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await wrapped.changes(since: cursor, limit: limit)
     }
 
-    /// The signals of the wrapped store.
+    /// The signals of the wrapped backend.
     public func signals() -> AsyncStream<Void> { wrapped.signals() }
 
     private func check(

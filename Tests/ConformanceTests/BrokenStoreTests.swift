@@ -3,60 +3,60 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Each test breaks a store in one way and names the check that must notice.
+/// Each test breaks a store in one way and names the check that must fail.
 @Suite("The conformance checks fail for a store that")
 struct BrokenStoreTests {
     @Test("loses updates")
     func lostUpdate() async {
-        await expectFailure(of: "a counter raised by concurrent tasks loses no step") { LosesUpdates() }
+        await expectFailure(of: "a counter that concurrent tasks increment loses no update") { LosesUpdates() }
     }
 
-    @Test("loses updates, and no order explains it")
+    @Test("loses updates, so that its history is not linearizable")
     func lostUpdateInHistories() async {
-        await expectFailure(of: "concurrent operations on a key have an order that explains all answers") {
+        await expectFailure(of: "concurrent operations on a key are linearizable") {
             LosesUpdates()
         }
     }
 
     @Test("ignores preconditions")
     func ignoredPrecondition() async {
-        await expectFailure(of: "matches lets a write through at that version only") { IgnoresPreconditions() }
+        await expectFailure(of: "`matches` allows a write at that version only") { IgnoresPreconditions() }
     }
 
     @Test("ignores the preconditions of deletes")
     func ignoredPreconditionOfDelete() async {
-        await expectFailure(of: "a delete obeys its precondition") { IgnoresPreconditionsOfDeletes() }
+        await expectFailure(of: "a delete honours its precondition") { IgnoresPreconditionsOfDeletes() }
     }
 
-    @Test("drops preconditions that it has declared impossible")
+    @Test("ignores preconditions that it declares unsupported")
     func droppedPrecondition() async {
-        await expectFailure(of: "preconditions that cannot be honoured are refused, and nothing is written") {
+        await expectFailure(of: "unsupported preconditions are rejected, and nothing is written") {
             DropsPreconditions()
         }
     }
 
     @Test("reads old entries")
     func staleRead() async {
-        await expectFailure(of: "concurrent operations on a key have an order that explains all answers") {
+        await expectFailure(of: "concurrent operations on a key are linearizable") {
             ReadsAnOldCopy()
         }
     }
 
-    @Test("says unchanged of what has changed")
+    @Test("answers `unchanged` for a changed entry")
     func staleConditionalRead() async {
-        await expectFailure(of: "a conditional read answers unchanged for the present version only") {
+        await expectFailure(of: "a conditional read answers `unchanged` only for the current version") {
             AlwaysUnchanged()
         }
     }
 
     @Test("tears writes")
     func tornWrite() async {
-        await expectFailure(of: "a reader sees one write or another, never a mixture") { TearsWrites() }
+        await expectFailure(of: "a reader sees one write or another, never a mix of both") { TearsWrites() }
     }
 
     @Test("forgets to synchronize")
     func forgottenSync() async {
-        await expectFailure(of: "a crash takes nothing that was acknowledged") {
+        await expectFailure(of: "a crash loses no acknowledged write") {
             let store = ForgetsToSynchronize()
             return StoreUnderTest(store, crash: { store.crash() })
         }
@@ -64,19 +64,21 @@ struct BrokenStoreTests {
 
     @Test("skips a key between pages")
     func skippedKey() async {
-        await expectFailure(of: "listing gives every key once, in the order of its bytes, in pages of every size") {
+        await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
             SkipsAKey()
         }
     }
 
     @Test("skips a change between pages")
     func skippedChange() async {
-        await expectFailure(of: "paging sees every change once while others write between pages") { SkipsAChange() }
+        await expectFailure(of: "paging reports every change once while other clients write between pages") {
+            SkipsAChange()
+        }
     }
 
-    @Test("takes a cursor of another history for its own")
+    @Test("accepts a cursor of another history")
     func reusedCursor() async {
-        await expectFailure(of: "a cursor of a history that was undone has expired") {
+        await expectFailure(of: "a cursor of a history that a restore undid has expired") {
             let store = KnowsCursorsByNumber()
             return StoreUnderTest(
                 store,
@@ -90,9 +92,9 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("takes any cursor for its own after a wipe")
+    @Test("accepts any cursor after a wipe")
     func cursorAfterWipe() async {
-        await expectFailure(of: "every cursor has expired after a wipe, and no version comes back") {
+        await expectFailure(of: "every cursor has expired after a wipe, and no version is reused") {
             let store = BelievesExpiredCursors()
             return StoreUnderTest(
                 store,
@@ -103,23 +105,23 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("answers an expired cursor with no changes")
+    @Test("answers an expired cursor with an empty page")
     func believedCursor() async {
-        await expectFailure(of: "a cursor that is not of this store's history has expired") {
+        await expectFailure(of: "a cursor from another history has expired") {
             BelievesExpiredCursors()
         }
     }
 
     @Test("repeats versions")
     func repeatedVersion() async {
-        await expectFailure(of: "versions never repeat, not for equal values and not after a delete") {
+        await expectFailure(of: "versions never repeat, not even for equal values or after a delete") {
             RepeatsVersions()
         }
     }
 
-    @Test("repeats versions only once a backup was put back")
+    @Test("repeats versions only after a restore")
     func repeatedVersionAfterRestore() async {
-        await expectFailure(of: "no version comes back after a backup was put back") {
+        await expectFailure(of: "no version is reused after a backup was restored") {
             let store = NumbersVersions()
             return StoreUnderTest(
                 store,
@@ -130,9 +132,9 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("answers a failed read as absence")
+    @Test("reports a failed read as absence")
     func swallowedError() async {
-        await expectFailure(of: "a read that fails is never answered as absence") {
+        await expectFailure(of: "a failed read is never reported as absence") {
             let memory = MemoryBackend()
             return StoreUnderTest(
                 memory,
@@ -142,67 +144,67 @@ struct BrokenStoreTests {
 
     @Test("folds the case of keys")
     func foldedCase() async {
-        await expectFailure(of: "odd keys are kept apart, byte by byte") { FoldsCase() }
+        await expectFailure(of: "unusual keys are kept apart, byte by byte") { FoldsCase() }
     }
 
-    @Test("compares keys as texts")
+    @Test("compares keys as Unicode strings")
     func normalisedKeys() async {
-        await expectFailure(of: "odd keys are kept apart, byte by byte") { ComparesTexts() }
+        await expectFailure(of: "unusual keys are kept apart, byte by byte") { ComparesTexts() }
     }
 
     @Test("answers a conflict without the entry")
     func hiddenConflict() async {
-        await expectFailure(of: "absent lets the first write through and no second") { HidesTheConflictingEntry() }
+        await expectFailure(of: "`absent` allows the first write and no second") { HidesTheConflictingEntry() }
     }
 
-    @Test("writes after an error that said it would not")
+    @Test("writes after an error that promised no effect")
     func lateWrite() async {
-        await expectFailure(of: "after an error the store holds what the error's disposition says") {
+        await expectFailure(of: "after an error the store is as the error's disposition says") {
             let memory = MemoryBackend()
             return StoreUnderTest(memory, failing: { WritesAfterAnError(memory) })
         }
     }
 
-    @Test("writes after it has answered a cancellation")
+    @Test("writes after it has thrown `cancelled`")
     func writeAfterCancelling() async {
-        await expectFailure(of: "a write refused with cancelled has not happened") { WritesAfterCancelling() }
+        await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAfterCancelling() }
     }
 
-    @Test("writes, and answers a cancellation that nothing was done")
+    @Test("writes, and throws `cancelled` all the same")
     func writeThenRefusal() async {
-        await expectFailure(of: "a write refused with cancelled has not happened") { WritesAndThenRefuses() }
+        await expectFailure(of: "a write that throws `cancelled` has not happened") { WritesAndThenRefuses() }
     }
 
-    @Test("answers a batch in another order")
+    @Test("returns the results of a batch in another order")
     func sortedBatch() async {
-        await expectFailure(of: "a batch of reads answers each key in the order of the requests") { SortsBatches() }
+        await expectFailure(of: "a batch of reads returns its results in the order of the requests") { SortsBatches() }
     }
 
     @Test("drops the rest of a batch after a conflict")
     func stoppedBatch() async {
-        await expectFailure(of: "a conflict in a batch hinders no other key") { StopsAtAConflict() }
+        await expectFailure(of: "a conflict in a batch does not affect other keys") { StopsAtAConflict() }
     }
 
-    @Test("confuses values")
+    @Test("confuses similar values")
     func confusedValues() async {
         await expectFailure(of: "values that differ in one byte are kept apart") { ConfusesValues() }
     }
 
-    @Test("takes more than it has declared")
+    @Test("accepts larger values than it declares")
     func ignoredMaximum() async {
-        await expectFailure(of: "a value larger than the declared maximum is refused, and what was there stays") {
+        await expectFailure(of: "a value larger than the declared maximum is rejected, and the old value stays") {
             IgnoresItsMaximum()
         }
     }
 
-    @Test("lists what was deleted")
+    @Test("lists deleted keys")
     func ghosts() async {
         await expectFailure(of: "a deleted key is not listed") { ListsTheDeleted() }
     }
 
-    @Test("sorts keys as people do")
+    @Test("sorts keys in human order")
     func sortedLikePeople() async {
-        await expectFailure(of: "listing gives every key once, in the order of its bytes, in pages of every size") {
+        await expectFailure(of: "a listing contains every key once, in byte order, for every page size") {
             SortsLikePeople()
         }
     }
@@ -214,12 +216,12 @@ struct BrokenStoreTests {
 
     @Test("signals once")
     func signalledOnce() async {
-        await expectFailure(of: "a change is signalled again to whoever has taken the signal before") {
+        await expectFailure(of: "a subscriber that consumed a signal is signalled again") {
             SignalsOnce()
         }
     }
 
-    @Test("signals to nobody but the writer")
+    @Test("signals only to the writing object")
     func ownSignals() async {
         await expectFailure(of: "a change through another object on the same store is signalled") {
             let store = SignalsOwnChangesOnly()
@@ -227,31 +229,31 @@ struct BrokenStoreTests {
         }
     }
 
-    @Test("has a cache that another process does not empty")
+    @Test("has a cache that other processes cannot invalidate")
     func ownCache() async {
-        await expectFailure(of: "operations through several objects on one store have such an order") {
+        await expectFailure(of: "operations through several objects on one store are linearizable") {
             let store = CachesForItself()
             return StoreUnderTest(store, reopen: { CachesForItself(store.memory) })
         }
     }
 
-    @Test("cannot be opened again with what it has acknowledged")
+    @Test("loses acknowledged writes when it is reopened")
     func forgottenOnReopening() async {
-        await expectFailure(of: "whoever opens the store again finds what was acknowledged") {
+        await expectFailure(of: "a reopened store contains every acknowledged write") {
             let store = ForgetsToSynchronize()
             return StoreUnderTest(store, reopen: { store.crash() })
         }
     }
 }
 
-/// Runs all checks, of which `check` must fail and some must pass, since a store that breaks everything proves nothing.
+/// Runs all checks. `check` must fail and some must pass, because a store that fails every check proves nothing.
 ///
-/// The wait for a signal that never comes is a short one.
+/// The wait for a signal that never comes is short.
 private func expectFailure(
     of check: String, sourceLocation: SourceLocation = #_sourceLocation,
     makeStore: @Sendable () async throws -> StoreUnderTest
 ) async {
-    let host = HostServices(now: HostServices.system.now, timer: HastyClock(), randomBits: { 4 })
+    let host = HostServices(now: HostServices.system.now, timer: ImpatientClock(), randomBits: { 4 })
     let report = await Conformance.run(seed: 1, host: host, makeStore: makeStore)
     #expect(report.results.contains { $0.outcome == .passed }, "\(report)", sourceLocation: sourceLocation)
     #expect(!report.hasPassed, sourceLocation: sourceLocation)
@@ -267,8 +269,8 @@ private func expectFailure(
     await expectFailure(of: check, sourceLocation: sourceLocation) { StoreUnderTest(try await makeBackend()) }
 }
 
-/// The machine's clock, on which no pause is longer than a fifth of a second.
-private struct HastyClock: Clock {
+/// The machine's clock, with sleeps of at most a fifth of a second.
+private struct ImpatientClock: Clock {
     typealias Instant = ContinuousClock.Instant
 
     var now: Instant { ContinuousClock.now }

@@ -4,7 +4,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Real processes, really killed.
+/// Uses real processes and real kills.
 @Suite("A crash trial", .serialized)
 struct CrashTrialTests {
     private let folder: TemporaryFolder
@@ -26,7 +26,7 @@ struct CrashTrialTests {
             reopen: { FileBackend(folder: path, lockTimeout: .seconds(60)) }, afterRound: afterRound)
     }
 
-    @Test("notices a store that acknowledges what is in memory only")
+    @Test("detects a store that acknowledges writes in memory only")
     func forgottenSync() async throws {
         let report = try await run("forgetful", rounds: 20, seed: 1, processes: 1)
         #expect(!report.hasPassed)
@@ -35,7 +35,7 @@ struct CrashTrialTests {
         #expect(report.description.hasPrefix("LOST: "))
     }
 
-    @Test("is content with a store that writes through, and says what it saw")
+    @Test("passes for a store that writes through, and reports its findings")
     func fileStore() async throws {
         let report = try await run("file", rounds: 5, seed: 1)
         #expect(report.hasPassed, "\(report)")
@@ -43,7 +43,7 @@ struct CrashTrialTests {
         #expect(report.description.hasPrefix("nothing lost: 5 rounds, 10 processes killed, "))
     }
 
-    @Test("notices an entry of an earlier round that is changed, removed or added afterwards", arguments: 0..<3)
+    @Test("detects an entry of an earlier round that is changed, removed or added later", arguments: 0..<3)
     func tampered(_ kind: Int) async throws {
         let path = path
         let report = try await run("file", rounds: 3, seed: 2) { round in
@@ -58,12 +58,12 @@ struct CrashTrialTests {
         let expected = [
             "round 2: \"crash/after/0\" of an earlier round has changed",
             "round 2: \"crash/after/0\" of an earlier round is gone",
-            "round 2: \"crash/0/stranger\" is there and nobody wrote it",
+            "round 2: \"crash/0/stranger\" exists although no process wrote it",
         ]
         #expect(report.failures == [expected[kind]])
     }
 
-    @Test("notices a step of the shared counter that is lost")
+    @Test("detects a lost increment of the shared counter")
     func lostStep() async throws {
         let path = path
         let report = try await run("file", rounds: 100, seed: 3) { _ in
@@ -73,13 +73,13 @@ struct CrashTrialTests {
         #expect(report.failures.first?.contains("the counter is ") == true, "\(report)")
     }
 
-    @Test("reports a child that ends by itself, and what it said")
+    @Test("reports a child that exits on its own, and its output")
     func quitter() async throws {
         let path = path
         let unknown = try await run("nonsense", rounds: 3, seed: 1)
         #expect(!unknown.hasPassed)
         #expect(
-            unknown.failures.first?.hasPrefix("round 0: process 0 said: ! it ended by itself") == true, "\(unknown)")
+            unknown.failures.first?.hasPrefix("round 0: process 0 said: ! it exited on its own") == true, "\(unknown)")
         let refused = try await CrashTrial.run(
             rounds: 1, seed: 1,
             command: { CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "file:/proc/none", $0]) },
@@ -87,7 +87,7 @@ struct CrashTrialTests {
         #expect(refused.failures.first?.contains("no folder can be made there") == true, "\(refused)")
     }
 
-    @Test("throws where nothing can be started")
+    @Test("throws if a process cannot be started")
     func missingExecutable() async throws {
         let path = path
         let error = await #expect(throws: BackendError.self) {
@@ -99,10 +99,10 @@ struct CrashTrialTests {
     }
 
     @Test(
-        "does nothing for an errand that no parent gave", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
+        "rejects an invalid errand", arguments: ["", "1:2:3", "1:2:3:0", "1:2:3:65", "1:-2:3:4"])
     func wrongErrand(_ errand: String) throws {
         let child = try ChildProcess(BuiltProgram.path(of: "StoreProbe"), ["write", "file:\(path)", errand])
-        #expect(child.hear() == .line("! \"\(errand)\" is no errand of a crash trial; pass on what it gave"))
+        #expect(child.hear() == .line("! \"\(errand)\" is not an errand; pass the text from `command` unchanged"))
         #expect(child.hear() == .end)
         #expect(child.wait() == 1)
     }

@@ -3,7 +3,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Histories by hand, of which the verdict is known.
+/// Checks handwritten histories with known verdicts.
 @Suite("The linearizability checker")
 struct LinearizabilityTests {
     private typealias Call = RecordedOperation.Call
@@ -17,7 +17,7 @@ struct LinearizabilityTests {
         .read(.found(Entry(value: [value], version: version)))
     }
 
-    /// Operations as (call, ending, when it was called, when it was answered), a task each.
+    /// Checks operations given as (call, result, position of the call, position of the answer), one task each.
     private func verdict(
         _ operations: [(Call, Ending, Int, Int)], from initial: Entry? = nil
     ) -> Linearizability.Verdict {
@@ -32,7 +32,7 @@ struct LinearizabilityTests {
         if case .linearizable(let order) = verdict { order } else { nil }
     }
 
-    @Test("takes no operations and operations one after the other for what they are")
+    @Test("accepts an empty history and sequential operations")
     func sequential() {
         #expect(verdict([]) == .linearizable(order: []))
         let history: [(Call, Ending, Int, Int)] = [
@@ -51,7 +51,7 @@ struct LinearizabilityTests {
         #expect(order(verdict(history)) == Array(0..<9))
     }
 
-    @Test("begins with what the key held")
+    @Test("starts with the initial entry")
     func initialEntry() {
         let read: [(Call, Ending, Int, Int)] = [(.read(unless: nil), found(1, v1), 1, 2)]
         #expect(order(verdict(read)) == nil)
@@ -66,7 +66,7 @@ struct LinearizabilityTests {
         #expect(order(verdict([write, (.read(unless: nil), found(1, v1), 2, 3)])) == [0, 1])
     }
 
-    @Test("finds a stale read: nobody sees the old entry after somebody has seen the new one")
+    @Test("detects a stale read: the old entry after another task has seen the new one")
     func staleRead() {
         let initial = Entry(value: [1], version: v1)
         let write: (Call, Ending, Int, Int) = (.write([2], if: .any), .changed(.written(v2)), 1, 4)
@@ -80,7 +80,7 @@ struct LinearizabilityTests {
         #expect(order(verdict([seenByOne[0], seenByOne[2]], from: initial)) == [1, 0])
     }
 
-    @Test("finds a stale answer to a conditional read")
+    @Test("detects a stale conditional read")
     func staleConditionalRead() {
         let history: [(Call, Ending, Int, Int)] = [
             (.write([2], if: .any), .changed(.written(v2)), 1, 2), (.read(unless: v1), .read(.unchanged), 3, 4),
@@ -88,7 +88,7 @@ struct LinearizabilityTests {
         #expect(order(verdict(history, from: Entry(value: [1], version: v1))) == nil)
     }
 
-    @Test("finds a lost update: two writers of one version, one after the other or at the same time")
+    @Test("detects a lost update: two writers of one version, sequential or concurrent")
     func lostUpdate() {
         let initial = Entry(value: [1], version: v1)
         for second in [(5, 6), (2, 3)] {
@@ -100,19 +100,19 @@ struct LinearizabilityTests {
         }
     }
 
-    @Test("finds two winners of a race to be first, and is content with one")
+    @Test("detects two winners under `absent`, and accepts one")
     func twoWinners() {
         let first: (Call, Ending, Int, Int) = (.write([1], if: .absent), .changed(.written(v1)), 1, 10)
         let second = Call.write([2], if: .absent)
         #expect(order(verdict([first, (second, .changed(.written(v2)), 2, 9)])) == nil)
         let loser = Ending.changed(.conflict(Entry(value: [1], version: v1)))
         #expect(order(verdict([first, (second, loser, 2, 9)])) == [0, 1])
-        // A delete between them makes room for both.
+        // A delete between them allows both.
         let deleted: (Call, Ending, Int, Int) = (.delete(if: .any), .changed(.deleted), 3, 8)
         #expect(order(verdict([first, (second, .changed(.written(v2)), 2, 9), deleted])) != nil)
     }
 
-    @Test("finds a conflict that was shown what nobody wrote, or nothing at all")
+    @Test("detects a conflict with an entry that was never written, or without an entry")
     func inventedConflict() {
         let initial = Entry(value: [1], version: v1)
         let write = Call.write([9], if: .absent)
@@ -120,13 +120,13 @@ struct LinearizabilityTests {
         for entry in [Entry(value: [7], version: v1), Entry(value: [1], version: v3), nil] {
             #expect(order(verdict([(write, .changed(.conflict(entry)), 1, 2)], from: initial)) == nil)
         }
-        // A conflict where the precondition held.
+        // A conflict although the precondition held.
         let matching = Call.write([9], if: .matches(v1))
         #expect(order(verdict([(matching, .changed(.conflict(initial)), 1, 2)], from: initial)) == nil)
         #expect(order(verdict([(.write([9], if: .any), .changed(.conflict(initial)), 1, 2)], from: initial)) == nil)
     }
 
-    @Test("finds an answer of the wrong kind")
+    @Test("detects an outcome of the wrong kind")
     func wrongKind() {
         #expect(order(verdict([(.write([1], if: .any), .changed(.deleted), 1, 2)])) == nil)
         #expect(order(verdict([(.delete(if: .any), .changed(.written(v1)), 1, 2)])) == nil)
@@ -134,7 +134,7 @@ struct LinearizabilityTests {
         #expect(order(verdict([(.read(unless: v1), found(1, v1), 1, 2)], from: Entry(value: [1], version: v1))) == nil)
     }
 
-    @Test("lets a write of unknown outcome happen at any later time, or never, and once")
+    @Test("allows a write of unknown outcome once, at any later time, or never")
     func unknown() {
         let write: (Call, Ending, Int, Int) = (.write([2], if: .any), .unknown, 1, .max)
         let old: (Call, Ending, Int, Int) = (.read(unless: nil), .read(.absent), 2, 3)
@@ -143,14 +143,14 @@ struct LinearizabilityTests {
         #expect(order(verdict([write, old])) == [1])
         #expect(order(verdict([write, old, new])) == [1, 0, 2])
         #expect(order(verdict([write, old, new, newAgain])) == [1, 0, 2, 3])
-        // It has one version, and it cannot be undone and done again.
+        // It has one version, and it cannot be undone and repeated.
         #expect(order(verdict([write, new, (.read(unless: nil), found(2, v3), 6, 7)])) == nil)
         #expect(order(verdict([write, new, (.read(unless: nil), .read(.absent), 6, 7)])) == nil)
-        // Not before it was called.
+        // It cannot happen before its call.
         #expect(order(verdict([(.write([2], if: .any), .unknown, 6, .max), new])) == nil)
     }
 
-    @Test("lets what is unknown happen only where its precondition held")
+    @Test("allows an operation of unknown outcome only where its precondition held")
     func unknownConditional() {
         let initial = Entry(value: [1], version: v1)
         let history: [(Call, Ending, Int, Int)] = [
@@ -167,7 +167,7 @@ struct LinearizabilityTests {
         #expect(order(verdict(deleted, from: Entry(value: [1], version: v2))) == nil)
     }
 
-    @Test("does not take the version of an acknowledged write for that of an unknown one")
+    @Test("does not assign the version of an acknowledged write to an unknown one")
     func unknownVersion() {
         let history: [(Call, Ending, Int, Int)] = [
             (.write([1], if: .absent), .changed(.written(v1)), 1, 2), (.write([2], if: .any), .unknown, 3, .max),
@@ -180,7 +180,7 @@ struct LinearizabilityTests {
         #expect(order(verdict(conditional)) == [0, 1, 2])
     }
 
-    @Test("says how far it came and what cannot be next")
+    @Test("explains the longest partial order and the operations that cannot follow")
     func explanation() {
         let outcome = verdict([
             (.write([1], if: .absent), .changed(.written(v1)), 1, 2), (.read(unless: nil), .read(.absent), 3, 4),
@@ -193,7 +193,7 @@ struct LinearizabilityTests {
                         + "these can be next: task 1: read → absent"))
     }
 
-    @Test("finds an order for every history that was made from one, and its answer is such an order")
+    @Test("finds a valid order for every history that was generated from one")
     func generated() {
         let seed = printedSeed("generated histories")
         var generator = SeededGenerator(seed: seed)
@@ -211,7 +211,7 @@ struct LinearizabilityTests {
         }
     }
 
-    @Test("finds none once one answer of a true history is replaced by an entry that nobody wrote")
+    @Test("finds no order if one answer of a valid history is replaced by an entry that was never written")
     func spoiled() {
         let seed = printedSeed("spoiled histories")
         var generator = SeededGenerator(seed: seed)
@@ -228,8 +228,8 @@ struct LinearizabilityTests {
 }
 
 extension SeededGenerator {
-    /// A history of operations that happened one after the other at the moments 10, 20, …, each called a while before
-    /// and answered a while after; some were never answered, and some of those never happened.
+    /// Generates a history of operations that take effect at the positions 10, 20, …, each called before and answered
+    /// after its position. Some are never answered, and some of those have no effect.
     fileprivate mutating func history(count: Int) -> [RecordedOperation] {
         var history: [RecordedOperation] = []
         var current: Entry?

@@ -2,14 +2,14 @@ import FileStorage
 import SQLiteStorage
 import SyncCore
 
-/// The stores that several processes may use at once, as `StoreProbe` names them.
+/// The stores that several processes may use at once, named as in `StoreProbe`.
 enum SharedKind: String, CaseIterable {
     case file, folder, sqlite
 
-    /// Those that can compare and swap.
+    /// The stores with compare-and-swap.
     static let conditional: [SharedKind] = [.file, .sqlite]
 
-    /// The store in `folder`, which is there.
+    /// Opens the store in `folder`, which exists.
     func open(_ folder: String) -> any KeyValueBackend {
         switch self {
         case .file: FileBackend(folder: folder, lockTimeout: .seconds(60), maximumValueByteCount: 1 << 21)

@@ -5,14 +5,16 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Real processes, on the stores that several of them may use.
+/// Uses real processes on the stores that several processes may share.
 @Suite("Several processes on one store", .serialized)
 struct SharedStoreTests {
     private let folder: TemporaryFolder
 
     init() throws { folder = try TemporaryFolder() }
 
-    @Test("raise one counter without losing a step, in two processes of two tasks", arguments: SharedKind.conditional)
+    @Test(
+        "increment one counter without losing an update, in two processes of two tasks",
+        arguments: SharedKind.conditional)
     func counter(kind: SharedKind) async throws {
         let path = try folder.freshFolder()
         let processes = try (0..<2).map { _ in
@@ -23,19 +25,19 @@ struct SharedStoreTests {
             #expect(process.wait() == 0)
         }
         guard case .found(let entry) = try await kind.open(path).read(EntryKey("counter")).outcome else {
-            Issue.record("the counter is gone")
+            Issue.record("the counter is absent")
             return
         }
         #expect(String(decoding: entry.value, as: UTF8.self) == "600")
     }
 
-    @Test("that are killed in the middle of writing lose no acknowledged write and leave a readable file store")
+    @Test("that are killed while writing lose no acknowledged write and leave a readable file store")
     func killedOnFiles() async throws { try await kill(.file, rounds: Soak.killRounds) }
 
-    @Test("that are killed in the middle of writing lose no acknowledged write and leave a readable SQLite store")
+    @Test("that are killed while writing lose no acknowledged write and leave a readable SQLite store")
     func killedOnSQLite() async throws { try await kill(.sqlite, rounds: Soak.killRounds) }
 
-    @Test("that are killed while they write into a folder that a tool shares lose no acknowledged write either")
+    @Test("that are killed while writing to a folder that a file-sync tool shares lose no acknowledged write")
     func killedInSharedFolder() async throws { try await kill(.folder, rounds: max(1, Soak.killRounds / 5)) }
 
     private func kill(_ kind: SharedKind, rounds: Int) async throws {
@@ -45,7 +47,7 @@ struct SharedStoreTests {
         let report = try await trial(kind, path, rounds: rounds, seed: printedSeed("kill -9, \(kind)"), limit: limit)
         print("kill -9, \(kind): \(report), \(ContinuousClock.now - begin)")
         #expect(report.hasPassed, "\(report)")
-        // On a machine that is too busy there may be fewer in the tests of every day; the line above says how many.
+        // On a busy machine the everyday tests may finish fewer rounds; the line above prints the number.
         #expect(report.rounds >= (Soak.isKilling ? rounds : min(rounds, 50)) && report.kills == 2 * report.rounds)
         #expect(report.acknowledged >= report.rounds)
         guard let database = kind.open(path) as? SQLiteBackend else { return }
@@ -54,7 +56,8 @@ struct SharedStoreTests {
     }
 
     @Test(
-        "that are killed while they make the store leave one that the next can use", arguments: SharedKind.conditional)
+        "that are killed while creating the store leave one that the next process can use",
+        arguments: SharedKind.conditional)
     func killedWhileMaking(kind: SharedKind) async throws {
         let seed = printedSeed("kill -9 while making a store, \(kind)")
         for number in 0..<12 {

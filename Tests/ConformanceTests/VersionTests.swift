@@ -5,11 +5,11 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("The conformance checks find versions")
+@Suite("The conformance checks detect versions")
 struct VersionTests {
-    private static let looks = "versions look like random bits or digests, not like counters or times"
-    private static let tagLooks = "the tags of cursors look random, not like counters or times"
-    private static let lives = "no process repeats a version or a cursor, not after a wipe or a backup either"
+    private static let looks = "versions look like random bits or digests, not like counters or timestamps"
+    private static let tagLooks = "the tags of cursors look random, not like counters or timestamps"
+    private static let lives = "no process reuses a version or a cursor, not even after a wipe or a restore"
     private let folder: TemporaryFolder
 
     init() throws { folder = try TemporaryFolder() }
@@ -22,7 +22,7 @@ struct VersionTests {
         }
     }
 
-    /// What fails of the checks that are about versions and cursors; the others are tried elsewhere.
+    /// Returns the failed checks that concern versions and cursors. Other tests cover the rest.
     private func failures(of makeStore: @Sendable () async throws -> StoreUnderTest) async -> [String] {
         let words = ["version", "cursor", "backup"]
         let report = await Conformance.run(
@@ -42,7 +42,7 @@ struct VersionTests {
         #expect(failures == [Self.looks, Self.tagLooks])
     }
 
-    @Test("that look random and begin again with each process")
+    @Test("that look random but start again with each process")
     func restarted() async throws {
         let host = BrokenHost.restarting()
         let failures = await failures {
@@ -53,7 +53,7 @@ struct VersionTests {
         #expect(failures == [Self.lives])
     }
 
-    @Test("that begin again with each object, where no process can be started")
+    @Test("that start again with each object, without starting a process")
     func restartedObjects() async throws {
         let path = try store()
         let store = try await StoreUnderTest.inFolder(path) {
@@ -68,7 +68,7 @@ struct VersionTests {
         #expect(Set(others.flatMap(\.versions)).count == 4 * 24 && Set(others.flatMap(\.tags)).count == 4 * 28)
     }
 
-    @Test("of one process after the other, and say when such a process fails")
+    @Test("of consecutive processes, and report a failing process")
     func processes() async throws {
         let path = try store()
         let histories = [try await Self.probe("file", path), try await Self.probe("file", path)]
@@ -82,7 +82,7 @@ struct VersionTests {
 
     private static func bytes(_ number: UInt64) -> [UInt8] { withUnsafeBytes(of: number.bigEndian) { Array($0) } }
 
-    /// Versions as a store might make them, and what is to be said of them.
+    /// Generated versions, and the expected finding.
     struct Series: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let finding: String
@@ -99,7 +99,7 @@ struct VersionTests {
     }
 
     @Test(
-        "that are regular, and say in what",
+        "that show a pattern, and describe it",
         arguments: [
             Series("two words of a counter", "compared byte by byte, 255 of 255 are larger") { number, _ in
                 bytes(number) + bytes(number + 1)
@@ -129,7 +129,7 @@ struct VersionTests {
         #expect(found?.contains(series.finding) == true, "\(found ?? "nothing found")")
     }
 
-    @Test("but none that are 64 random bits or more, in any encoding")
+    @Test("but not versions of 64 random bits or more, in any encoding")
     func random() {
         let seed = printedSeed("random versions")
         for round in 0..<200 {

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The conformance checks")
 struct WorkingStoreTests {
-    @Test("pass for the memory store, and try all but what it does not claim")
+    @Test("pass for the memory store, and skip only what it does not claim")
     func memory() async throws {
         let seed = printedSeed("memory")
         let report = await Conformance.run(seed: seed) {
@@ -16,42 +16,42 @@ struct WorkingStoreTests {
         print("conformance of memory:\n\(report)")
         #expect(report.hasPassed, "\(report)")
         #expect(report.label?.hasPrefix("memory:") == true)
-        let cannotFail = "FaultyBackend fails in front of the store, which itself does not: no judgement of it"
+        let cannotFail = "`failing` is a FaultyBackend, which fails in front of the store and not in it"
         let expected = [
-            "after an error the store holds what the error's disposition says": cannotFail,
-            "a read that fails is never answered as absence": cannotFail,
-            "operations whose outcome is unknown happened once, later, or never": cannotFail,
-            "preconditions that cannot be honoured are refused, and nothing is written":
-                "it declares compare-and-swap",
-            "operations through several objects on one store have such an order":
-                "it declares that one process has it alone",
-            "a store without changes says unsupported": "it declares changes",
+            "after an error the store is as the error's disposition says": cannotFail,
+            "a failed read is never reported as absence": cannotFail,
+            "an operation of unknown outcome happens at most once, possibly later": cannotFail,
+            "unsupported preconditions are rejected, and nothing is written":
+                "the store declares compare-and-swap",
+            "operations through several objects on one store are linearizable":
+                "the store declares that only one process may use it",
+            "a store without changes throws `unsupported`": "the store declares changes",
             "a change through another object on the same store is signalled":
-                "it declares that one process has it alone",
-            "whoever opens the store again finds what was acknowledged": "it declares that it ends with the process",
-            "a crash takes nothing that was acknowledged": "it declares that it ends with the process",
-            "no process repeats a version or a cursor, not after a wipe or a backup either":
-                "nobody said how one process after the other opens it",
-            "processes that are killed while they write lose nothing that they acknowledged":
-                "it declares that it ends with the process",
+                "the store declares that only one process may use it",
+            "a reopened store contains every acknowledged write": "the store declares no durability beyond the process",
+            "a crash loses no acknowledged write": "the store declares no durability beyond the process",
+            "no process reuses a version or a cursor, not even after a wipe or a restore":
+                "no `lives` was supplied",
+            "processes that are killed while writing lose no acknowledged write":
+                "the store declares no durability beyond the process",
         ]
         #expect(Dictionary(uniqueKeysWithValues: report.skipped.map { ($0.check, $0.reason) }) == expected)
         #expect(report.passedCount == Conformance.checks.count - expected.count)
     }
 
-    @Test("pass for the memory store of which nobody knows how to open or wipe it, and say what was not tried")
+    @Test("pass for the memory store without further operations, and report the skipped checks")
     func memoryAlone() async {
         let report = await Conformance.run(seed: 1) { MemoryBackend() }
         #expect(report.hasPassed, "\(report)")
         let reasons = Set(report.skipped.map(\.reason))
         #expect(
             reasons.isSuperset(of: [
-                "nobody said how to open it so that it fails now and then", "nobody said how to empty it",
-                "nobody said how to back it up and put the backup back", "it declares no maximum",
+                "no `failing` was supplied", "no `wipe` was supplied",
+                "no `backup` was supplied", "the store declares no maximum size",
             ]))
     }
 
-    @Test("pass for the stores that processes share, with processes that are killed", arguments: SharedKind.conditional)
+    @Test("pass for the stores that processes share, including killed processes", arguments: SharedKind.conditional)
     func shared(kind: SharedKind) async throws {
         let folder = try TemporaryFolder()
         await expectConformance(of: "\(kind)") {
@@ -67,7 +67,7 @@ struct WorkingStoreTests {
                         reopen: { kind.open(path) })
                 },
                 process: { path in
-                    // A database needs its folder.
+                    // A database file needs an existing folder.
                     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
                     return try await CrashTrial.history {
                         CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "\(kind):\(path)", $0])
@@ -80,7 +80,7 @@ struct WorkingStoreTests {
         }
     }
 
-    @Test("pass for a retrying store over one that fails now and then and loses answers")
+    @Test("pass for a retrying store over one that fails occasionally and loses answers")
     func retryOverFaulty() async {
         let seed = printedSeed("retry over faulty")
         let everything: [FaultyBackend.Fault] = [
@@ -102,36 +102,37 @@ struct WorkingStoreTests {
         }
     }
 
-    @Test("pass for a counted store")
+    @Test("pass for a counting store")
     func counting() async {
         await expectConformance(of: "counting") { CountingBackend(MemoryBackend()) }
     }
 
-    @Test("pass for a store that refuses preconditions, and see that it does")
+    @Test("pass for a store that rejects preconditions, and check that it does")
     func unconditional() async {
-        let refusal = "preconditions that cannot be honoured are refused, and nothing is written"
+        let refusal = "unsupported preconditions are rejected, and nothing is written"
         let report = await Conformance.run(seed: printedSeed("unconditional")) {
             UnconditionalBackend(MemoryBackend(maximumValueByteCount: 1 << 21))
         }
         #expect(report.hasPassed, "\(report)")
         #expect(report.results.contains { $0.check == refusal && $0.outcome == .passed })
-        #expect(report.skipped.contains { $0.reason == "it declares no compare-and-swap" })
+        #expect(report.skipped.contains { $0.reason == "the store declares no compare-and-swap" })
     }
 
-    @Test("skip with a reason what a store does not declare")
+    @Test("skip what a store does not declare, with a reason")
     func skipping() async {
         let report = await Conformance.run(seed: 1) { PlainBackend() }
         #expect(report.hasPassed, "\(report)")
         for reason in [
-            "it declares no compare-and-swap", "it declares no changes", "it declares that it is polled",
+            "the store declares no compare-and-swap", "the store declares no changes",
+            "the store declares no pushed signals",
         ] {
             #expect(report.skipped.contains { $0.reason == reason }, "nothing is skipped because \(reason)")
         }
-        let unsupported = "a store without changes says unsupported"
+        let unsupported = "a store without changes throws `unsupported`"
         #expect(report.results.contains { $0.check == unsupported && $0.outcome == .passed })
     }
 
-    @Test("report a store that cannot be made as failed, never as passed")
+    @Test("report a store that cannot be created as failed")
     func unavailable() async {
         let report = await Conformance.run(seed: 1) { () async throws -> any KeyValueBackend in
             throw BackendError(.unavailable, message: "no server")
@@ -141,40 +142,40 @@ struct WorkingStoreTests {
         #expect(report.failures.allSatisfy { $0.reason == "no server" })
     }
 
-    @Test("say so where the store that should fail never does")
+    @Test("skip the error checks if the failing store never fails")
     func nothingFailed() async {
         let report = await Conformance.run(seed: 1) {
             let memory = MemoryBackend()
             return StoreUnderTest(memory, failing: { memory })
         }
         #expect(report.hasPassed)
-        #expect(report.skipped.contains { $0.reason == "in 120 writes and deletes nothing failed" })
-        #expect(report.skipped.contains { $0.reason == "in 120 reads and listings nothing failed" })
+        #expect(report.skipped.contains { $0.reason == "none of 120 writes and deletes failed" })
+        #expect(report.skipped.contains { $0.reason == "none of 120 reads and listings failed" })
     }
 
-    @Test("take no store for tried that only has a faulty one before it")
+    @Test("do not count a FaultyBackend in front of the store as a failing store")
     func faultyInFront() async {
         let report = await Conformance.run(seed: 1) {
             let memory = MemoryBackend()
             return StoreUnderTest(memory, failing: { FaultyBackend(memory, plan: .seeded(7, rate: 0.2)) })
         }
         #expect(report.hasPassed, "\(report)")
-        let reason = "FaultyBackend fails in front of the store, which itself does not: no judgement of it"
+        let reason = "`failing` is a FaultyBackend, which fails in front of the store and not in it"
         #expect(report.skipped.count { $0.reason == reason } == 3)
     }
 
-    @Test("say so where a store that knows no cancellation refuses nothing")
+    @Test("skip the cancellation check if a store ignores cancellation")
     func nothingRefused() async {
-        let report = await Conformance.run(seed: 1) { HeedlessBackend() }
+        let report = await Conformance.run(seed: 1) { UncancellableBackend() }
         #expect(report.hasPassed, "\(report)")
-        let reason = "it refused nothing: what a cancelled task asks for is done"
+        let reason = "the store finished every operation of a cancelled task"
         #expect(
             report.skipped.contains {
-                $0.check == "a write refused with cancelled has not happened" && $0.reason == reason
+                $0.check == "a write that throws `cancelled` has not happened" && $0.reason == reason
             })
     }
 
-    @Test("have names of their own, short enough for a line")
+    @Test("have unique names that fit on a line")
     func names() {
         let names = Conformance.checks.map(\.name)
         #expect(Set(names).count == names.count)
@@ -182,7 +183,7 @@ struct WorkingStoreTests {
     }
 }
 
-/// A memory store that promises as little as a store can.
+/// A memory store with the fewest possible guarantees.
 private struct PlainBackend: KeyValueBackend {
     private let wrapped = UnconditionalBackend(MemoryBackend())
 
@@ -209,8 +210,8 @@ private struct PlainBackend: KeyValueBackend {
     }
 }
 
-/// A store that finishes what it is asked, whether the task was cancelled or not.
-private final class HeedlessBackend: KeyValueBackend {
+/// A store that finishes every operation, even of a cancelled task.
+private final class UncancellableBackend: KeyValueBackend {
     private let entries = Mutex<[EntryKey: Entry]>([:])
 
     let capabilities = Capabilities(
@@ -253,6 +254,7 @@ private final class HeedlessBackend: KeyValueBackend {
         _ precondition: Precondition, _ operation: BackendError.Operation, _ key: EntryKey
     ) throws(BackendError) {
         guard precondition != .any else { return }
-        throw BackendError(.unsupported, operation: operation, key: key, message: "it cannot write conditionally")
+        throw BackendError(
+            .unsupported, operation: operation, key: key, message: "this store cannot write conditionally")
     }
 }

@@ -2,10 +2,10 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("The remote form of a wrapper")
+@Suite("The `requiringExisting` form of a wrapper")
 struct WrapperTests {
-    /// A store that is another one as a remote.
-    private struct TwoFaced: KeyValueBackend {
+    /// A store with a different store as its `requiringExisting` form.
+    private struct SeparateRemoteBackend: KeyValueBackend {
         let own = MemoryBackend()
         let remote = MemoryBackend()
 
@@ -34,23 +34,23 @@ struct WrapperTests {
         }
     }
 
-    @Test("of a counting store is the wrapped store's, counted together with it")
+    @Test("of a counting store wraps that of the wrapped store, with shared counters")
     func counting() async throws {
-        let wrapped = TwoFaced()
+        let wrapped = SeparateRemoteBackend()
         let backend = CountingBackend(wrapped)
         let key = try EntryKey("k")
         _ = try await backend.requiringExisting.write([1, 2], to: key, if: .any)
         #expect(try await backend.read(key).outcome == .absent)
         guard case .found = try await backend.requiringExisting.read(key).outcome else {
-            Issue.record("it was written elsewhere")
+            Issue.record("the write went to another store")
             return
         }
         #expect(backend.counts.description == "2 reads, 1 writes" && backend.fetchedByteCount == 2)
     }
 
-    @Test("of a faulty store is the wrapped store's, and fails by the same plan")
+    @Test("of a faulty store wraps that of the wrapped store, with the same plan")
     func faulty() async throws {
-        let wrapped = TwoFaced()
+        let wrapped = SeparateRemoteBackend()
         let backend = FaultyBackend(wrapped, plan: .scripted([nil, .transient, nil]))
         let key = try EntryKey("k")
         _ = try await backend.requiringExisting.write([1], to: key, if: .any)
@@ -58,7 +58,7 @@ struct WrapperTests {
         #expect(try await backend.read(key).outcome == .absent)
         #expect(backend.callCount == 3)
         guard case .found = try await wrapped.remote.read(key).outcome else {
-            Issue.record("it was written elsewhere")
+            Issue.record("the write went to another store")
             return
         }
     }

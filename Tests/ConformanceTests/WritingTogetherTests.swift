@@ -4,13 +4,13 @@ import TestSupport
 import Testing
 
 /// Two processes that use one store at the same time, as an app and `syncd` do.
-@Suite("Two processes that write into one store without a pause", .serialized)
+@Suite("Two processes that write to one store without pauses", .serialized)
 struct WritingTogetherTests {
     private let folder: TemporaryFolder
 
     init() throws { folder = try TemporaryFolder() }
 
-    @Test("lose nothing, and see all that the other writes", arguments: SharedKind.conditional)
+    @Test("lose nothing, and see every write of the other process", arguments: SharedKind.conditional)
     func together(kind: SharedKind) async throws {
         let path = try folder.freshFolder()
         let names = ["app", "syncd"]
@@ -18,62 +18,62 @@ struct WritingTogetherTests {
         let processes = try zip(names, names.reversed()).map { name, other in
             try BuiltProgram.startProbe("share", "\(kind):\(path)", name, other, milliseconds)
         }
-        let tales = try zip(names, processes).map { name, process in try Tale(of: process, name: name) }
+        let outputs = try zip(names, processes).map { name, process in try SharerOutput(of: process, name: name) }
         let store = kind.open(path)
 
-        for tale in tales {
-            for number in tale.wrote.indices {
-                let key = try EntryKey("\(tale.name)/\(number % 50)/\(number)")
+        for output in outputs {
+            for number in output.wrote.indices {
+                let key = try EntryKey("\(output.name)/\(number % 50)/\(number)")
                 guard case .found(let entry) = try await store.read(key).outcome else {
-                    Issue.record("\(key) was acknowledged and is not there")
+                    Issue.record("\(key) was acknowledged and is absent")
                     continue
                 }
-                #expect(entry.value == Array("\(tale.name) \(number)".utf8))
+                #expect(entry.value == Array("\(output.name) \(number)".utf8))
             }
         }
         guard case .found(let entry) = try await store.read(EntryKey("counter")).outcome else {
-            Issue.record("the counter is gone")
+            Issue.record("the counter is absent")
             return
         }
-        #expect(Int(String(decoding: entry.value, as: UTF8.self)) == tales[0].raised + tales[1].raised)
+        #expect(Int(String(decoding: entry.value, as: UTF8.self)) == outputs[0].raised + outputs[1].raised)
         let survey = try await StoreSurvey.of(store)
-        // Besides the counter, each writes two entries before and one at the end.
-        #expect(survey.damage.isEmpty && survey.wholeCount == tales[0].wrote.count + tales[1].wrote.count + 7)
+        // In addition to the counter, each process writes two entries before and one at the end.
+        #expect(survey.damage.isEmpty && survey.wholeCount == outputs[0].wrote.count + outputs[1].wrote.count + 7)
 
         var delays: [Duration] = []
-        for (writer, reader) in [(tales[0], tales[1]), (tales[1], tales[0])] {
+        for (writer, reader) in [(outputs[0], outputs[1]), (outputs[1], outputs[0])] {
             for (number, written) in writer.wrote.enumerated() {
                 let seen = try #require(reader.saw[number], "\(reader.name) never saw \(number) of \(writer.name)")
-                // It may be seen before its writer hears that it is done.
+                // The entry may be read before its writer receives the acknowledgement.
                 delays.append(.nanoseconds(max(0, seen - written)))
             }
         }
         delays.sort()
         let late = delays[(delays.count - 1) * 99 / 100]
         print(
-            "two processes on one \(kind) store, \(Soak.sharedSeconds) s: \(tales[0].wrote.count) and "
-                + "\(tales[1].wrote.count) acknowledged writes and \(tales[0].raised + tales[1].raised) raises "
+            "two processes on one \(kind) store, \(Soak.sharedSeconds) s: \(outputs[0].wrote.count) and "
+                + "\(outputs[1].wrote.count) acknowledged writes and \(outputs[0].raised + outputs[1].raised) raises "
                 + "all there; seen by the other after \(delays[delays.count / 2]) (median), \(late) (99th percentile), "
                 + "\(delays[delays.count - 1]) (most)")
-        // Elsewhere the machine may be busy with anything; that all is seen at all is what the signals must bring.
+        // Elsewhere the machine may be busy; only completeness is required there.
         if Soak.isSharing { #expect(late <= .milliseconds(100)) }
     }
 }
 
-/// What a process of `StoreProbe share` told in the end.
-private struct Tale {
+/// The final output of a `StoreProbe share` process.
+private struct SharerOutput {
     let name: String
-    /// When write 0, 1, … was acknowledged, in nanoseconds of the machine's clock.
+    /// The times at which the writes 0, 1, … were acknowledged, in nanoseconds of the machine's clock.
     private(set) var wrote: [Int64] = []
-    /// When each write of the other had been read.
+    /// The times at which the writes of the other process had been read.
     private(set) var saw: [Int: Int64] = [:]
-    /// How often it raised the counter.
+    /// The number of increments of the counter.
     private(set) var raised = 0
 
-    /// Waits for the end of `process`.
+    /// Reads the output of `process` to its end.
     init(of process: ChildProcess, name: String) throws {
         self.name = name
-        // It says nothing until both have ended. The bound is for a signal that never comes.
+        // The process prints nothing until both have ended. The timeout is for a signal that never comes.
         var hearing = process.hear(within: .seconds(Soak.sharedSeconds + 180))
         while case .line(let line) = hearing {
             let words = line.split(separator: " ")

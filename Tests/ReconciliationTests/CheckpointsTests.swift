@@ -15,7 +15,7 @@ struct CheckpointsTests {
         return checkpoints
     }
 
-    @Test("They come back from their section as they went in")
+    @Test("Decoding an encoded section gives the same checkpoints")
     func roundTrip() throws {
         try forAll("checkpoints", cases: 2_000) { generator, place in
             let checkpoints = random(&generator)
@@ -23,7 +23,7 @@ struct CheckpointsTests {
         }
     }
 
-    @Test("A section that was cut short is dropped whole")
+    @Test("A truncated section is dropped completely")
     func truncated() throws {
         try forAll("truncated checkpoints", cases: 500) { generator, place in
             let section = random(&generator).section
@@ -33,7 +33,7 @@ struct CheckpointsTests {
         }
     }
 
-    @Test("One of another format is dropped")
+    @Test("A section of another format is dropped")
     func otherFormat() {
         var checkpoints = Checkpoints()
         checkpoints["r"] = Checkpoints.Checkpoint(remoteVersion: EntryVersion(bytes: [1]), contentDigest: [2])
@@ -42,13 +42,13 @@ struct CheckpointsTests {
         #expect(Checkpoints(section: section) == Checkpoints())
     }
 
-    @Test("One with a version of no bytes, or of too many, is dropped", arguments: [0, 65])
+    @Test("A section with a version of 0 or more than 64 bytes is dropped", arguments: [0, 65])
     func unfitVersion(count: Int) {
         let section: [UInt8] = [1, 1, 0, 1, 0x72, 0, UInt8(count)] + [UInt8](repeating: 9, count: count) + [0, 0]
         #expect(Checkpoints(section: section) == Checkpoints())
     }
 
-    @Test("No checkpoints take no bytes")
+    @Test("Without checkpoints the section is empty")
     func none() {
         #expect(Checkpoints().section.isEmpty)
     }

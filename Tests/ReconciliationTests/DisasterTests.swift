@@ -2,9 +2,9 @@ import Testing
 
 @testable import SyncCore
 
-@Suite("The reconciler meets wiped stores and restored backups")
+@Suite("Reconciling wiped stores and restored backups")
 struct DisasterTests {
-    @Test("A wiped remote gets everything again; its absence is not believed")
+    @Test("A wiped remote gets everything again; nothing is deleted locally")
     func remoteWiped() throws {
         var scene = try Scene.synced(0b11)
         scene.remote = Cell()
@@ -15,7 +15,7 @@ struct DisasterTests {
         #expect(scene.local.facts == 0b11)
     }
 
-    @Test("A remote that was wiped while facts waited here gets everything again")
+    @Test("A remote that was wiped while local facts were unsent gets everything again")
     func remoteWipedWhileDirty() throws {
         var scene = try Scene.synced(0b01)
         scene.record(local: 0b10)
@@ -25,7 +25,7 @@ struct DisasterTests {
         #expect(scene.requests == 2)
     }
 
-    @Test("A remote restored from an older copy gets what it has lost")
+    @Test("A remote that was restored from an older copy gets the lost facts again")
     func remoteRestored() throws {
         var scene = try Scene.synced(0b01)
         let backup = scene.remote
@@ -37,7 +37,7 @@ struct DisasterTests {
         #expect(scene.remote.facts == 0b11)
     }
 
-    @Test("A local copy that is rolled back takes its checkpoint back with it, and gets its facts again")
+    @Test("A rolled-back local copy also rolls back its checkpoint, and gets its facts again")
     func localRolledBack() throws {
         var scene = try Scene.synced(0b01)
         let backup = scene.local
@@ -50,7 +50,7 @@ struct DisasterTests {
         #expect(scene.requests == 1)
     }
 
-    @Test("Facts recorded on a rolled-back copy reach the remote, and those it forgot come back")
+    @Test("Facts recorded on a rolled-back copy reach the remote, and its lost facts return")
     func recordedAfterRollback() throws {
         var scene = try Scene.synced(0b001)
         let backup = scene.local
@@ -63,7 +63,7 @@ struct DisasterTests {
         #expect(scene.remote.facts == 0b111)
     }
 
-    @Test("Both sides rolled back to different times end with the union of what is left")
+    @Test("Two sides that were rolled back to different times end with the union of both")
     func bothRolledBack() throws {
         var scene = try Scene.synced(0b001)
         let oldRemote = scene.remote
@@ -78,14 +78,14 @@ struct DisasterTests {
         #expect(scene.remote.facts == 0b011)
     }
 
-    @Test("A local store wiped while it syncs with one remote takes nothing from another that it knew before")
+    @Test("Wiping the local store while it syncs with one remote removes nothing from another")
     func wipedBetweenRemotes() throws {
         var scene = try Scene.synced(0b011)
         let other = scene.remote
         scene.remote = Cell()
         scene.record(remote: 0b100)
         var hasInterfered = false
-        scene.sync(with: "a remote that takes no writes") { scene, step in
+        scene.sync(with: "a remote that rejects writes") { scene, step in
             if step.isSave, !hasInterfered {
                 hasInterfered = true
                 scene.local = Cell()
@@ -100,7 +100,7 @@ struct DisasterTests {
     }
 
     @Test(
-        "A checkpoint that another writer dropped or garbled costs one request, no conflict and no push",
+        "A checkpoint that another writer dropped or damaged costs one request, no conflict and no push",
         arguments: [[], [0], [1], [1, 255], [1, 1, 0, 200, 7], [2, 1, 0, 0], [UInt8](repeating: 255, count: 40)])
     func lostCheckpoint(section: [UInt8]) throws {
         var scene = try Scene.synced(0b11)
@@ -115,7 +115,7 @@ struct DisasterTests {
         #expect(scene.steps == [.readLocal, .readRemoteUnlessUnchanged])
     }
 
-    @Test("A remote that writes the same content anew is not answered with a write")
+    @Test("Unchanged content under a new version causes no write")
     func sameContentAnew() throws {
         var scene = try Scene.synced(0b11)
         let section: [UInt8] = [1, 0]

@@ -44,7 +44,7 @@ struct DryRunTests {
         }
     }
 
-    @Test("It writes on neither side and asks the remote once", arguments: Case.allCases)
+    @Test("It writes to neither side and makes one request to the remote", arguments: Case.allCases)
     func writesNothing(_ situation: Case) throws {
         var scene = try situation.scene()
         let before = (scene.local, scene.remote)
@@ -54,7 +54,7 @@ struct DryRunTests {
         #expect(!scene.steps.contains { $0.isPush || $0.isSave })
     }
 
-    @Test("It tells what the sync after it does", arguments: Case.allCases)
+    @Test("It predicts the result of the following sync", arguments: Case.allCases)
     func tellsTheTruth(_ situation: Case) throws {
         var scene = try situation.scene()
         let (localBefore, remoteBefore) = (scene.local.facts, scene.remote.facts)
@@ -68,7 +68,7 @@ struct DryRunTests {
         #expect(done.remoteGains == promised.remoteGains)
     }
 
-    @Test("It finds damage as a sync does, and leaves it")
+    @Test("It reports damage as a sync does and changes nothing")
     func damage() {
         var scene = Scene(local: 0b1)
         scene.remote.entry = Entry(value: [0], version: scene.versions.next())

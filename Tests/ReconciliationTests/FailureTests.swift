@@ -2,7 +2,7 @@ import Testing
 
 @testable import SyncCore
 
-@Suite("The reconciler meets damage and refusals")
+@Suite("Reconciling damaged documents and failing stores")
 struct FailureTests {
     enum Damage: CaseIterable {
         case damaged, newer, empty
@@ -21,7 +21,7 @@ struct FailureTests {
     }
 
     @Test(
-        "A remote document that cannot be opened is an error, and neither side is written",
+        "An unreadable remote document is an error, and neither side is written",
         arguments: Damage.allCases)
     func damagedRemote(_ damage: Damage) {
         var scene = Scene(local: 0b1)
@@ -33,7 +33,7 @@ struct FailureTests {
         #expect((scene.local, scene.remote) == before)
     }
 
-    @Test("A local document that cannot be opened is an error, and the remote is not asked", arguments: Damage.allCases)
+    @Test("An unreadable local document is an error, and no request is made to the remote", arguments: Damage.allCases)
     func damagedLocal(_ damage: Damage) {
         var scene = Scene(remote: 0b1)
         scene.local.entry = entry(damage, &scene)
@@ -45,7 +45,7 @@ struct FailureTests {
         #expect(scene.requests == 0)
     }
 
-    @Test("A remote document that breaks before the push is not overwritten", arguments: Damage.allCases)
+    @Test("A remote document that is damaged before the push is not overwritten", arguments: Damage.allCases)
     func remoteDamagedMeanwhile(_ damage: Damage) throws {
         var scene = try Scene.synced(0b01)
         scene.record(local: 0b10)
@@ -58,7 +58,7 @@ struct FailureTests {
         #expect(scene.remote.entry == broken)
     }
 
-    @Test("A local document that breaks before the save is not overwritten", arguments: Damage.allCases)
+    @Test("A local document that is damaged before the save is not overwritten", arguments: Damage.allCases)
     func localDamagedMeanwhile(_ damage: Damage) {
         var scene = Scene(remote: 0b1)
         let broken = entry(damage, &scene)
@@ -71,7 +71,7 @@ struct FailureTests {
         #expect(scene.local.entry == broken)
     }
 
-    @Test("A remote that cannot be read is an error and no absence: neither side is written")
+    @Test("A failed read of the remote is an error, not absence: neither side is written")
     func unreadableRemote() {
         var scene = Scene(local: 0b1, remote: 0b10)
         let before = (scene.local, scene.remote)
@@ -81,7 +81,7 @@ struct FailureTests {
         #expect((scene.local, scene.remote) == before)
     }
 
-    @Test("A local store that cannot be read is an error and no absence: the remote is not asked")
+    @Test("A failed read of the local store is an error, not absence: no request is made to the remote")
     func unreadableLocal() {
         var scene = Scene(local: 0b1, remote: 0b10)
         let result = scene.sync { _, step in step == .readLocal ? .fail(.unavailable, .transient) : .perform }
@@ -90,7 +90,7 @@ struct FailureTests {
         #expect(scene.requests == 0)
     }
 
-    @Test("A first contact that may read and not write saves what it read, and tells of the refusal")
+    @Test("A first sync without write permission saves the remote's content and reports the error")
     func refusedAfterRead() {
         var scene = Scene(local: 0b01, remote: 0b10)
         let result = scene.sync { _, step in step.isPush ? .fail(.permissionDenied, .permanent) : .perform }
@@ -100,7 +100,7 @@ struct FailureTests {
         #expect(scene.remote.facts == 0b10)
     }
 
-    @Test("A push that is refused before anything was read is followed by a read, and the news are saved")
+    @Test("A rejected push is followed by a read, and the remote's changes are saved")
     func refusedBeforeRead() throws {
         var scene = try Scene.synced(0b001)
         scene.record(local: 0b010)
@@ -112,7 +112,7 @@ struct FailureTests {
         #expect(scene.requests == 2)
     }
 
-    @Test("What was refused is pushed once the remote takes it")
+    @Test("Rejected facts are pushed once the remote accepts writes")
     func refusedThenAllowed() throws {
         var scene = Scene(local: 0b01, remote: 0b10)
         scene.sync { _, step in step.isPush ? .fail(.full, .permanent) : .perform }
@@ -122,7 +122,7 @@ struct FailureTests {
         #expect(scene.requests == 1)
     }
 
-    @Test("A remote that is away for a moment is asked once and left alone")
+    @Test("A temporarily unavailable remote gets one request per sync")
     func away() throws {
         var scene = try Scene.synced(0b01)
         scene.record(local: 0b10)
@@ -131,7 +131,7 @@ struct FailureTests {
         #expect(scene.requests == 1)
     }
 
-    @Test("A save that fails after a push loses nothing: the next sync finds its own push")
+    @Test("A save that fails after a push loses nothing: the next sync recognises the push")
     func saveFails() throws {
         var scene = Scene(local: 0b01, remote: 0b10)
         let result = scene.sync { _, step in step.isSave ? .fail(.full, .permanent) : .perform }

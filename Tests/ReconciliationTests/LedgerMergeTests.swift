@@ -6,7 +6,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Ledgers as documents that are merged")
+@Suite("Merging ledgers as documents")
 struct LedgerMergeTests {
     private let merge = LedgerMerge()
 
@@ -14,7 +14,7 @@ struct LedgerMergeTests {
         merge.close(OpenDocument(content: ledger, localSection: section))
     }
 
-    @Test("Opening, joining and closing obeys the join laws, over every kind of record, known or not")
+    @Test("Opening, joining and closing obeys the join laws, for known and unknown kinds of records")
     func laws() {
         let report = JoinLaws.check(
             cases: 10_000, seed: printedSeed("join laws of ledgers"),
@@ -30,7 +30,7 @@ struct LedgerMergeTests {
         #expect(report.caseCount == 10_000)
     }
 
-    @Test("A side lacks something exactly when the union differs from it, and digests tell ledgers apart")
+    @Test("A side lacks something exactly if it differs from the union, and digests differ with the content")
     func lacking() throws {
         try forAll("sides that lack", cases: 5_000) { random, place in
             let left = Ledger.random(upTo: 3, using: &random)
@@ -42,7 +42,7 @@ struct LedgerMergeTests {
         }
     }
 
-    @Test("The local section is carried by the document and is no part of what is joined")
+    @Test("The local section is part of the document but not of the joined content")
     func section() throws {
         let ledger = Ledger([Record(key: [1], order: [2], payload: [3])])
         let opened = try merge.open(document(ledger, section: [7, 8]))
@@ -51,7 +51,7 @@ struct LedgerMergeTests {
         #expect(merge.digest(of: opened.content) == merge.digest(of: ledger))
     }
 
-    @Test("A damaged document and a newer one are told apart")
+    @Test("A damaged document and a newer one give different errors")
     func damage() throws {
         var damaged = document(Ledger([Record(key: [1], order: [2], payload: [3])]))
         damaged[damaged.count - 1] ^= 1

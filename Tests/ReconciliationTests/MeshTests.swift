@@ -6,7 +6,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Five stores, each the remote of some and the local store of others.
+/// Five stores. Each is the remote of some and the local store of others.
 private struct Mesh {
     let stores: [CountingBackend]
     let key: EntryKey
@@ -25,7 +25,7 @@ private struct Mesh {
         _ = try await engine.sync(key)
     }
 
-    /// Every store with every other, in both directions. Returns how many writes that took.
+    /// Syncs every store with every other, in both directions. Returns the number of writes.
     func syncAll() async throws -> Int {
         for store in stores { _ = store.takeCounts() }
         for local in stores.indices {
@@ -53,7 +53,7 @@ private struct Mesh {
 
 @Suite("Five replicas that sync in pairs")
 struct MeshTests {
-    @Test("They converge on the union of all their records, and then stop writing")
+    @Test("They converge to the union of all records and then stop writing")
     func converge() async throws {
         let cases = 150
         let seed = printedSeed("five replicas")
@@ -79,7 +79,7 @@ struct MeshTests {
         }
     }
 
-    @Test("A store that is its remote's remote costs no write once both hold the same")
+    @Test("Two stores that are each other's remote stop writing once they are equal")
     func eachOthersRemote() async throws {
         let mesh = try Mesh(seed: 1)
         try await mesh.add(Ledger([Record(key: [1], order: [], payload: [])]), to: 0)

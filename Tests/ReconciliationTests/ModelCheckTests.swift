@@ -3,9 +3,9 @@ import Testing
 
 @testable import SyncCore
 
-@Suite("The reconciler in random worlds")
+@Suite("The reconciler in random simulations")
 struct ModelCheckTests {
-    @Test("Whatever goes wrong, no store loses a fact by syncing; once healed all hold the union, and stop writing")
+    @Test("Under any faults, syncing loses no facts; once the faults end, all stores converge and stop writing")
     func worlds() throws {
         var unions = 0
         try forAll("reconciler worlds", cases: 5_000) { random, place in
@@ -18,7 +18,7 @@ struct ModelCheckTests {
             _ = world.heal(rounds: 2)
             try #require(world.violation == nil, "\(place)")
             try #require(world.contents.allSatisfy { $0 == expected }, "\(world.contents) is not \(expected); \(place)")
-            try #require(expected & ~world.recorded == 0, "facts that nobody recorded; \(place)")
+            try #require(expected & ~world.recorded == 0, "facts that were never recorded; \(place)")
 
             let (writes, requests) = world.heal(rounds: 1)
             try #require(writes == 0, "an idle round writes; \(place)")

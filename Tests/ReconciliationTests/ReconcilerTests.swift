@@ -2,9 +2,9 @@ import Testing
 
 @testable import SyncCore
 
-@Suite("The reconciler meets other writers")
+@Suite("Reconciling with concurrent writers")
 struct ReconcilerTests {
-    @Test("A push that conflicts is repeated with what came back, and needs no further read")
+    @Test("A push that conflicts is repeated with the returned entry, without another read")
     func pushConflict() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var hasInterfered = false
@@ -23,7 +23,7 @@ struct ReconcilerTests {
         #expect(scene.requests == 3)
     }
 
-    @Test("What is recorded while the remote is asked is merged and pushed by the same sync")
+    @Test("A fact recorded during a request to the remote is pushed by the same sync")
     func localConflict() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var hasInterfered = false
@@ -40,7 +40,7 @@ struct ReconcilerTests {
         #expect(scene.steps.filter(\.isPush).count == 2)
     }
 
-    @Test("A local store that is wiped during a sync gets everything the remote holds")
+    @Test("A local store that is wiped during a sync gets the content of the remote")
     func localWipedMeanwhile() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var hasInterfered = false
@@ -54,7 +54,7 @@ struct ReconcilerTests {
         #expect(scene.local.facts == 0b011)
     }
 
-    @Test("A remote that is wiped between read and push is written anew")
+    @Test("A remote that is wiped between read and push gets everything again")
     func remoteWipedMeanwhile() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var hasInterfered = false
@@ -86,7 +86,7 @@ struct ReconcilerTests {
         #expect(scene.remote.facts == 0b011)
     }
 
-    @Test("A push whose answer was lost is found to have happened, and is reported as sent and no conflict")
+    @Test("A push with a lost acknowledgement is recognised, and reported as sent without a conflict")
     func unknownPushThatHappened() throws {
         var scene = try Scene.synced(0b001)
         scene.record(local: 0b010)
@@ -103,7 +103,7 @@ struct ReconcilerTests {
         #expect(scene.steps == [.readLocal, .readRemoteUnlessUnchanged], "the checkpoint is of our own write")
     }
 
-    @Test("A local save of unknown outcome is repeated until it is known", arguments: [true, false])
+    @Test("A local save of unknown outcome is repeated until its outcome is known", arguments: [true, false])
     func unknownSave(didHappen: Bool) throws {
         var scene = Scene(remote: 0b010)
         var isFirst = true
@@ -117,7 +117,9 @@ struct ReconcilerTests {
         #expect(scene.steps.filter(\.isSave).count == 2)
     }
 
-    @Test("A remote that others never leave alone ends in contention after so many attempts", arguments: [1, 3, 10])
+    @Test(
+        "Endless concurrent writes to the remote end in contention after the maximum of attempts",
+        arguments: [1, 3, 10])
     func remoteContention(attempts: Int) {
         var scene = Scene(local: 0b1, remote: 0b10)
         var next: UInt64 = 0b100
@@ -135,7 +137,7 @@ struct ReconcilerTests {
         #expect(scene.steps.filter { $0 == .pause }.count == attempts - 1)
     }
 
-    @Test("A local store that others never leave alone ends in contention on the local side")
+    @Test("Endless concurrent writes to the local store end in contention on the local side")
     func localContention() {
         var scene = Scene(remote: 0b1)
         var next: UInt64 = 0b10
@@ -150,7 +152,7 @@ struct ReconcilerTests {
         #expect(result.error?.side == .local)
     }
 
-    @Test("A push that is never answered ends with the backend's error, and what was read is saved")
+    @Test("A push without an answer ends with the backend's error, and the remote's content is saved")
     func neverAnswered() {
         var scene = Scene(local: 0b01, remote: 0b10)
         let result = scene.sync(maximumAttempts: 5) { _, step in

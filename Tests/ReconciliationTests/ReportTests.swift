@@ -4,9 +4,9 @@ import Testing
 
 @testable import SyncCore
 
-@Suite("What the reconciler reports")
+@Suite("Reports of the reconciler")
 struct ReportTests {
-    @Test("What came from the remote is what it was read to hold, not what was recorded here meanwhile")
+    @Test("The arrived content is the content read from the remote, without concurrent local records")
     func arrived() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var hasInterfered = false
@@ -23,7 +23,7 @@ struct ReportTests {
         #expect(report.content == 0b111)
     }
 
-    @Test("What the remote holds is unknown when it answered \"unchanged\", and known after a read or a write")
+    @Test("The remote content is unknown after \"unchanged\", and known after a read or a write")
     func remoteContent() throws {
         var scene = try Scene.synced(0b001)
         #expect(try scene.sync().get().remoteContent == nil)
@@ -38,7 +38,7 @@ struct ReportTests {
         #expect(try scene.sync(isDryRun: true).get().remoteContent == 0)
     }
 
-    @Test("A push that fails after the remote answered has received everything", arguments: [true, false])
+    @Test("A sync whose push fails after a successful read has received everything", arguments: [true, false])
     func pushFails(isSynced: Bool) throws {
         var scene = isSynced ? try Scene.synced(0b001) : Scene(local: 0b001, remote: 0b010)
         scene.record(local: 0b100)
@@ -48,7 +48,7 @@ struct ReportTests {
         #expect(scene.remote.facts & ~scene.local.facts == 0)
     }
 
-    @Test("A sync that did not get or save the remote's answer has not received it")
+    @Test("A sync that could not read or save the remote's content has not received it")
     func notReceived() {
         var scene = Scene(local: 0b001, remote: 0b010)
         #expect(scene.sync { _, step in step.isSave ? .fail(.full, .permanent) : .perform }.error?.hasReceived == false)
@@ -56,7 +56,7 @@ struct ReportTests {
         #expect(away.error?.hasReceived == false)
     }
 
-    @Test("A save whose answer was lost is no conflict, and what it brought is still reported")
+    @Test("A save with a lost acknowledgement is not a conflict, and its gains are reported")
     func lostSave() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var isFirst = true
@@ -69,7 +69,7 @@ struct ReportTests {
         #expect(report.localContent == 0b001 && report.arrivedContent == 0b010)
     }
 
-    @Test("A save whose answer was lost, met by somebody's record, is one conflict, and the news are still news")
+    @Test("A save with a lost acknowledgement and a concurrent record is one conflict, and its gains are reported")
     func lostSaveAndRecord() throws {
         var scene = Scene(local: 0b001, remote: 0b010)
         var saves = 0
@@ -85,7 +85,7 @@ struct ReportTests {
     }
 }
 
-@Suite("A remote that others write anew without changing it")
+@Suite("A remote that is rewritten without changes")
 struct RewrittenRemoteTests {
     private let local = CountingBackend(MemoryBackend())
     private let memory = MemoryBackend()
@@ -96,7 +96,7 @@ struct RewrittenRemoteTests {
         key = try EntryKey("k")
     }
 
-    @Test("An engine that goes on fetches it once, and writes at most one note for itself", arguments: [true, false])
+    @Test("A long-lived engine fetches it once and writes at most one checkpoint", arguments: [true, false])
     func polls(comparesAndSwaps: Bool) async throws {
         let remote = CountingBackend(comparesAndSwaps ? memory : UnconditionalBackend(memory))
         let place = comparesAndSwaps ? key : try EntryKey("k/other")
@@ -112,12 +112,13 @@ struct RewrittenRemoteTests {
             #expect(!report.localGains && !report.remoteGains)
         }
         #expect(remote.fetchedByteCount - before == document.count)
-        // Entries of replicas are noted: that can set off no other note. A single entry may be another's local store.
+        // The checkpoint is written for entries of replicas, because it cannot cause another one. A remote of one entry
+        // may be another replica's local store.
         #expect(local.takeCounts().writes == (comparesAndSwaps ? 0 : 1))
         #expect(remote.takeCounts().writes == 0)
     }
 
-    @Test("What it remembers lets the next push through at once, and a local copy put back is not fooled by it")
+    @Test("The memory lets the next push succeed at once, and does not mislead a restored local copy")
     func pushes() async throws {
         let remote = CountingBackend(memory)
         let engine = SyncEngine(local: local, remote: remote, merge: FactSetMerge(), remoteID: "r")
@@ -130,7 +131,7 @@ struct RewrittenRemoteTests {
         try await record(0b100)
         _ = try await engine.sync(key)
         #expect(remote.takeCounts().total == 1)
-        // The remote now holds 0b111, the local copy is of 0b11 and says so.
+        // The remote now holds 0b111. The local copy holds 0b11 with a matching checkpoint.
         _ = try await local.write(backup.value, to: key, if: .any)
         try await record(0b1000)
         #expect(try await engine.sync(key).content == 0b1111)

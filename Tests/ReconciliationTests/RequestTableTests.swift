@@ -20,7 +20,7 @@ struct RequestTableTests {
         SyncEngine(local: local, remote: remote, merge: LedgerMerge(), remoteID: "remote", host: host)
     }
 
-    /// What a writer on one side does: joins a record to the ledger there.
+    /// Joins a record to the ledger on one side, as another writer would.
     private func add(_ name: String, to backend: CountingBackend) async throws {
         var document = LedgerDocument()
         var precondition = Precondition.absent
@@ -38,14 +38,14 @@ struct RequestTableTests {
         return try LedgerDocument(decoding: entry.value).ledger.records.map { String(decoding: $0.key, as: UTF8.self) }
     }
 
-    /// Both sides hold `first`, and know that of each other.
+    /// Syncs, so that both sides hold `first` and have a checkpoint.
     private func meet() async throws {
         try await add("first", to: local)
         _ = try await engine.sync(key)
         (_, _) = (local.takeCounts(), remote.takeCounts())
     }
 
-    /// The requests that one sync makes of each side.
+    /// Returns the requests of one sync to each side.
     private func sync() async throws -> (local: CountingBackend.Counts, remote: CountingBackend.Counts) {
         (_, _) = (local.takeCounts(), remote.takeCounts())
         _ = try await engine.sync(key)
@@ -58,7 +58,7 @@ struct RequestTableTests {
         return counts
     }
 
-    @Test("Nothing changed: one read, and no write on either side")
+    @Test("No changes: one read, and no write on either side")
     func nothingChanged() async throws {
         try await meet()
         let requests = try await sync()
@@ -66,7 +66,7 @@ struct RequestTableTests {
         #expect(requests.local == counts(reads: 1))
     }
 
-    @Test("The remote changed: one read, and one local write that holds the news and the checkpoint")
+    @Test("Remote changes: one read, and one local write with the new content and the checkpoint")
     func remoteChanged() async throws {
         try await meet()
         try await add("second", to: remote)
@@ -76,7 +76,7 @@ struct RequestTableTests {
         #expect(try await records(on: local) == ["first", "second"])
     }
 
-    @Test("Only this side changed: one optimistic write")
+    @Test("Local changes: one optimistic write")
     func localChanged() async throws {
         try await meet()
         try await add("second", to: local)
@@ -86,7 +86,7 @@ struct RequestTableTests {
         #expect(try await records(on: remote) == ["first", "second"])
     }
 
-    @Test("Both sides changed: two writes, the second with what the first one's conflict brought")
+    @Test("Changes on both sides: two writes, the second based on the conflict of the first")
     func bothChanged() async throws {
         try await meet()
         try await add("second", to: remote)
@@ -98,7 +98,7 @@ struct RequestTableTests {
         #expect(try await records(on: local) == ["first", "second", "third"])
     }
 
-    @Test("First contact with something to tell: one read and one write", arguments: [true, false])
+    @Test("First contact with local content: one read and one write", arguments: [true, false])
     func firstContact(remoteIsEmpty: Bool) async throws {
         if !remoteIsEmpty { try await add("second", to: remote) }
         try await add("first", to: local)
@@ -118,14 +118,14 @@ struct RequestTableTests {
         #expect(try await remote.read(key).outcome == before)
     }
 
-    @Test("A new device and a new remote: one read, and nothing is written anywhere")
+    @Test("A new device and a new remote: one read and no writes")
     func nothingAnywhere() async throws {
         let requests = try await sync()
         #expect(requests.remote == counts(reads: 1))
         #expect(requests.local == counts(reads: 1))
     }
 
-    @Test("After each case the next sync is an idle one")
+    @Test("A second sync makes one read on each side, in every case")
     func idleAfterwards() async throws {
         try await meet()
         let changes: [[CountingBackend]] = [[], [remote], [local], [local, remote]]
@@ -138,7 +138,7 @@ struct RequestTableTests {
         }
     }
 
-    @Test("What the remote holds has no local section")
+    @Test("The remote never gets the local section")
     func noSection() async throws {
         try await meet()
         guard case .found(let there) = try await remote.read(key).outcome,

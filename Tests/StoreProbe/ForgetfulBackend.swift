@@ -2,7 +2,7 @@ import FileStorage
 import SyncCore
 import Synchronization
 
-/// A deliberately broken store: it acknowledges what is in memory, and brings it to disk with every eighth change.
+/// A deliberately broken backend that acknowledges writes in memory and flushes to disk only with every eighth change.
 final class ForgetfulBackend: KeyValueBackend {
     let label = "forgetful:"
     private let memory = MemoryBackend()
@@ -13,7 +13,7 @@ final class ForgetfulBackend: KeyValueBackend {
         disk = FileBackend(folder: folder)
     }
 
-    /// Those of the disk, which it does not honour.
+    /// The capabilities of the disk store, which this backend does not honour.
     var capabilities: Capabilities { disk.capabilities }
 
     func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {

@@ -2,7 +2,7 @@ import FileStorage
 import SQLiteStorage
 import SyncCore
 
-/// The stores that the probe can open: a line each. The place is a folder, which a SQLite store finds made.
+/// The stores that the probe can open. The place is a folder, which must exist for a SQLite store.
 enum ProbedStore {
     private static let kinds: [String: @Sendable (String) -> any KeyValueBackend] = [
         "file": { FileBackend(folder: $0, lockTimeout: .seconds(60)) },
@@ -12,12 +12,12 @@ enum ProbedStore {
         "sqlite": { SQLiteBackend(path: $0 + "/store.sqlite", busyTimeout: .seconds(60)) },
     ]
 
-    /// The store that `name` means, `KIND:PLACE`.
+    /// Opens the store with the name `KIND:PLACE`.
     static func open(_ name: String) throws(BackendError) -> any KeyValueBackend {
         let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
         guard parts.count == 2, let open = kinds[parts[0]] else {
             throw BackendError(
-                .notAStore, message: "\"\(name)\" is none of \(kinds.keys.sorted().joined(separator: ", "))")
+                .notAStore, message: "\"\(name)\" must be one of \(kinds.keys.sorted().joined(separator: ", "))")
         }
         return open(parts[1])
     }

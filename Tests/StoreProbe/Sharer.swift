@@ -1,12 +1,12 @@
 import Foundation
 import SyncCore
 
-/// One of two processes that use a store at the same time, as an app and `syncd` do: it writes without a pause, and
-/// follows through signals and changes what the other writes.
+/// One of two processes that use a store at the same time, as an app and `syncd` do. It writes without pauses, and
+/// follows the writes of the other process through signals and changes.
 ///
-/// What it tells in the end, a line each: `wrote NUMBER NANOSECONDS` for every acknowledged write, `saw NUMBER
-/// NANOSECONDS` for every write of the other whose value it had read, and `raised TIMES` for the counter that both
-/// share. The clock is the machine's, the same in all processes.
+/// At the end it prints one line for each event: `wrote NUMBER NANOSECONDS` for every acknowledged write, `saw NUMBER
+/// NANOSECONDS` for every write of the other process whose value it has read, and `raised TIMES` for the shared
+/// counter. The times come from the machine's clock, which all processes share.
 struct Sharer {
     private let backend: any KeyValueBackend
     private let name: String
@@ -16,10 +16,11 @@ struct Sharer {
         (self.backend, self.name, self.other) = (backend, name, other)
     }
 
-    /// Waits for the other, writes for `limit`, follows until the other has ended too, and answers what to tell.
+    /// Waits for the other process, writes for `limit`, and follows until the other process has ended too. Returns the
+    /// output.
     func run(for limit: Duration) async throws -> String {
         var follower = Follower(backend, of: other)
-        // What a store does that is made, and asked for changes for the first time, is not measured.
+        // Creating the store and reading changes for the first time are not measured.
         try await put(0, under: "here")
         try await follower.look()
         try await put(0, under: "ready")
@@ -33,7 +34,7 @@ struct Sharer {
         return lines.joined(separator: "\n")
     }
 
-    /// When each write was acknowledged, and how often the counter was raised.
+    /// Returns the time of each acknowledged write, and the number of increments of the counter.
     private func write(for limit: Duration) async throws -> (times: [UInt64], raises: Int) {
         let counter = try EntryKey("counter")
         let end = ContinuousClock.now + limit
@@ -56,22 +57,22 @@ struct Sharer {
         ).outcome
         guard case .written = outcome else {
             throw BackendError(
-                .other, message: "\(name)/\(suffix) is written by nobody else, and the answer: \(outcome)")
+                .other, message: "\(name)/\(suffix) has no other writer, but the outcome is \(outcome)")
         }
     }
 }
 
-/// Reads what another process writes, when the store signals that something changed.
+/// Reads the writes of another process whenever the store signals a change.
 private struct Follower {
     private let backend: any KeyValueBackend
     private let other: String
     private let signals: AsyncStream<Void>
     private var cursor: ChangeCursor?
-    /// When each write had been read.
+    /// The time at which each write had been read.
     private(set) var times: [Int: UInt64] = [:]
-    /// Whether the other is about to write.
+    /// True if the other process is about to write.
     private(set) var isReady = false
-    /// Whether the other has written its last.
+    /// True if the other process has made its last write.
     private(set) var isAtEnd = false
 
     init(_ backend: any KeyValueBackend, of other: String) {
@@ -83,7 +84,7 @@ private struct Follower {
         var iterator = signals.makeAsyncIterator()
         while !condition(self) {
             guard await iterator.next() != nil else {
-                throw BackendError(.other, message: "the signals ended before \(other) did")
+                throw BackendError(.other, message: "the signals ended before the process \(other)")
             }
             try await look()
         }
@@ -100,7 +101,7 @@ private struct Follower {
             for (key, result) in zip(keys, results) {
                 guard case .found(let entry) = try result.get(),
                     let number = Int(String(decoding: entry.value, as: UTF8.self).dropFirst(other.count + 1))
-                else { throw BackendError(.other, key: key, message: "a change is told and its entry is not there") }
+                else { throw BackendError(.other, key: key, message: "the entry of a reported change is absent") }
                 switch key.text {
                 case "\(other)/here": break
                 case "\(other)/ready": isReady = true
@@ -112,7 +113,7 @@ private struct Follower {
     }
 }
 
-/// The machine's clock, the same in all processes.
+/// The machine's clock, which all processes share.
 private func nanoseconds() -> UInt64 {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

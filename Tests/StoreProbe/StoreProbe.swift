@@ -3,18 +3,18 @@ import Foundation
 import SyncCore
 import SyncCoreTesting
 
-/// A second process for tests to race with and to kill.
+/// A second process for tests that need a competing writer or a process to kill.
 ///
 /// - `write STORE ERRAND` is the child of a `CrashTrial`.
-/// - `count STORE KEY TIMES TASKS` raises the decimal number under KEY by compare-and-swap, TIMES in each of TASKS
-///   tasks with an object of its own, and prints `raised` after each.
-/// - `share STORE NAME OTHER MILLISECONDS` writes for so long and follows what OTHER writes, see ``Sharer``.
-/// - `try STORE USER` reads and writes as that user, and prints what came of it.
-/// - `fill STORE BALLAST` writes 64 KiB values until that fails, prints how many were acknowledged and the error, then
-///   removes the file BALLAST, deletes one and writes a small one.
-/// - `hold FOLDER` locks the file store in FOLDER, prints `held`, and keeps the lock until its input ends.
+/// - `count STORE KEY TIMES TASKS` increments the decimal number under KEY by compare-and-swap, TIMES in each of TASKS
+///   tasks with a separate backend object, and prints `raised` after each increment.
+/// - `share STORE NAME OTHER MILLISECONDS` writes for that time and follows the writes of OTHER; see ``Sharer``.
+/// - `try STORE USER` reads and writes as that user, and prints the results.
+/// - `fill STORE BALLAST` writes 64 KiB values until a write fails, and prints the number of acknowledged writes and
+///   the error. It then removes the file BALLAST, deletes one value and writes a small one.
+/// - `hold FOLDER` locks the file store in FOLDER, prints `held`, and keeps the lock until its standard input ends.
 ///
-/// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR`, `restarting:DIR` or `forgetful:DIR`, see ``ProbedStore``.
+/// STORE is `file:DIR`, `folder:DIR`, `sqlite:DIR`, `restarting:DIR` or `forgetful:DIR`; see ``ProbedStore``.
 @main
 struct StoreProbe {
     static func main() async {
@@ -45,7 +45,7 @@ struct StoreProbe {
     }
 
     private static func say(_ line: String) {
-        // Not through a buffer: what was printed was acknowledged, whenever the process ends.
+        // Unbuffered, so that every printed acknowledgement reaches the parent even when the process is killed.
         FileHandle.standardOutput.write(Data("\(line)\n".utf8))
     }
 
@@ -107,7 +107,7 @@ struct StoreProbe {
 }
 
 extension KeyValueBackend {
-    /// Raises the decimal number under `key` by one.
+    /// Increments the decimal number under `key` by one.
     func raise(_ key: EntryKey) async throws(BackendError) {
         var outcome = try await read(key).outcome
         while true {

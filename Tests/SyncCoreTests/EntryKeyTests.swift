@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Keys")
 struct EntryKeyTests {
-    @Test("are the same when all of their bytes are, and begin with what their bytes begin with")
+    @Test("compare and match prefixes by their bytes")
     func bytes() throws {
         let text = "accounts/alice/1/a-key-of-some-length/ö"
         let bytes = Array(text.utf8)
@@ -19,17 +19,17 @@ struct EntryKeyTests {
             #expect(key.hasPrefix(start) && (start.isEmpty || !key.hasPrefix(start + "~")), "byte \(index)")
             if !start.isEmpty { #expect(try key != EntryKey(start) && !EntryKey(start).hasPrefix(text)) }
         }
-        // Equal as text, and not as bytes.
+        // Equal as strings, but not as bytes.
         #expect(try EntryKey("o\u{308}") != EntryKey("ö") && !EntryKey("ö/1").hasPrefix("o\u{308}"))
     }
 
-    @Test("random bits of the system do not repeat, whoever asks for them")
+    @Test("random bits of the system do not repeat, even for concurrent callers")
     func randomBits() async {
         let drawn = await withTaskGroup(of: [UInt64].self) { group in
             for _ in 0..<8 { group.addTask { (0..<1_000).map { _ in HostServices.system.randomBits() } } }
             return await group.reduce(into: Set<UInt64>()) { $0.formUnion($1) }
         }
-        // One pair in 2^39 such tests is equal by chance.
+        // By chance, one in 2^39 such tests draws an equal pair.
         #expect(drawn.count == 8_000)
         let ones = drawn.reduce(0) { $0 + $1.nonzeroBitCount }
         #expect(abs(ones - 256_000) < 3_000)

@@ -9,7 +9,7 @@ struct JoinLawsTests {
         Array(Set(generator.bytes(count: 0...6).map { $0 % 16 })).sorted()
     }
 
-    @Test("finds nothing wrong with a union of sets")
+    @Test("accepts a union of sets")
     func union() {
         let report = JoinLaws.check(
             cases: 10_000, seed: printedSeed("union"), join: { Array(Set($0).union($1)).sorted() },
@@ -18,9 +18,9 @@ struct JoinLawsTests {
         #expect(report.caseCount == 10_000)
     }
 
-    @Test("finds the law that a wrong merge breaks, with the values and the seed")
+    @Test("reports the law that a wrong merge violates, with the values and the seed")
     func wrong() throws {
-        // Of three hands each beats the next: commutative, idempotent, absorbing, and still no join.
+        // Like rock, paper, scissors: commutative, idempotent and absorbing, but not associative.
         let winner: ([UInt8], [UInt8]) -> [UInt8] = { left, right in
             (left[0] + 1) % 3 == right[0] ? left : right
         }

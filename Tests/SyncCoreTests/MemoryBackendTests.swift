@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The memory store")
 struct MemoryBackendTests {
-    @Test("draws versions and tags from its host, so a seeded run repeats itself")
+    @Test("draws versions and tags from its host, so a seeded run is reproducible")
     func seeded() async throws {
         let key = try EntryKey("k")
         var versions: [WriteOutcome] = []
@@ -16,7 +16,7 @@ struct MemoryBackendTests {
         #expect(versions[0] == versions[1])
     }
 
-    @Test("has a label of its own, so that an engine tells one from another; a seeded run repeats it")
+    @Test("has a unique label, which a seeded run reproduces")
     func labels() {
         let labels = (0..<100).map { _ in MemoryBackend().label }
         #expect(Set(labels).count == 100)
@@ -25,7 +25,7 @@ struct MemoryBackendTests {
             MemoryBackend(host: ManualHost(seed: 5).host).label == MemoryBackend(host: ManualHost(seed: 5).host).label)
     }
 
-    @Test("keeps one signal for a subscriber that is not listening yet, however many changes there were")
+    @Test("keeps one signal for a subscriber that is not waiting yet, for any number of changes")
     func coalescing() async throws {
         let backend = MemoryBackend()
         let stream = backend.signals()
@@ -34,7 +34,7 @@ struct MemoryBackendTests {
         #expect(await iterator.next() != nil)
     }
 
-    @Test("signals nothing for a conflict, and its streams end with it")
+    @Test("sends no signal for a conflict, and its streams end with the store")
     func silence() async throws {
         var backend: MemoryBackend? = MemoryBackend()
         let stream = backend?.signals()
@@ -46,7 +46,7 @@ struct MemoryBackendTests {
         #expect(signalCount == 0)
     }
 
-    @Test("forgets a subscriber that stopped listening")
+    @Test("removes a subscriber that stopped listening")
     func unsubscribing() {
         let hub = SignalHub()
         do {
@@ -60,7 +60,7 @@ struct MemoryBackendTests {
 
 @Suite("The change log")
 struct ChangeLogTests {
-    @Test("stays as small as the keys and the cursors it recognises, however many writes there are")
+    @Test("is bounded by its keys and recognised cursors, for any number of writes")
     func bounded() throws {
         var log = ChangeLog(recognisedCount: 50)
         let keys = try (0..<10).map { try EntryKey("\($0)") }
@@ -71,7 +71,7 @@ struct ChangeLogTests {
         #expect(page.cursor == ChangeCursor(sequence: 100_000, tag: 99_999))
     }
 
-    @Test("recognises the newest cursors and calls the forgotten ones expired")
+    @Test("recognises the newest cursors and rejects older ones as expired")
     func recognition() throws {
         var log = ChangeLog(recognisedCount: 50)
         let key = try EntryKey("k")

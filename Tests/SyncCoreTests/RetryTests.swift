@@ -30,7 +30,7 @@ struct RetryTests {
         }
     }
 
-    @Test("throws the store's error when the attempts are used up")
+    @Test("throws the store's error after the last attempt")
     func exhausted() async throws {
         let (store, faulty) = store(Array(repeating: .transient, count: 10))
         let error = await #expect(throws: BackendError.self) { try await store.list(prefix: "", after: nil, limit: 1) }
@@ -38,7 +38,7 @@ struct RetryTests {
         #expect(faulty.callCount == 4)
     }
 
-    @Test("repeats a read of unknown outcome, and throws a write of unknown outcome on", arguments: [true, false])
+    @Test("repeats a read of unknown outcome, but not a write", arguments: [true, false])
     func unknownOutcome(isApplied: Bool) async throws {
         let key = try EntryKey("k")
         let fault = isApplied ? FaultyBackend.Fault.lostAnswer : .lostRequest
@@ -64,7 +64,7 @@ struct RetryTests {
         }
     }
 
-    @Test("sends only the failed items of a batch again, and keeps the answers of the others")
+    @Test("repeats only the failed items of a batch and keeps the results of the others")
     func batches() async throws {
         let keys = try ["a", "b", "c", "d"].map { try EntryKey($0) }
         let (store, faulty) = store([nil, .transient, .lostAnswer, .permanent(.full), nil])
@@ -80,7 +80,7 @@ struct RetryTests {
         #expect(full.kind == .full)
     }
 
-    @Test("gives up on a batch with each item's own error, not the first one's")
+    @Test("gives up on a batch with the error of each item, not with the first error for all")
     func ownErrors() async throws {
         let keys = try ["a", "b", "c"].map { try EntryKey($0) }
         let named = FaultyBackend(memory) { call in call.key?.text == "b" ? nil : .transient }
@@ -89,7 +89,7 @@ struct RetryTests {
         #expect(results.map { if case .failure(let error) = $0 { error.key } else { nil } } == [keys[0], nil, keys[2]])
     }
 
-    @Test("cut off by cancellation in a pause tells each item of a batch the error that it was overcoming")
+    @Test("reports the last error of each batch item as the cause when it is cancelled in a pause")
     func cancelledBatch() async throws {
         let clock = EndlessClock()
         let keys = try ["a", "b", "c"].map { try EntryKey($0) }
@@ -111,7 +111,7 @@ struct RetryTests {
         #expect(errors.map { ($0?.cause as? BackendError)?.key } == [keys[0], nil, keys[2]])
     }
 
-    @Test("stops waiting when the task is cancelled, and says so with the error that it was overcoming")
+    @Test("stops waiting when the task is cancelled, and reports the last error as the cause")
     func cancellation() async throws {
         let clock = EndlessClock()
         let faulty = FaultyBackend(memory, plan: .scripted([.transient, nil]))
@@ -130,7 +130,7 @@ struct RetryTests {
         #expect(faulty.callCount == 1)
     }
 
-    @Test("pauses stay under their ceiling, their maximum and their total", arguments: 1...50)
+    @Test("keeps each pause within the back-off, the maximum and the total", arguments: 1...50)
     func policy(seed: UInt64) {
         var generator = SeededGenerator(seed: seed)
         let policy = RetryPolicy(

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Copying a store")
 struct StoreCopyTests {
-    /// Keys of all lengths, and values of none to some bytes.
+    /// Writes keys of many lengths, and values of none to some bytes.
     private func fill(_ store: some KeyValueBackend, _ count: Int, seed: UInt64) async throws -> [EntryKey: [UInt8]] {
         var generator = SeededGenerator(seed: seed)
         var values: [EntryKey: [UInt8]] = [:]
@@ -32,7 +32,7 @@ struct StoreCopyTests {
         return values
     }
 
-    @Test("moves every byte, from memory to files and back")
+    @Test("copies every byte, from memory to files and back")
     func everything() async throws {
         let (source, folder) = (MemoryBackend(), try TemporaryFolder())
         let values = try await fill(source, 450, seed: printedSeed("StoreCopyTests"))
@@ -48,14 +48,14 @@ struct StoreCopyTests {
         #expect(try await StoreSurvey.of(files, prefix: "k3/").wholeCount == 64)
     }
 
-    @Test("goes on after it was interrupted anywhere, and writes nothing twice")
+    @Test("continues after any interruption and writes nothing twice")
     func interrupted() async throws {
         let source = MemoryBackend()
         let values = try await fill(source, 350, seed: printedSeed("StoreCopyTests interrupted"))
         let target = MemoryBackend()
         var attempts = 0
         var copied = 0
-        // Each attempt gets a little further than the one before it.
+        // Each attempt gets a little further than the previous one.
         while true {
             attempts += 1
             let allowed = 2 * attempts
@@ -72,7 +72,7 @@ struct StoreCopyTests {
         #expect(try await content(of: target) == values)
     }
 
-    @Test("leaves what the target has under the same key, and names it")
+    @Test("leaves different values in the target unchanged and reports their keys")
     func different() async throws {
         let (source, target) = (MemoryBackend(), MemoryBackend())
         for name in ["a", "b", "c"] { _ = try await source.write([1], to: EntryKey(name), if: .any) }
@@ -86,7 +86,7 @@ struct StoreCopyTests {
         #expect(try await StoreCopy(from: source, to: blind).run().copiedCount == 3)
     }
 
-    @Test("names what is damaged in a file store, header or value, and brings all the rest")
+    @Test("reports entries with a damaged header or value, and copies all others")
     func damaged() async throws {
         let folder = try TemporaryFolder()
         let root = folder.path(of: "store")
@@ -111,7 +111,7 @@ struct StoreCopyTests {
         #expect(try await content(of: target).count == 246)
     }
 
-    @Test("does not take a store that cannot be read for one with damaged entries")
+    @Test("does not treat an unreadable store as one with damaged entries")
     func unreadable() async throws {
         let source = MemoryBackend()
         _ = try await source.write([1], to: EntryKey("a"), if: .any)

@@ -4,7 +4,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("Going through a store past what cannot be read")
+@Suite("Walking through a store with unreadable entries")
 struct StoreWalkTests {
     private let folder: TemporaryFolder
     private let root: String
@@ -17,7 +17,7 @@ struct StoreWalkTests {
         for name in ["m/a", "m/b", "m/c/d", "m0", "n"] { _ = try await files.write([1], to: EntryKey(name), if: .any) }
     }
 
-    @Test("names a link, a folder, an entry of a later format and a linked folder, and finds everything else")
+    @Test("reports links, folders and entries of a later format, and finds everything else")
     func files() async throws {
         try FileManager.default.removeItem(atPath: "\(root)/k100.entry")
         try FileManager.default.createSymbolicLink(atPath: "\(root)/k100.entry", withDestinationPath: "/etc/passwd")
@@ -40,21 +40,21 @@ struct StoreWalkTests {
         for name in ["m0", "n", "k329"] { #expect(try await target.read(EntryKey(name)).outcome != .absent, "\(name)") }
     }
 
-    @Test("goes on past a bad sector, tries again what is not available, and ends where the store does")
+    @Test("continues after a bad sector, retries unavailable entries, and ends when the store fails")
     func unavailable() async throws {
         let error = BackendError(.unavailable, disposition: .permanent, message: "a bad sector")
-        let sector = SpottyBackend(FileBackend(folder: root), [try EntryKey("k200"): (.max, error)])
+        let sector = UnreliableBackend(FileBackend(folder: root), [try EntryKey("k200"): (.max, error)])
         let bad = try await StoreSurvey.of(sector)
         #expect(bad.damage.map(\.key?.text) == ["k200"] && bad.damage.map(\.kind) == [.unavailable])
         #expect(bad.wholeCount == 234)
 
         let passing = BackendError(.unavailable, message: "away")
         let faults = [try EntryKey("k110"): (2, passing), try EntryKey("k300"): (Int.max, passing)]
-        let survey = try await StoreSurvey.of(SpottyBackend(FileBackend(folder: root), faults))
+        let survey = try await StoreSurvey.of(UnreliableBackend(FileBackend(folder: root), faults))
         #expect(survey.damage.map(\.key?.text) == ["k300"] && survey.wholeCount == 234)
 
         for kind in [BackendError.Kind.busy, .cancelled] {
-            let store = SpottyBackend(
+            let store = UnreliableBackend(
                 FileBackend(folder: root), [try EntryKey("k200"): (.max, BackendError(kind, message: "not now"))])
             let thrown = await #expect(throws: BackendError.self) { try await StoreSurvey.of(store) }
             #expect(thrown?.kind == kind)
@@ -62,8 +62,8 @@ struct StoreWalkTests {
     }
 }
 
-/// A store in which some keys cannot be read or listed, so many times.
-private final class SpottyBackend: KeyValueBackend, @unchecked Sendable {
+/// A store in which some keys cannot be read or listed, each for a number of calls.
+private final class UnreliableBackend: KeyValueBackend, @unchecked Sendable {
     private let wrapped: any KeyValueBackend
     private let lock = NSLock()
     private var faults: [EntryKey: (count: Int, error: BackendError)]

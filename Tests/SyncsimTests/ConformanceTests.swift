@@ -38,7 +38,9 @@ struct ConformanceTests {
         #expect(lines.first?.contains(#/^check +result +reason$/#) == true)
         #expect(lines.contains { $0.contains(#/^a key that was never written is absent +passed$/#) })
         #expect(
-            lines.contains { $0.contains(#/^a store without changes says unsupported +skipped  it declares changes$/#) }
+            lines.contains {
+                $0.contains(#/^a store without changes throws `unsupported` +skipped  the store declares changes$/#)
+            }
         )
         #expect(lines.last?.contains(#/^\d+ passed, 0 failed, \d+ skipped, seed 7, store memory:$/#) == true)
         let column = try #require(lines.first?.firstRange(of: "result")).lowerBound.utf16Offset(in: lines[0])
@@ -75,7 +77,7 @@ struct ConformanceTests {
 
         let missing = try program.run("conformance folder:new --kills 3")
         #expect(missing.exitCode == 0, "\(missing.output)")
-        #expect(missing.lines.contains { $0.contains("skipped  it declares no compare-and-swap") })
+        #expect(missing.lines.contains { $0.contains("skipped  the store declares no compare-and-swap") })
         #expect(!FileManager.default.fileExists(atPath: program.path("new")))
     }
 

@@ -37,7 +37,7 @@ struct WrappedConformanceTests {
     }
 
     private let killed = "processes that are killed while they write"
-    private let failing = "after an error the store holds what the error's disposition says"
+    private let failing = "after an error the store is as the error's disposition says"
 
     @Test("--retried tries again, in the killed processes too, and the table says so")
     func retried() throws {

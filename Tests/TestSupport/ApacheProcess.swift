@@ -2,20 +2,20 @@ import Foundation
 import SyncCoreTesting
 import Synchronization
 
-/// Apache httpd on a free port of this machine, in a folder of its own: Debian's package apache2-bin.
+/// An Apache httpd on a free port of this machine, in its own folder. Needs Debian's package apache2-bin.
 ///
-/// It ends with this process, however that ends: a shell waits for the end of its own input, which this process holds,
-/// then ends Apache by its id and removes the folder.
+/// It ends with this process, however this process ends: a shell waits for the end of its standard input, which this
+/// process holds open, then terminates Apache and removes the folder.
 public final class ApacheProcess: Sendable {
-    /// It did not get as far as listening.
+    /// Apache did not start to listen.
     public struct Failure: Error, CustomStringConvertible {
-        /// What is known of the reason.
+        /// The known details.
         public let description: String
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// The port on 127.0.0.1 on which it listens.
     public let port: Int
-    /// What it keeps its files in. Everybody may write there: started by root, Apache works as another user.
+    /// The folder with its files. All users may write there, because Apache drops root privileges.
     public let folder: TemporaryFolder
     private let shell: Mutex<ChildProcess>
 
@@ -23,23 +23,23 @@ public final class ApacheProcess: Sendable {
 
     private static func path(ofModule name: String) -> String { "/usr/lib/apache2/modules/mod_\(name).so" }
 
-    /// Whether there is one that has `modules`, named without `mod_`.
+    /// Returns true if Apache is installed with `modules`, named without `mod_`.
     public static func isInstalled(with modules: [String]) -> Bool {
         modules.allSatisfy { FileManager.default.fileExists(atPath: path(ofModule: $0)) }
             && FileManager.default.isExecutableFile(atPath: program)
     }
 
-    /// Starts it and waits until it listens.
+    /// Starts Apache and waits until it listens.
     ///
     /// - Parameters:
-    ///   - modules: which modules it loads beside those that it always needs, in this order.
-    ///   - prepare: makes what it needs in its folder, and answers the rest of its configuration.
-    /// - Throws: ``Failure``, or what `prepare` throws.
+    ///   - modules: The modules to load in this order, besides those that are always needed.
+    ///   - prepare: Creates files in the folder and returns the rest of the configuration.
+    /// - Throws: ``Failure``, or the errors of `prepare`.
     public init(modules: [String], _ prepare: (TemporaryFolder) throws -> String) throws {
         for _ in 0..<5 {
             let folder = try TemporaryFolder()
             guard chmod(folder.path, 0o777) == 0 else {
-                throw Failure(description: "\(folder.path): its rights cannot be changed")
+                throw Failure(description: "\(folder.path): its permissions cannot be changed")
             }
             let port = try LoopbackSocket(port: 0).bind()
             let configuration = try Self.configuration(modules, folder, port) + prepare(folder) + "\n"
@@ -51,12 +51,12 @@ public final class ApacheProcess: Sendable {
                 self.shell = Mutex(shell)
                 return
             }
-            // Somebody else took the port in between: the next one.
+            // Another process took the port in the meantime; try the next one.
         }
         throw Failure(description: "\(Self.program) did not start; what it printed on standard error says why")
     }
 
-    /// Background processes of a shell have no input; so the watcher reads by another number.
+    /// Background processes of a shell have no standard input, so the watcher reads from another descriptor.
     private static let script = """
         exec 3<&0
         "$1" -f "$2" -DFOREGROUND & apache=$!
@@ -85,13 +85,14 @@ public final class ApacheProcess: Sendable {
             """
     }
 
-    /// Asks until somebody listens and Apache has said that it is its own: it writes its id once it has the port.
+    /// Waits until the port accepts connections and Apache has written its pid file, which proves that the listener is
+    /// its own.
     private static func waitUntilListening(_ port: UInt16, _ folder: TemporaryFolder, _ shell: ChildProcess) -> Bool {
         let end = ContinuousClock.now + .seconds(30)
         while ContinuousClock.now < end {
             if FileManager.default.fileExists(atPath: folder.path(of: "pid")), isListening(port) { return true }
             if shell.hear(within: .zero) == .end { return false }
-            // Leaves the processor to it for a moment.
+            // Yields the processor to Apache for a moment.
             _ = poll(nil, 0, 2)
         }
         return false

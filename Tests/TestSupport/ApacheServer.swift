@@ -1,35 +1,35 @@
 import Foundation
 
-/// Apache httpd with mod_dav on a free port of this machine, in a folder of its own: Debian's package apache2-bin.
+/// An Apache httpd with mod_dav on a free port of this machine, in its own folder. Needs Debian's package apache2-bin.
 ///
-/// There is one for all tests of a process.
+/// All tests of a process share one server.
 ///
 /// ```swift
 /// let folder = try ApacheServer.shared.get().makeFolder()
 /// let backend = try WebDAVBackend(address: folder.url, transport: transport)
 /// ```
 public final class ApacheServer: Sendable {
-    /// The one of this process, started when it is first asked for.
+    /// The server of this process, started on first use.
     public static let shared = Result { try ApacheServer() }
 
-    /// Whether it can be started at all.
+    /// True if the server can be started.
     public static var isInstalled: Bool {
         ApacheProcess.isInstalled(with: ["dav", "dav_fs", "auth_basic"])
     }
 
-    /// The user of guarded folders.
+    /// The user name for guarded folders.
     public static let user = "alice"
     /// The password of ``user``.
     public static let password = "an owl's secret"
 
     /// A folder on the server.
     public struct Folder: Sendable {
-        /// Its address, `http://127.0.0.1:PORT/NAME/`.
+        /// The URL of the folder, `http://127.0.0.1:PORT/NAME/`.
         public let url: String
-        /// Where it is on the disk.
+        /// The path of the folder on disk.
         public let path: String
 
-        /// Its path on the server, with a slash at both ends.
+        /// The path of the folder on the server, with a slash at both ends.
         public let name: String
     }
 
@@ -44,49 +44,49 @@ public final class ApacheServer: Sendable {
         authority = "127.0.0.1:\(process.port)"
     }
 
-    /// The address of a new, empty folder.
+    /// Creates an empty folder.
     ///
-    /// - Parameter isGuarded: whether it wants ``user`` and ``password``.
+    /// - Parameter isGuarded: True to require ``user`` and ``password``.
     public func makeFolder(guarded isGuarded: Bool = false) throws -> Folder {
         let name = (isGuarded ? "guarded/" : "open/") + "s\(UInt64.random(in: 0...UInt64.max))"
         let path = folder.path(of: "store/\(name)")
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
-        try Self.admitEverybody(to: path)
+        try Self.grantAccess(to: path)
         return Folder(url: "http://\(authority)/\(name)/", path: path, name: "/\(name)/")
     }
 
-    /// Copies the files of a folder, those of another user too, into a new one.
+    /// Copies the files of a folder, including those of other users, to a new folder.
     public func copy(_ original: Folder) throws -> Folder {
         let copy = try makeFolder()
         try ProcessEnd.run("/bin/cp", "-Rp", original.path + "/.", copy.path)
-        try Self.admitEverybody(to: copy.path)
+        try Self.grantAccess(to: copy.path)
         return copy
     }
 
-    /// Sends `bytes` on a connection of their own and closes it, when Apache has read them.
+    /// Sends `bytes` on a new connection, and closes it when Apache has read them.
     public func sendRaw(_ bytes: [UInt8]) throws {
         let port = authority.split(separator: ":").last.flatMap { UInt16($0) } ?? 0
         let socket = try LoopbackSocket(port: port)
         guard socket.connect() else {
-            throw ApacheProcess.Failure(description: "\(authority): nobody listens")
+            throw ApacheProcess.Failure(description: "\(authority): no server listens on this port")
         }
         socket.sendAndClose(bytes)
     }
 
-    /// Started by root, Apache works as another user.
-    private static func admitEverybody(to path: String) throws {
+    /// Apache drops root privileges, so all users get access.
+    private static func grantAccess(to path: String) throws {
         guard chmod(path, 0o777) == 0 else {
-            throw ApacheProcess.Failure(description: "\(path): its rights cannot be changed")
+            throw ApacheProcess.Failure(description: "\(path): its permissions cannot be changed")
         }
     }
 
-    /// Makes its folders and answers its configuration.
+    /// Creates the folders and returns the configuration.
     private static func prepare(_ folder: TemporaryFolder) throws -> String {
         for name in ["store", "store/open", "store/guarded", "store/closed", "lock"] {
             try FileManager.default.createDirectory(atPath: folder.path(of: name), withIntermediateDirectories: false)
-            try admitEverybody(to: folder.path(of: name))
+            try grantAccess(to: folder.path(of: name))
         }
-        // SHA-1 of the password: Apache takes no plain one.
+        // The SHA-1 of the password, because Apache accepts no plain text.
         try Data("\(user):{SHA}\(passwordDigest)\n".utf8).write(to: URL(filePath: folder.path(of: "users")))
         return """
             DocumentRoot \(folder.path)/store

@@ -2,7 +2,7 @@ import Foundation
 package import SyncCore
 package import SyncCoreTesting
 
-/// Executables that were built beside the running tests, which depend on them.
+/// Executables that were built together with the running tests.
 public enum BuiltProgram {
     /// The path of the executable `name`.
     public static func path(of name: String) -> String {
@@ -11,7 +11,7 @@ public enum BuiltProgram {
         return URL(fileURLWithPath: bundle).deletingLastPathComponent().appendingPathComponent(name).path
     }
 
-    /// Starts `StoreProbe`, through `wrapper` where there is one: a program and its arguments.
+    /// Starts `StoreProbe`. If `wrapper` is not empty, it is a program with arguments that runs `StoreProbe`.
     package static func startProbe(
         _ arguments: String..., by wrapper: [String] = []
     ) throws(BackendError) -> ChildProcess {

@@ -1,21 +1,21 @@
-/// A clock on which a pause ends by cancellation only, and that tells when the first has begun.
+/// A clock whose sleeps end only by cancellation, and which signals when the first sleep starts.
 public struct EndlessClock: Clock {
-    /// As on the machine's own clock.
+    /// The instants of the machine's own clock.
     public typealias Instant = ContinuousClock.Instant
 
-    /// Yields once, when the first pause has begun, and ends.
+    /// Yields once when the first sleep starts, and ends.
     public let pauses: AsyncStream<Void>
     private let begun: AsyncStream<Void>.Continuation
 
-    /// A clock on which nobody has paused yet.
+    /// Creates a clock.
     public init() { (pauses, begun) = AsyncStream.makeStream() }
 
-    /// The machine's time.
+    /// The time of the machine's own clock.
     public var now: Instant { ContinuousClock.now }
-    /// As fine as can be.
+    /// The finest possible resolution.
     public var minimumResolution: Duration { .zero }
 
-    /// Waits for cancellation.
+    /// Waits until the task is cancelled.
     public func sleep(until deadline: Instant, tolerance: Duration?) async throws {
         begun.yield()
         begun.finish()

@@ -3,7 +3,7 @@ public import SyncCoreTesting
 public import Testing
 
 /// Runs the conformance checks and records each failure as an issue of the running test. Prints the report, so that
-/// what was skipped is seen, and returns it.
+/// skipped checks are visible, and returns it.
 @discardableResult
 public func expectConformance(
     of label: String, seed: UInt64 = .random(in: .min ... .max), sourceLocation: SourceLocation = #_sourceLocation,
@@ -14,7 +14,8 @@ public func expectConformance(
     }
 }
 
-/// Runs the conformance checks, those too that need the help of the store's owner; else as above.
+/// Runs the conformance checks, including those that need additional operations on the store. Otherwise like the
+/// function above.
 @discardableResult
 public func expectConformance(
     of label: String, seed: UInt64 = .random(in: .min ... .max), sourceLocation: SourceLocation = #_sourceLocation,
@@ -29,7 +30,7 @@ public func expectConformance(
     return report
 }
 
-/// A seed for this run, printed so that a failure can be repeated by writing it in its place.
+/// Returns a seed for this run and prints it, so that a failure can be reproduced with that seed.
 public func printedSeed(_ test: String) -> UInt64 {
     let seed = UInt64.random(in: .min ... .max)
     print("seed of \(test): \(seed)")

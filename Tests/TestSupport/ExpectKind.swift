@@ -1,7 +1,7 @@
 public import SyncCore
 public import Testing
 
-/// Expects an error of `kind` (any, for `nil`) whose message is one line.
+/// Expects an error of `kind` (`nil` for any kind) whose message is one line.
 @discardableResult
 public func expectKind(
     _ kind: BackendError.Kind?, sourceLocation: SourceLocation = #_sourceLocation, _ body: () async throws -> some Any

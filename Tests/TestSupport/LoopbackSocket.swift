@@ -1,6 +1,6 @@
 import Foundation
 
-/// A socket of this machine, closed with the object.
+/// A socket on the loopback interface, closed when the object is deallocated.
 final class LoopbackSocket {
     private let descriptor: Int32
     private var address = sockaddr_in()
@@ -22,7 +22,7 @@ final class LoopbackSocket {
 
     func connect() -> Bool { calling { Foundation.connect(descriptor, $0, length) } == 0 }
 
-    /// Sends all, says that this was it, and reads until the other side closes.
+    /// Sends all bytes, closes the sending side, and reads until the other side closes.
     func sendAndClose(_ bytes: [UInt8]) {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -35,7 +35,7 @@ final class LoopbackSocket {
         while recv(descriptor, &buffer, buffer.count, 0) > 0 {}
     }
 
-    /// Binds it and answers the port.
+    /// Binds the socket and returns the port.
     func bind() throws -> UInt16 {
         guard calling({ Foundation.bind(descriptor, $0, length) }) == 0,
             calling({ getsockname(descriptor, $0, &length) }) == 0

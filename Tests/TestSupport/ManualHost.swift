@@ -2,7 +2,7 @@ public import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// A host without time: pauses end at once and are noted, random numbers come from a seed.
+/// A host with simulated time: sleeps end at once and are recorded, and random numbers come from a seed.
 public final class ManualHost: Sendable {
     private struct State {
         var generator: SeededGenerator
@@ -12,15 +12,15 @@ public final class ManualHost: Sendable {
 
     private let state: Mutex<State>
 
-    /// A host at time 0.
+    /// Creates a host at time 0.
     public init(seed: UInt64) {
         state = Mutex(State(generator: SeededGenerator(seed: seed)))
     }
 
-    /// The pauses so far.
+    /// The durations of all sleeps so far.
     public var pauses: [Duration] { state.withLock { $0.pauses } }
 
-    /// This machine, as the libraries see it.
+    /// The host services for the code under test.
     public var host: HostServices {
         HostServices(
             now: { 0 }, timer: ManualClock(host: self),

@@ -1,11 +1,11 @@
 public import Foundation
 
 extension Pipe {
-    /// A pipe of which no process has an end but this one and the one that it is given to; or one that is started in
-    /// the microsecond before that is said of it.
+    /// Creates a pipe that other child processes do not inherit, except one that is started in the microsecond before
+    /// the flag is set.
     ///
-    /// `Pipe()` hands its ends to every process that is started meanwhile: what another test starts at this moment
-    /// keeps them open as long as it lives, and whoever reads to the end waits for that.
+    /// Every process that is started meanwhile inherits the ends of a plain `Pipe()`. A child of another test would
+    /// keep the pipe open, and a reader would wait for the end of that child.
     public static func closedOnExec() -> Pipe {
         let pipe = Pipe()
         for handle in [pipe.fileHandleForReading, pipe.fileHandleForWriting] {
@@ -14,10 +14,10 @@ extension Pipe {
         return pipe
     }
 
-    /// What comes to its end, which is closed then.
+    /// Reads to the end, and closes the reading end.
     ///
-    /// Foundation keeps the pipes of a process that has ended; with those of hundreds open it has crashed where it
-    /// lists them to start another one.
+    /// Foundation keeps the pipes of processes that have ended. With hundreds of them open it has crashed while listing
+    /// descriptors to start a process.
     public func textToEnd() -> String {
         let reading = fileHandleForReading
         defer { try? reading.close() }

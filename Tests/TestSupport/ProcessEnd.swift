@@ -1,27 +1,27 @@
 public import Foundation
 import Synchronization
 
-/// How a process of this one ends.
+/// Waits for the end of a child process.
 ///
-/// `Process.waitUntilExit()` learns it from a socket that Foundation watches by its number. In a program that opens and
-/// closes descriptors all the time, as tests of a server do, that number may be another one's before Foundation looks,
-/// and then it waits for ever. So the system is asked.
+/// `Process.waitUntilExit()` relies on a socket that Foundation identifies by its descriptor number. In a program that
+/// opens and closes descriptors all the time, as tests of a server do, the number can be reused before Foundation
+/// looks, and the call then never returns. This type asks the operating system instead.
 public final class ProcessEnd: Sendable {
     private let process: Process
     private let status = Mutex<Int32?>(nil)
 
-    /// How `process` ends, once it is started.
+    /// Creates an object that waits for `process`, which may be started later.
     public init(of process: Process) { self.process = process }
 
-    /// A program that ended otherwise than with 0.
+    /// A program that ended with another status than 0.
     public struct Failure: Error, CustomStringConvertible {
-        /// Its words, how it ended, and what it complained of.
+        /// The command line, the exit status, and the output on standard error.
         public let description: String
     }
 
-    /// Runs `program`, a path, and waits for its end.
+    /// Runs the program at the path `program` and waits for its end.
     ///
-    /// - Throws: where it cannot be started, and ``Failure``.
+    /// - Throws: ``Failure``, or an error if the program cannot be started.
     public static func run(_ program: String, _ arguments: String...) throws {
         let process = Process()
         process.executableURL = URL(filePath: program)
@@ -38,22 +38,22 @@ public final class ProcessEnd: Sendable {
         }
     }
 
-    /// Sends `signal`, unless it has ended.
+    /// Sends `signal` unless the process has ended.
     public func send(_ signal: Int32) {
-        // Foundation may take note of its end in between; that another process has its number then is next to
-        // impossible, as numbers go round.
+        // Foundation may reap the process in between. Reuse of its id within that time is practically impossible,
+        // because ids are assigned in rotation.
         status.withLock { if $0 == nil, process.isRunning { _ = kill(process.processIdentifier, signal) } }
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     ///
-    /// - Returns: its exit code, or the negative number of the signal that ended it; -1 where it was never started.
+    /// - Returns: The exit code, or the negative number of the signal that ended it; -1 if it was never started.
     @discardableResult
     public func wait() -> Int32 {
-        // It could not be started, and 0 would be any child.
+        // The process was not started; id 0 would match any child.
         guard process.processIdentifier > 0 else { return -1 }
         var information = siginfo_t()
-        // Leaves it as it is, for whoever comes first; fails where Foundation has taken note of its end already.
+        // Waits without reaping the process, which is left to Foundation. Fails if Foundation has already reaped it.
         while waitid(P_PID, id_t(process.processIdentifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
         return status.withLock { known in
             if let known { return known }

@@ -2,10 +2,10 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// A server on 127.0.0.1 that says what a test tells it to, byte for byte, so that it can lie, break off and be silent.
-/// Each connection has a thread of its own and ends with the test's closure, or with the server.
+/// A server on 127.0.0.1 that sends the bytes that a test dictates, so that it can send wrong answers, break off, or
+/// stay silent. Each connection has its own thread and ends with the closure of the test, or with the server.
 public final class RawServer: Sendable {
-    /// Where it listens.
+    /// The port on which it listens.
     public let port: UInt16
     private let listener: Int32
     private let shared: Shared
@@ -23,7 +23,7 @@ public final class RawServer: Sendable {
         let turns = DispatchSemaphore(value: 0)
     }
 
-    /// A server that lets `serve` speak on each connection; the number counts them from 0.
+    /// Starts a server that calls `serve` for each connection; `number` counts them from 0.
     public init(_ serve: @escaping @Sendable (_ connection: RawConnection, _ number: Int) -> Void) throws {
         let listener = try Self.listen()
         var address = sockaddr_in()
@@ -41,12 +41,13 @@ public final class RawServer: Sendable {
                 let descriptor = accept(listener, nil, nil)
                 guard descriptor >= 0 else {
                     #if os(Linux)
-                    // Not before this thread is done with it: the number may be another socket's by then.
+                    // Closed only here, because the descriptor number could otherwise be reused while this thread still
+                    // uses it.
                     close(listener)
                     #endif
                     return
                 }
-                // A process that another test starts would keep the connection open.
+                // Otherwise a child process of another test would keep the connection open.
                 _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
                 let number = shared.state.withLock { state -> Int? in
                     guard !state.isClosed else { return nil }
@@ -77,10 +78,10 @@ public final class RawServer: Sendable {
         stopListening()
     }
 
-    /// Lets one connection go on that waits for its turn.
+    /// Releases one connection that waits in ``RawConnection/waitForTurn()``.
     public func takeTurn() { shared.turns.signal() }
 
-    /// Lets nobody connect any more; who is connected stays so.
+    /// Stops accepting connections. Existing ones stay open.
     public func stopListening() {
         let wasListening = shared.state.withLock { state in
             defer { state.isListening = false }
@@ -94,10 +95,10 @@ public final class RawServer: Sendable {
         #endif
     }
 
-    /// How many connections have come.
+    /// The number of connections so far.
     public var connectionCount: Int { shared.state.withLock { $0.connectionCount } }
 
-    /// How many connections are open.
+    /// The number of open connections.
     public var openConnectionCount: Int { shared.state.withLock { $0.open.count } }
 
     /// `127.0.0.1:PORT`.
@@ -146,7 +147,7 @@ public final class RawConnection: Sendable {
         (self.descriptor, self.shared) = (descriptor, shared)
     }
 
-    /// A connection to a server on this machine; `nil` where nobody listens.
+    /// Connects to a server on this machine; `nil` if no server listens on `port`.
     public static func connect(to port: UInt16) -> RawConnection? {
         let descriptor = RawServer.makeSocket()
         var address = RawServer.loopback(port: port)
@@ -162,11 +163,11 @@ public final class RawConnection: Sendable {
         return RawConnection(descriptor: descriptor, shared: RawServer.Shared())
     }
 
-    /// Reads a request, header and body; `nil` when the client has closed.
+    /// Reads a request with header and body; `nil` if the client has closed the connection.
     public func readRequest() -> String? { readMessage().map { String(decoding: $0, as: UTF8.self) } }
 
-    /// Reads a request or an answer, header and body, of those that say how long they are or have no body; `nil` when
-    /// the other side has closed.
+    /// Reads a message with header and body; `nil` if the other side has closed the connection. The message must state
+    /// its length or have no body.
     public func readMessage() -> [UInt8]? {
         var bytes: [UInt8] = []
         while true {
@@ -182,7 +183,7 @@ public final class RawConnection: Sendable {
         }
     }
 
-    /// Reads what there is; `nil` at the end.
+    /// Reads the available bytes; `nil` at the end.
     public func read() -> [UInt8]? {
         var buffer = [UInt8](repeating: 0, count: 65_536)
         var count = recv(descriptor, &buffer, buffer.count, 0)
@@ -190,11 +191,11 @@ public final class RawConnection: Sendable {
         return count > 0 ? Array(buffer[..<count]) : nil
     }
 
-    /// Sends `text`; whether the client still took it.
+    /// Sends `text`. Returns true if the client accepted it.
     @discardableResult
     public func write(_ text: String) -> Bool { write(Array(text.utf8)) }
 
-    /// Sends `bytes`; whether the client still took them.
+    /// Sends `bytes`. Returns true if the client accepted them.
     @discardableResult
     public func write(_ bytes: [UInt8]) -> Bool {
         var sent = 0
@@ -208,33 +209,33 @@ public final class RawConnection: Sendable {
         return true
     }
 
-    /// Answers 200 with `body`, and stays open.
+    /// Sends a response with `body` and keeps the connection open.
     @discardableResult
     public func answer(_ body: String = "", fields: String = "", status: String = "200 OK") -> Bool {
         write("HTTP/1.1 \(status)\r\n\(fields)Content-Length: \(body.utf8.count)\r\n\r\n\(body)")
     }
 
-    /// Returns when the client has closed; what it sends is dropped.
+    /// Returns when the client has closed the connection. Received bytes are discarded.
     public func waitForEnd() { while read() != nil {} }
 
     /// Neither reads nor writes until the server ends.
     public func ignore() {
         shared.isOver.wait()
-        // For the next one that waits.
+        // Wakes the next waiting connection.
         shared.isOver.signal()
     }
 
-    /// Returns at the next ``RawServer/takeTurn()``.
+    /// Waits for the next ``RawServer/takeTurn()``.
     public func waitForTurn() { shared.turns.wait() }
 
-    /// Ends the connection without a word: the client's next move meets a reset.
+    /// Aborts the connection, so that the client's next operation fails with a reset.
     public func reset() {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
         close()
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     public func close() {
         let wasOpen = isOpen.withLock { isOpen in
             defer { isOpen = false }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// A real `syncd serve` in a process of its own, on a free port of this machine. It is killed with the object.
+/// A real `syncd serve` process on a free port of this machine. It is killed when the object is deallocated.
 ///
 /// ```swift
 /// let server = try ServerProcess(store: "sqlite:\(folder.path)/store.sqlite", options: ["--web", page])
@@ -8,35 +8,35 @@ import Foundation
 /// #expect(server.stop() == 0)
 /// ```
 ///
-/// The test target has to depend on `syncd`, so that it is built.
+/// The test target must depend on `syncd`, so that it is built.
 public final class ServerProcess: Sendable {
-    /// The server did not get as far as listening.
+    /// The server did not start to listen.
     public struct Failure: Error, CustomStringConvertible {
-        /// What it printed on standard error.
+        /// The output on standard error.
         public let description: String
     }
 
     /// The token of ``operatorTokenFile``.
     public static let operatorToken = "0123456789abcdef0123456789abcdef"
 
-    /// Where it listens: scheme, host and port.
+    /// The URL of the server: scheme, host and port.
     public let url: String
-    /// Its port.
+    /// The port of the server.
     public let port: Int
     private let process: Process
     private let output = Pipe.closedOnExec()
     private let end: ProcessEnd
     private let folder: TemporaryFolder
 
-    /// Starts it and waits until it listens.
+    /// Starts the server and waits until it listens.
     ///
     /// - Parameters:
-    ///   - store: its `--store`.
-    ///   - options: more options. The operator's token is ``operatorToken``, and the port a free one unless they say
-    ///     otherwise.
-    ///   - environment: variables to add. Passwords are cheap unless it says otherwise.
-    ///   - limit: how long the start may take.
-    /// - Throws: ``Failure``, with what it complained about.
+    ///   - store: The value of `--store`.
+    ///   - options: Further options. Unless they say otherwise, the operator's token is ``operatorToken`` and the port
+    ///     is a free one.
+    ///   - environment: Variables to add. Unless it says otherwise, password hashing is cheap.
+    ///   - limit: The timeout for the start.
+    /// - Throws: ``Failure`` with the output on standard error.
     public init(
         store: String, options: [String] = [], environment: [String: String] = [:], limit: Duration = .seconds(60)
     ) throws {
@@ -71,38 +71,38 @@ public final class ServerProcess: Sendable {
 
     deinit {
         _ = kill()
-        // Foundation keeps it otherwise.
+        // Foundation would keep it open.
         try? output.fileHandleForReading.close()
     }
 
-    /// Its process.
+    /// The process id.
     public var processID: Int32 { process.processIdentifier }
 
-    /// What it has printed on standard error until now: its log.
+    /// The output on standard error so far: the log.
     public var log: String { (try? String(contentsOfFile: folder.path(of: "errors.log"), encoding: .utf8)) ?? "" }
 
-    /// Asks it to end (SIGTERM), and does not wait for that.
+    /// Sends SIGTERM without waiting for the end.
     public func askToEnd() { end.send(SIGTERM) }
 
-    /// Asks it to end and waits.
+    /// Sends SIGTERM and waits for the end.
     ///
-    /// - Returns: its exit code, or the negative number of the signal that ended it.
+    /// - Returns: The exit code, or the negative number of the signal that ended the process.
     @discardableResult
     public func stop() -> Int32 {
         askToEnd()
         return end.wait()
     }
 
-    /// Ends it with SIGKILL, and waits.
+    /// Sends SIGKILL and waits for the end.
     ///
-    /// - Returns: as ``stop()``.
+    /// - Returns: As ``stop()``.
     @discardableResult
     public func kill() -> Int32 {
         end.send(SIGKILL)
         return end.wait()
     }
 
-    /// The first line of what comes from `descriptor`; `nil` where there is none in time.
+    /// Returns the first line from `descriptor`; `nil` after the timeout.
     private static func line(from descriptor: Int32, within limit: Duration) -> String? {
         let end = ContinuousClock.now + limit
         var bytes: [UInt8] = []

@@ -1,14 +1,13 @@
 import Foundation
 
-/// A folder of a test's own, removed with the object.
+/// A temporary folder of a test, removed when the object is deallocated.
 public final class TemporaryFolder: Sendable {
-    /// Where it is.
+    /// The path of the folder.
     public let path: String
 
-    /// Makes an empty folder.
+    /// Creates an empty folder.
     ///
-    /// - Parameter inMemory: whether nothing in it needs a disk, so that it need not wait for one, where the system has
-    ///   such a place.
+    /// - Parameter inMemory: True for a folder in memory, if the system has such a place, for files that need no disk.
     public init(inMemory: Bool = false) throws {
         let memory = "/dev/shm/"
         let isInMemory = inMemory && FileManager.default.isWritableFile(atPath: memory)
@@ -19,7 +18,7 @@ public final class TemporaryFolder: Sendable {
     }
 
     deinit {
-        // Not through FileManager, which cannot follow the longest paths that the tests make.
+        // Not FileManager, which cannot follow the longest paths that the tests create.
         let removal = Process()
         removal.executableURL = URL(fileURLWithPath: "/bin/rm")
         removal.arguments = ["-rf", path]
@@ -27,10 +26,10 @@ public final class TemporaryFolder: Sendable {
         ProcessEnd(of: removal).wait()
     }
 
-    /// The path of something in it.
+    /// The path of an item in the folder.
     public func path(of name: String) -> String { "\(path)/\(name)" }
 
-    /// The path of a new, empty folder in it.
+    /// Creates an empty folder inside it and returns the path.
     public func freshFolder() throws -> String {
         var template = Array("\(path)/XXXXXX".utf8CString)
         guard let made = mkdtemp(&template) else { throw CocoaError(.fileWriteUnknown) }

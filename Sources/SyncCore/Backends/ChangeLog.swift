@@ -1,9 +1,9 @@
-/// The sequence of a store's changes, each with a random tag, from which a page of changes since a cursor is read.
+/// The sequence of a store's changes, each with a random tag, read in pages from a cursor.
 ///
-/// The latest change of every key is kept for good, deletions too, because a reader may start from nothing. Changes
-/// that a later one of the same key has superseded only serve to recognise old cursors; the newest
-/// ``recognisedCount`` are recognised at least, older cursors may be answered with
-/// ``BackendError/Kind/cursorExpired``. So the log holds O(keys ever used + recognised) records, however many writes.
+/// The latest change of every key is kept for ever, deletions included, because a reader may start from nothing. A
+/// change that was superseded by a later one of the same key is kept only to recognise old cursors. At least the newest
+/// ``recognisedCount`` cursors are recognised; older ones may get ``BackendError/Kind/cursorExpired``. The log
+/// therefore holds O(keys ever used + recognised) records, for any number of writes.
 package struct ChangeLog: Sendable {
     private struct Record {
         var cursor: ChangeCursor
@@ -15,18 +15,18 @@ package struct ChangeLog: Sendable {
     private var latestSequences: [EntryKey: UInt64] = [:]
     private var lastSequence: UInt64 = 0
 
-    /// Cursors at the newest so many changes are recognised.
+    /// The number of newest changes whose cursors are always recognised.
     package let recognisedCount: Int
 
     package init(recognisedCount: Int = 10_000) {
-        precondition(recognisedCount >= 0, "a number of changes is not negative")
+        precondition(recognisedCount >= 0, "the number of recognised changes must not be negative")
         self.recognisedCount = recognisedCount
     }
 
-    /// How many records are held.
+    /// The number of records in the log.
     package var count: Int { records.count }
 
-    /// Notes that `key` changed. Amortised O(1).
+    /// Records a change of `key`. Amortised O(1).
     package mutating func append(_ key: EntryKey, tag: UInt64) {
         lastSequence += 1
         records.append(Record(cursor: ChangeCursor(sequence: lastSequence, tag: tag), key: key))
@@ -34,13 +34,16 @@ package struct ChangeLog: Sendable {
         if records.count > 2 * (latestSequences.count + recognisedCount) { dropSuperseded() }
     }
 
-    /// The keys that changed after `cursor`, at most `limit`, in the order of their latest change.
+    /// Returns the keys that changed after `cursor`, in the order of their latest change.
     ///
-    /// - Parameter version: the version that a key holds now, `nil` when it was deleted.
+    /// - Parameters:
+    ///   - limit: The largest number of changes to return, 1 or more.
+    ///   - version: Returns the current version of a key, `nil` if it was deleted.
+    /// - Throws: ``BackendError/Kind/cursorExpired`` if `cursor` is not recognised.
     package func page(
         since cursor: ChangeCursor?, limit: Int, version: (EntryKey) -> EntryVersion?
     ) throws(BackendError) -> ChangePage {
-        precondition(limit >= 1, "a page holds 1 change or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         var changes: [ChangePage.Change] = []
         var position = cursor
         for record in records[try startIndex(after: cursor)...] {
@@ -61,7 +64,7 @@ package struct ChangeLog: Sendable {
         guard index < records.count, records[index].cursor == cursor else {
             throw BackendError(
                 .cursorExpired, operation: .changes,
-                message: "this store has no change \(cursor.sequence) with that tag; read everything again")
+                message: "this store has no change \(cursor.sequence) with the cursor's tag; read everything again")
         }
         return index + 1
     }
@@ -75,7 +78,8 @@ package struct ChangeLog: Sendable {
 }
 
 extension RandomAccessCollection where Index == Int {
-    /// The first index whose element satisfies `isInSecondPart`, when those that do all come last. O(log n).
+    /// The first index whose element satisfies `isInSecondPart`, provided that all elements that satisfy it come last.
+    /// O(log n).
     package func partitioningIndex(where isInSecondPart: (Element) throws -> Bool) rethrows -> Int {
         var low = startIndex
         var high = endIndex

@@ -1,29 +1,32 @@
 import Synchronization
 
-/// A store in this process's memory: for tests, for previews, and as the simplest complete backend to read.
+/// A store in the memory of the process, for tests and previews, and as the simplest complete backend to study.
 ///
 /// It honours the whole contract of ``KeyValueBackend``: compare-and-swap, paging, tagged cursors and pushed signals.
-/// Everything is gone with the object. All calls may be made from any task; each is one short critical section.
+/// The data is lost when the object is deallocated. All methods may be called from any task; each is one short critical
+/// section.
 ///
 /// ```swift
 /// let backend = MemoryBackend()
 /// _ = try await backend.write([1, 2, 3], to: EntryKey("greeting"), if: .absent)
 /// ```
 public final class MemoryBackend: KeyValueBackend {
-    /// What it honours: everything that a process alone can.
+    /// The guarantees of a store that one process uses alone.
     public let capabilities: Capabilities
-    /// `memory:` and 16 hexadecimal digits, other ones for each store: an engine tells its remotes apart by label.
+    /// `memory:` and 16 hexadecimal digits that differ for every store, because an engine tells its remotes apart by
+    /// label.
     public let label: String
 
     private let host: HostServices
     private let state = Mutex(MemoryState())
     private let hub = SignalHub()
 
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// - Parameters:
-    ///   - host: where versions and tags come from.
-    ///   - maximumValueByteCount: larger values are refused with ``BackendError/Kind/tooLarge``; `nil` for no limit.
+    ///   - host: The source of versions and tags.
+    ///   - maximumValueByteCount: The largest value in bytes; larger ones are rejected with
+    ///     ``BackendError/Kind/tooLarge``. `nil` for no limit.
     public init(host: HostServices = .system, maximumValueByteCount: Int? = nil) {
         self.host = host
         let digits = String(host.randomBits(), radix: 16)
@@ -46,7 +49,7 @@ public final class MemoryBackend: KeyValueBackend {
         return entry.version == knownVersion ? .unchanged : .found(entry)
     }
 
-    /// Writes one key. O(1), for a new key O(keys) moves of 16 bytes.
+    /// Writes one key. O(1); O(keys) moves of 16 bytes for a new key.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -54,7 +57,7 @@ public final class MemoryBackend: KeyValueBackend {
         if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
             throw BackendError(
                 .tooLarge, operation: .write, key: key,
-                message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
+                message: "a value must have at most \(maximum) bytes here, not \(value.count)")
         }
         var generator = host.generator
         let entry = Entry(value: value, version: .random(using: &generator))
@@ -77,7 +80,7 @@ public final class MemoryBackend: KeyValueBackend {
         return Answer(state.withLock { $0.page(prefix: prefix, after: cursor, limit: limit) })
     }
 
-    /// What changed after `cursor`; O(changes kept after it).
+    /// Returns the changes after `cursor`. O(records after it).
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try BackendError.throwIfCancelled(.changes)
         return Answer(
@@ -87,7 +90,7 @@ public final class MemoryBackend: KeyValueBackend {
             })
     }
 
-    /// Signals after every change, to each subscriber on its own.
+    /// Returns a stream that yields after every change. Each subscriber gets its own.
     public func signals() -> AsyncStream<Void> {
         hub.subscribe()
     }
@@ -101,22 +104,22 @@ public final class MemoryBackend: KeyValueBackend {
 }
 
 extension MemoryBackend {
-    /// All that a store holds at one moment, its sequence of changes included.
+    /// The complete state of a store at one moment, its sequence of changes included.
     package struct Backup: Sendable {
         fileprivate var state = MemoryState()
 
-        /// What an empty store holds.
+        /// The state of an empty store.
         package init() {}
     }
 
-    /// A copy of all that it holds.
+    /// Returns a copy of the complete state.
     package func backup() -> Backup {
         var backup = Backup()
         backup.state = state.withLock { $0 }
         return backup
     }
 
-    /// Holds what `backup` does from now on, old versions and cursors included, as a disk does that was put back.
+    /// Restores the state of `backup`, old versions and cursors included, as restoring a disk image does.
     package func putBack(_ backup: Backup) {
         state.withLock { $0 = backup.state }
         hub.signal()
@@ -124,16 +127,16 @@ extension MemoryBackend {
 }
 
 extension KeyValueBackend where Self == MemoryBackend {
-    /// A new, empty store in memory.
+    /// Creates an empty store in memory.
     public static func memory(host: HostServices = .system) -> MemoryBackend {
         MemoryBackend(host: host)
     }
 }
 
-/// What a memory store holds, and the pure rules of changing and listing it.
+/// The state of a memory store, and the pure rules for changing and listing it.
 private struct MemoryState: Sendable {
     var entries: [EntryKey: Entry] = [:]
-    /// The keys of `entries` in ascending order, so that a page costs no sorting.
+    /// The keys of `entries` in ascending order, so that a page needs no sorting.
     var keys: [EntryKey] = []
     var log = ChangeLog()
 
@@ -158,7 +161,7 @@ private struct MemoryState: Sendable {
     }
 
     func page(prefix: String, after cursor: EntryKey?, limit: Int) -> KeyPage {
-        precondition(limit >= 1, "a page holds 1 key or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         let start = keys.partitioningIndex { key in
             if let cursor, key <= cursor { return false }
             return !key.text.utf8.lexicographicallyPrecedes(prefix.utf8)
@@ -173,7 +176,7 @@ private struct MemoryState: Sendable {
 }
 
 extension MemoryBackend: SynchronousReading {
-    /// Always answers.
+    /// Always returns an outcome.
     package func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         outcome(of: key, unless: knownVersion)
     }

@@ -1,22 +1,22 @@
-/// Tries again what a store could not do for a passing reason.
+/// A wrapper that repeats operations that failed for a passing reason.
 ///
-/// - An error that is `transient` had no effect, so any operation is repeated after it.
-/// - A read, a listing or a question for changes is repeated after `outcomeUnknown` too.
-/// - A **write of unknown outcome is thrown on**: repeated here, its own first effect could come back as a conflict,
-///   and only the caller can tell its own entry from another's.
-/// - In a batch only the items that failed are sent again.
+/// - After a `transient` error any operation is repeated, because it had no effect.
+/// - After `outcomeUnknown`, reads, listings and requests for changes are repeated too.
+/// - A write of unknown outcome is **not** repeated; its error is thrown. Its first attempt may have taken effect, so
+///   the repeated write could conflict with it, and only the caller can recognise its own entry.
+/// - In a batch only the failed items are sent again.
 ///
-/// Pauses follow the ``RetryPolicy``, and are longer by what a store asked for (``BackendError/retryAfter``). When the
-/// task is cancelled during a pause, the answer is ``BackendError/Kind/cancelled`` with the error that was being
-/// overcome as its cause.
+/// Pauses follow the ``RetryPolicy`` and are extended by the time that the store asked for
+/// (``BackendError/retryAfter``). If the task is cancelled during a pause, the wrapper throws
+/// ``BackendError/Kind/cancelled`` with the last failure as its cause.
 ///
 /// ```swift
 /// let remote = server.retrying(RetryPolicy(maximumAttempts: 6))
 /// ```
 public struct RetryBackend: KeyValueBackend {
-    /// The store that is asked.
+    /// The backend whose operations are repeated.
     public let wrapped: any KeyValueBackend
-    /// How often and after which pauses.
+    /// The number of attempts and the pauses between them.
     public let policy: RetryPolicy
     private let host: HostServices
 
@@ -27,14 +27,16 @@ public struct RetryBackend: KeyValueBackend {
         self.host = host
     }
 
-    /// Those of the wrapped store.
+    /// The capabilities of the wrapped backend.
     public var capabilities: Capabilities { wrapped.capabilities }
-    /// The label of the wrapped store.
+    /// The label of the wrapped backend.
     public var label: String { wrapped.label }
-    /// The wrapped store's remote form, with the same retries.
-    public var requiringExisting: any KeyValueBackend { RetryBackend(wrapped.requiringExisting, policy: policy, host: host) }
+    /// The ``KeyValueBackend/requiringExisting`` of the wrapped backend, with the same retries.
+    public var requiringExisting: any KeyValueBackend {
+        RetryBackend(wrapped.requiringExisting, policy: policy, host: host)
+    }
 
-    /// Reads one key, and again after `transient` and `outcomeUnknown`.
+    /// Reads one key. Retries after `transient` and `outcomeUnknown`.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -43,7 +45,7 @@ public struct RetryBackend: KeyValueBackend {
         }
     }
 
-    /// Writes one key, and again after `transient`.
+    /// Writes one key. Retries after `transient`.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -52,7 +54,7 @@ public struct RetryBackend: KeyValueBackend {
         }
     }
 
-    /// Deletes one key, and again after `transient`.
+    /// Deletes one key. Retries after `transient`.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -61,7 +63,7 @@ public struct RetryBackend: KeyValueBackend {
         }
     }
 
-    /// Lists keys, and again after `transient` and `outcomeUnknown`.
+    /// Lists keys. Retries after `transient` and `outcomeUnknown`.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
@@ -70,14 +72,14 @@ public struct RetryBackend: KeyValueBackend {
         }
     }
 
-    /// Asks what changed, and again after `transient` and `outcomeUnknown`.
+    /// Reads the sequence of changes. Retries after `transient` and `outcomeUnknown`.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await retrying(.changes) { () async throws(BackendError) in
             try await wrapped.changes(since: cursor, limit: limit)
         }
     }
 
-    /// Reads several keys; those that failed are asked for again.
+    /// Reads several keys. Retries those that failed.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
@@ -86,7 +88,7 @@ public struct RetryBackend: KeyValueBackend {
         }
     }
 
-    /// Writes or deletes several keys; those that failed without effect are sent again.
+    /// Writes or deletes several keys. Retries those that failed without effect.
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
@@ -95,7 +97,7 @@ public struct RetryBackend: KeyValueBackend {
         }
     }
 
-    /// The signals of the wrapped store.
+    /// The signals of the wrapped backend.
     public func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
@@ -133,7 +135,7 @@ extension RetryBackend {
                 hasAnswers = true
                 for (index, result) in zip(pending, answer.outcome) { results[index] = result }
                 pending = pending.filter { results[$0]?.failure?.allowsRepeating(operation) == true }
-                // Of several the one that asks for the longest pause.
+                // Of several failures, the one that asks for the longest pause decides.
                 let failures = pending.compactMap { results[$0]?.failure }
                 guard let last = failures.max(by: { ($0.retryAfter ?? .zero) < ($1.retryAfter ?? .zero) }) else {
                     break
@@ -141,14 +143,14 @@ extension RetryBackend {
                 failure = last
             } catch {
                 failure = error
-                // It concerns each item, and is what was heard of it last.
+                // The error concerns every pending item and is the latest result for it.
                 for index in pending { results[index] = .failure(error) }
             }
             do throws(BackendError) {
                 guard failure.allowsRepeating(operation) else { throw failure }
                 try await pauses.wait(operation, key: nil, after: failure)
             } catch {
-                // Thrown only while nothing has an answer: otherwise it would take away the answers that came.
+                // Throw only while no item has a result; otherwise the results so far would be lost.
                 guard hasAnswers else { throw error }
                 guard error.kind == .cancelled, failure.kind != .cancelled else { break }
                 for index in pending {
@@ -183,13 +185,15 @@ private struct Pauses {
         self.host = host
     }
 
-    /// Waits until the next attempt; throws `failure` when there is none, and `cancelled` when the task was.
+    /// Waits before the next attempt. Throws `failure` if no attempt is left, and `cancelled` if the task was
+    /// cancelled.
     mutating func wait(
         _ operation: BackendError.Operation, key: EntryKey?, after failure: BackendError
     ) async throws(BackendError) {
         failedAttempts += 1
         var generator = host.generator
-        // What the store asks for comes on top, so that those whom it sent away do not all come back together.
+        // The random pause is added to the requested one, so that clients that were rejected together do not return
+        // together.
         let asked = max(failure.retryAfter ?? .zero, .zero)
         guard
             let delay = policy.delay(afterFailedAttempts: failedAttempts, waited: waited + asked, using: &generator)
@@ -205,7 +209,7 @@ private struct Pauses {
 }
 
 extension BackendError {
-    /// Whether repeating the operation can help and can do no harm.
+    /// True if repeating the operation can help and cannot do harm.
     fileprivate func allowsRepeating(_ operation: Operation) -> Bool {
         guard kind != .cancelled else { return false }
         return switch disposition {
@@ -223,7 +227,7 @@ extension Result {
 }
 
 extension KeyValueBackend {
-    /// This store, with passing failures tried again.
+    /// Returns this backend with retries after passing failures.
     public func retrying(_ policy: RetryPolicy = RetryPolicy(), host: HostServices = .system) -> RetryBackend {
         RetryBackend(self, policy: policy, host: host)
     }

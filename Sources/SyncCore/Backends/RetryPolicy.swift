@@ -1,52 +1,53 @@
-/// How often and after which pauses a failed request is tried again.
+/// The number of attempts for a request, and the pauses between them.
 ///
-/// Pauses follow exponential backoff with full jitter: before the second attempt a random time up to `firstDelay`,
-/// then up to twice that, and so on, so that many clients that failed together do not come back together.
+/// Pauses follow exponential back-off with full jitter: before the second attempt a random time up to `firstDelay`,
+/// before the third up to twice that, and so on. Clients that failed together therefore do not return together.
 ///
 /// ```swift
 /// let patient = RetryPolicy(maximumAttempts: 8, maximumTotalDelay: .seconds(120))
 /// ```
 public struct RetryPolicy: Hashable, Sendable {
-    /// How often a request is sent at most, the first time included; 1 or more.
+    /// The largest number of attempts, the first one included; 1 or more.
     public var maximumAttempts: Int
     /// The upper bound of the first pause.
     public var firstDelay: Duration
-    /// No single pause is longer, unless a store asks for it (``BackendError/retryAfter``).
+    /// The upper bound of a single pause, unless the store asks for a longer one (``BackendError/retryAfter``).
     public var maximumDelay: Duration
-    /// All pauses of one call together are no longer; a pause that would be is not begun.
+    /// The upper bound of all pauses of one call together. A pause that would exceed it is not started.
     public var maximumTotalDelay: Duration
 
-    /// A policy; by default four attempts, pauses of up to 0.1, 0.2 and 0.4 seconds.
+    /// Creates a policy. The default is four attempts with pauses of up to 0.1, 0.2 and 0.4 seconds.
     ///
     /// - Parameters:
-    ///   - maximumAttempts: 1 or more; 1 never tries again.
-    ///   - firstDelay: not negative.
-    ///   - maximumDelay: not negative.
-    ///   - maximumTotalDelay: not negative.
+    ///   - maximumAttempts: The largest number of attempts, 1 or more; 1 disables retries.
+    ///   - firstDelay: The upper bound of the first pause, 0 or more.
+    ///   - maximumDelay: The upper bound of a single pause, 0 or more.
+    ///   - maximumTotalDelay: The upper bound of all pauses together, 0 or more.
     public init(
         maximumAttempts: Int = 4, firstDelay: Duration = .milliseconds(100), maximumDelay: Duration = .seconds(5),
         maximumTotalDelay: Duration = .seconds(30)
     ) {
-        precondition(maximumAttempts >= 1, "a request is sent once or more")
+        precondition(maximumAttempts >= 1, "maximumAttempts must be 1 or more")
         precondition(
-            firstDelay >= .zero && maximumDelay >= .zero && maximumTotalDelay >= .zero, "a pause is not negative")
+            firstDelay >= .zero && maximumDelay >= .zero && maximumTotalDelay >= .zero, "a delay must not be negative")
         self.maximumAttempts = maximumAttempts
         self.firstDelay = firstDelay
         self.maximumDelay = maximumDelay
         self.maximumTotalDelay = maximumTotalDelay
     }
 
-    /// The pause after so many failed attempts, or `nil` to give up.
+    /// Returns the pause after a number of failed attempts, or `nil` to give up.
     ///
     /// - Parameters:
-    ///   - failedAttempts: 1 or more.
-    ///   - waited: the sum of the pauses of this call so far.
-    ///   - generator: where the randomness of the pause comes from.
+    ///   - failedAttempts: The number of failed attempts, 1 or more.
+    ///   - waited: The sum of the pauses of this call so far.
+    ///   - generator: The source of randomness for the pause.
     public func delay(
         afterFailedAttempts failedAttempts: Int, waited: Duration, using generator: inout some RandomNumberGenerator
     ) -> Duration? {
         guard failedAttempts < maximumAttempts else { return nil }
-        // 2 to the 40th of any useful first delay is beyond every maximum; the bound keeps the shift from overflowing.
+        // 2 to the 40th times any sensible first delay exceeds every maximum; the bound keeps the shift from
+        // overflowing.
         let doublings = min(failedAttempts - 1, 40)
         let ceiling = min(maximumDelay, firstDelay * Double(UInt64(1) << UInt64(doublings)))
         let delay = ceiling * Double.random(in: 0...1, using: &generator)

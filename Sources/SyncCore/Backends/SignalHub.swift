@@ -1,13 +1,13 @@
 import Synchronization
 
-/// Hands one signal to any number of subscribers.
+/// Distributes one signal to any number of subscribers.
 ///
-/// A subscriber that is slow misses repetitions, never the fact that something changed: one signal waits for it.
-/// The streams end with the hub.
+/// A slow subscriber may miss repetitions, but never the fact that something changed: one signal stays pending. The
+/// streams end when the hub is deallocated.
 package final class SignalHub: Sendable {
     private struct State {
         var nextID: UInt64 = 0
-        /// In order of subscription, so that a seeded run wakes them in the same order every time.
+        /// In order of subscription, so that a seeded run always wakes them in the same order.
         var subscribers: [(id: UInt64, continuation: AsyncStream<Void>.Continuation)] = []
     }
 
@@ -19,7 +19,7 @@ package final class SignalHub: Sendable {
         for subscriber in subscribers { subscriber.continuation.finish() }
     }
 
-    /// A stream that yields after each ``signal()`` from now on.
+    /// Returns a stream that yields after every ``signal()`` from now on.
     package func subscribe() -> AsyncStream<Void> {
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let id = state.withLock { state in
@@ -33,11 +33,11 @@ package final class SignalHub: Sendable {
 
     /// Wakes every subscriber.
     package func signal() {
-        // Outside of the lock: a subscriber's executor may run its continuation at once.
+        // Outside the lock, because a subscriber's executor may resume its continuation immediately.
         for subscriber in subscribers { subscriber.continuation.yield() }
     }
 
-    /// How many streams are being listened to.
+    /// The number of active streams.
     package var subscriberCount: Int { subscribers.count }
 
     private var subscribers: [(id: UInt64, continuation: AsyncStream<Void>.Continuation)] {

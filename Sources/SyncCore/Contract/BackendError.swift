@@ -1,24 +1,27 @@
-/// A backend could not do what it was asked.
+/// A failure of a backend.
 ///
-/// A conflict is not an error (see ``WriteOutcome/conflict(_:)``), and an absent key is not one either. A backend that
-/// cannot find out whether a key is there throws; it never answers ``ReadOutcome/absent``.
+/// Neither a conflict (see ``WriteOutcome/conflict(_:)``) nor an absent key is an error. A backend that cannot find out
+/// if a key exists throws; it never answers ``ReadOutcome/absent``.
 public struct BackendError: Error, Sendable, CustomStringConvertible {
-    /// What went wrong, for a program to decide by.
+    /// The kind of failure, for programs to act on.
     public let kind: Kind
-    /// What the backend was asked to do, where known.
+    /// The operation that failed, if known.
     public let operation: Operation?
-    /// Which key it was about, where it was about one.
+    /// The key that the operation concerned, if it concerned one.
     public let key: EntryKey?
-    /// Whether trying again can help, and whether the write may have happened.
+    /// The effect of the failed operation, which decides how to retry it.
     public let disposition: Disposition
-    /// One line for a person: what is wrong and what to do.
+    /// One line for people: what is wrong and what to do.
     public let message: String
-    /// The error underneath, where there was one.
+    /// The underlying error, if there is one.
     public let cause: (any Error)?
-    /// How long the store asked to be left alone before the next attempt; `nil` where it did not say.
+    /// The time for which the store asked the client to wait before the next attempt; `nil` if it named none.
     public let retryAfter: Duration?
 
-    /// An error of `kind`; without a `disposition`, the one that is usual for the kind.
+    /// Creates an error of `kind`.
+    ///
+    /// Without a `disposition`, errors of the kinds `missing`, `unavailable` and `busy` are `transient`, and all others
+    /// `permanent`.
     public init(
         _ kind: Kind, operation: Operation? = nil, key: EntryKey? = nil, disposition: Disposition? = nil,
         message: String, cause: (any Error)? = nil, retryAfter: Duration? = nil
@@ -32,14 +35,14 @@ public struct BackendError: Error, Sendable, CustomStringConvertible {
         self.retryAfter = retryAfter
     }
 
-    /// The same error with the operation and key filled in where they were missing.
+    /// Returns the same error with the operation and key filled in where they are missing.
     public func during(_ operation: Operation, key: EntryKey? = nil) -> BackendError {
         BackendError(
             kind, operation: self.operation ?? operation, key: self.key ?? key, disposition: disposition,
             message: message, cause: cause, retryAfter: retryAfter)
     }
 
-    /// The message with operation, key, disposition and cause, on one line.
+    /// The operation, key, message and cause on one line.
     public var description: String {
         var parts: [String] = []
         if let operation { parts.append(operation.rawValue) }
@@ -50,7 +53,7 @@ public struct BackendError: Error, Sendable, CustomStringConvertible {
 }
 
 extension BackendError {
-    /// What went wrong. More kinds may come; switch with a default.
+    /// The kind of a failure. More kinds may be added; switch with a default case.
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case invalidKey, invalidCursor, unsupported, permissionDenied, full, tooLarge, damaged, notAStore
@@ -58,43 +61,45 @@ extension BackendError {
         }
         private let code: Code
 
-        /// The key is empty, too long or has control characters.
+        /// The key is empty, too long or contains control characters.
         public static let invalidKey = Kind(code: .invalidKey)
-        /// The cursor or page position was not made by this backend.
+        /// The cursor or page position was not issued by this backend.
         public static let invalidCursor = Kind(code: .invalidCursor)
-        /// The backend's capabilities exclude this; a precondition that cannot be honoured is refused with it.
+        /// The backend does not offer this operation or cannot check this precondition; see ``Capabilities``.
         public static let unsupported = Kind(code: .unsupported)
-        /// The store exists and this process may not use it so.
+        /// The store exists, but this process lacks the permission for the operation.
         public static let permissionDenied = Kind(code: .permissionDenied)
-        /// No space is left, or a quota is used up. What was there is still there.
+        /// No space is left, or a quota is exhausted. Existing entries are unaffected.
         public static let full = Kind(code: .full)
-        /// The value is larger than the backend takes.
+        /// The value is larger than ``Capabilities/maximumValueByteCount``.
         public static let tooLarge = Kind(code: .tooLarge)
-        /// What is stored cannot be read back as it was written.
+        /// The stored bytes cannot be read back as they were written.
         public static let damaged = Kind(code: .damaged)
-        /// The place named is not a store of this kind.
+        /// The given place is not a store of this kind.
         public static let notAStore = Kind(code: .notAStore)
         /// The store was written by a later version of this software.
         public static let newerFormat = Kind(code: .newerFormat)
-        /// There is no store at that place, and none may be made; it may be on a share that is not mounted now.
+        /// There is no store at the given place, and none may be created. It may be on a share that is not mounted.
         public static let missing = Kind(code: .missing)
-        /// The store cannot be reached now.
+        /// The store cannot be reached at present.
         public static let unavailable = Kind(code: .unavailable)
-        /// Someone else holds the store, and did not let go in time.
+        /// Another client held the store until the timeout expired.
         public static let busy = Kind(code: .busy)
         /// The calling task was cancelled.
         public static let cancelled = Kind(code: .cancelled)
-        /// The cursor's change is no longer (or was never) part of this store: start over, believing no absence.
+        /// The store does not, or no longer, know the change that the cursor names. Read everything again, and do not
+        /// conclude that a missing key was deleted.
         public static let cursorExpired = Kind(code: .cursorExpired)
-        /// The store looks into what it is given, and does not take this.
+        /// The store inspects values and rejects this one.
         public static let refused = Kind(code: .refused)
-        /// None of the others.
+        /// Any other failure.
         public static let other = Kind(code: .other)
 
-        /// The kind's name.
+        /// The name of the kind.
         public var description: String { code.rawValue }
 
-        /// The kind of this name, as another process wrote it; `nil` for one that this software does not know.
+        /// Creates the kind with this name, as another process wrote it; `nil` for a name that this version does not
+        /// know.
         public init?(name: String) {
             guard let code = Code(rawValue: name) else { return nil }
             self.code = code
@@ -112,17 +117,17 @@ extension BackendError {
         }
     }
 
-    /// Whether the operation took effect, and whether to try it again.
+    /// The effect of a failed operation, which decides how to retry it.
     public enum Disposition: String, Hashable, Sendable {
-        /// It had no effect; the same call may succeed later.
+        /// The operation had no effect; the same call may succeed later.
         case transient
-        /// It had no effect, and the same call will not succeed.
+        /// The operation had no effect, and the same call will not succeed.
         case permanent
-        /// A write that may or may not have happened. Repeating it under the same precondition is safe.
+        /// The write may or may not have happened. Repeating it under the same precondition is safe.
         case outcomeUnknown
     }
 
-    /// What a backend can be asked to do.
+    /// An operation of a backend.
     public enum Operation: String, Hashable, Sendable {
         /// Reading one key.
         case read
@@ -132,7 +137,7 @@ extension BackendError {
         case delete
         /// Listing keys.
         case list
-        /// Asking what changed.
+        /// Reading the sequence of changes.
         case changes
         /// Opening the store.
         case open

@@ -1,37 +1,38 @@
-/// What a store really honours. The engine chooses by it, and the conformance checks select themselves by it.
+/// The guarantees of a store. The engine adapts to them, and the conformance checks select themselves by them.
 public struct Capabilities: Hashable, Sendable {
-    /// What an acknowledged write has survived.
+    /// The failures that an acknowledged write survives.
     public enum Durability: String, Hashable, Sendable {
-        /// Nothing: it is gone with the process.
+        /// None: the data is lost when the process ends.
         case process
-        /// The end of the process, by whatever signal; a power cut may take it.
+        /// The end of the process, by any signal, but not a power failure.
         case processDeath
-        /// A power cut.
+        /// A power failure.
         case powerLoss
     }
 
-    /// How a watcher learns that something changed.
+    /// The way in which a watcher learns of changes.
     public enum Signals: String, Hashable, Sendable {
-        /// The store says so at once.
+        /// The store signals a change at once.
         case pushed
-        /// The watcher asks now and then.
+        /// The watcher polls.
         case polled
     }
 
-    /// Whether ``Precondition/absent`` and ``Precondition/matches(_:)`` hold against all other writers.
+    /// True if ``Precondition/absent`` and ``Precondition/matches(_:)`` are checked atomically against all other
+    /// writers.
     public var compareAndSwap: Bool
-    /// What an acknowledged write has survived.
+    /// The failures that an acknowledged write survives.
     public var durability: Durability
-    /// Whether ``KeyValueBackend/changes(since:limit:)`` answers.
+    /// True if ``KeyValueBackend/changes(since:limit:)`` is supported.
     public var changes: Bool
-    /// How a watcher learns of changes.
+    /// The way in which a watcher learns of changes.
     public var signals: Signals
-    /// Whether several processes may use the store at once.
+    /// True if several processes may use the store at the same time.
     public var sharedBetweenProcesses: Bool
-    /// The largest value in bytes, `nil` where memory is the only limit.
+    /// The largest value in bytes; `nil` if only memory limits it.
     public var maximumValueByteCount: Int?
 
-    /// A record of what a store honours.
+    /// Creates a record of the guarantees of a store.
     public init(
         compareAndSwap: Bool, durability: Durability, changes: Bool, signals: Signals, sharedBetweenProcesses: Bool,
         maximumValueByteCount: Int? = nil

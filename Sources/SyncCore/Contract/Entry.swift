@@ -1,38 +1,40 @@
-/// What a backend holds under a key: a value and the version of the write that put it there.
+/// The value of a key, and the version of the write that stored it.
 public struct Entry: Hashable, Sendable {
-    /// The bytes that were written. A backend never looks inside.
+    /// The bytes that were written. A backend never interprets them.
     public let value: [UInt8]
-    /// Names this write and no other.
+    /// The identifier of the write that stored this value.
     public let version: EntryVersion
 
-    /// An entry of `value` at `version`.
+    /// Creates an entry of `value` at `version`.
     public init(value: [UInt8], version: EntryVersion) {
         self.value = value
         self.version = version
     }
 }
 
-/// Names one write of one key: 128 random bits, or a digest of the content; 1 to 64 bytes.
+/// An identifier of one write of one key: 128 random bits or a digest of the content; 1 to 64 bytes.
 ///
-/// Never a counter and never a modification time: a store that is restored from a backup would hand the same number
-/// out twice, for two different contents.
+/// A version must not be a counter or a modification time. A store that is restored from a backup would issue the same
+/// number twice, for two different contents.
 public struct EntryVersion: Hashable, Sendable, CustomStringConvertible {
-    /// The version's bytes, opaque to everybody but the backend that made it.
+    /// The bytes of the version. Only the backend that made them may interpret them.
     public let bytes: [UInt8]
 
-    /// A version of the given bytes, as a backend read them from its store.
+    /// Creates a version from bytes that a backend read from its store.
+    ///
+    /// - Precondition: 1 to 64 bytes.
     public init(bytes: [UInt8]) {
-        precondition((1...64).contains(bytes.count), "a version has 1 to 64 bytes, this one has \(bytes.count)")
+        precondition((1...64).contains(bytes.count), "a version must have 1 to 64 bytes, not \(bytes.count)")
         self.bytes = bytes
     }
 
-    /// A new version: 128 bits from `generator`.
+    /// Creates a version of 128 bits from `generator`.
     public static func random(using generator: inout some RandomNumberGenerator) -> EntryVersion {
         let words: [UInt64] = [generator.next(), generator.next()]
         return EntryVersion(bytes: words.flatMap { word in withUnsafeBytes(of: word.bigEndian) { Array($0) } })
     }
 
-    /// The bytes in hexadecimal, lower case.
+    /// The bytes in lower-case hexadecimal.
     public var description: String {
         String(unsafeUninitializedCapacity: 2 * bytes.count) { text in
             for (index, byte) in bytes.enumerated() {

@@ -5,15 +5,15 @@ import Foundation
 #endif
 
 extension HostServices {
-    /// This machine: its wall clock, its monotonic timer, its random number generator.
+    /// The wall clock, monotonic timer and random number generator of this machine.
     ///
-    /// The one place in the libraries that reads a clock.
+    /// This is the only place in the libraries that reads a clock.
     public static let system = HostServices(
         now: { Int64((Date().timeIntervalSince1970 * 1_000).rounded(.down)) },
         timer: ContinuousClock(),
         randomBits: {
-            // None are drawn ahead: a machine that goes on from a snapshot of itself would draw them twice, and give
-            // two values one version.
+            // Random bits are not buffered: a virtual machine that resumes from a snapshot would use the same bits
+            // again and give two values one version.
             var generator = SystemRandomNumberGenerator()
             return generator.next()
         })

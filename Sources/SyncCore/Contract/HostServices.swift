@@ -1,15 +1,15 @@
-/// What the machine supplies and a test or a simulation replaces: the wall clock, a timer and randomness.
+/// The wall clock, timer and randomness of the machine, which tests and simulations replace.
 ///
-/// Nothing in the libraries asks the system for these by itself.
+/// The libraries take these from here only and never ask the system directly.
 public struct HostServices: Sendable {
-    /// The wall clock: milliseconds since 1970 UTC. It may jump in both directions.
+    /// The wall clock, in milliseconds since 1970 UTC. It may jump in both directions.
     public var now: @Sendable () -> Int64
-    /// Measures waiting; never a date.
+    /// The clock for waiting. It is never used as a date.
     public var timer: any Clock<Duration>
-    /// 64 random bits a call.
+    /// Returns 64 random bits.
     public var randomBits: @Sendable () -> UInt64
 
-    /// A host of the given parts.
+    /// Creates a host from the given parts.
     public init(
         now: @escaping @Sendable () -> Int64, timer: any Clock<Duration>,
         randomBits: @escaping @Sendable () -> UInt64
@@ -19,19 +19,21 @@ public struct HostServices: Sendable {
         self.randomBits = randomBits
     }
 
-    /// A generator that draws from ``randomBits``.
+    /// A random number generator that draws from ``randomBits``.
     public var generator: HostRandomness { HostRandomness(host: self) }
 
-    /// Waits, or throws when the task is cancelled.
+    /// Waits for `duration`.
+    ///
+    /// - Throws: `CancellationError` if the task is cancelled.
     public func sleep(for duration: Duration) async throws {
         try await timer.sleep(for: duration)
     }
 }
 
-/// Random numbers from a host.
+/// A random number generator that draws from a host.
 public struct HostRandomness: RandomNumberGenerator, Sendable {
     let host: HostServices
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     public mutating func next() -> UInt64 { host.randomBits() }
 }

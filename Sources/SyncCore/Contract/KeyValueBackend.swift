@@ -1,119 +1,145 @@
-/// A place that keeps values under keys: memory, a folder, a database, a server.
+/// A key-value store that the engine can sync: in memory, in a folder, in a database, or on a server.
 ///
-/// This is the smallest contract that every such place can honour well. The engine needs nothing else, so a phone and
-/// a server, a laptop and a shared folder, or two servers sync through one code path.
+/// This protocol is the smallest contract that all of these can honour in full. The engine needs nothing else, so one
+/// code path syncs a phone with a server, a laptop with a shared folder, or two servers. The *backend* is the type that
+/// conforms; the *store* is the data that it keeps.
 ///
-/// **What a caller may rely on**
-/// - Each key is on its own. A write is all or nothing and, once answered, is seen by every later read and has survived
-///   what ``Capabilities/durability`` names.
-/// - A precondition is checked in the same atomic step as the write, against every other writer of the store, if
-///   ``Capabilities/compareAndSwap`` is true. A backend that cannot do that refuses ``Precondition/absent`` and
-///   ``Precondition/matches(_:)`` with ``BackendError/Kind/unsupported``; it never drops them.
-/// - Versions never repeat, not even after the store was wiped or restored from a backup.
-/// - A failure is thrown. ``ReadOutcome/absent`` means that the store looked and found nothing.
-/// - All calls may be made from any task at any time.
+/// **What callers may rely on**
+/// - Atomicity: every key is independent of the others. A write takes effect completely or not at all.
+/// - Visibility and durability: once a write has been acknowledged, every later read sees it, and it survives the
+///   failures that ``Capabilities/durability`` names.
+/// - Preconditions: if ``Capabilities/compareAndSwap`` is true, a precondition is checked in the same atomic step as
+///   the write, against every other writer of the store. Otherwise the backend throws ``BackendError/Kind/unsupported``
+///   for ``Precondition/absent`` and ``Precondition/matches(_:)``. It never ignores a precondition.
+/// - Versions: a version is never used twice, not even after the store was wiped or restored from a backup.
+/// - Absence: a failure is thrown. ``ReadOutcome/absent`` is answered only when the store looked and found nothing.
+/// - Concurrency: every method may be called from any task at any time.
 ///
-/// **What an implementer must do**
-/// - Give every thrown ``BackendError`` a true disposition: `transient` and `permanent` promise that nothing was
-///   written, `outcomeUnknown` that it may have been.
-/// - Answer a failed precondition with ``WriteOutcome/conflict(_:)`` and the entry that stood against it.
-/// - Without compare-and-swap, let a listing go on where one entry is damaged: it has some version, and reading it
-///   throws.
-/// - Keep keys apart by their bytes: no case folding, no Unicode normalisation.
-/// - When the calling task is cancelled, throw ``BackendError/Kind/cancelled`` before starting, or finish. A write
-///   that was cut off half way is `outcomeUnknown`.
-/// - Prove it with the conformance checks of `SyncCoreTesting`.
+/// **What a backend must do**
+/// - Give every ``BackendError`` that it throws a truthful disposition. `transient` and `permanent` promise that
+///   nothing was written; `outcomeUnknown` says that the write may have happened.
+/// - Answer a failed precondition with ``WriteOutcome/conflict(_:)`` and the current entry, `nil` for an absent key.
+/// - Compare keys by their bytes: no case folding and no Unicode normalisation.
+/// - Honour cancellation: when the calling task is cancelled, either throw ``BackendError/Kind/cancelled`` before the
+///   operation starts, or finish it. A write that was interrupted half way is `outcomeUnknown`.
+/// - Without compare-and-swap, keep a damaged entry in listings, with any version. Reading it throws; it must not make
+///   the listing fail.
+/// - Pass the conformance checks of `SyncCoreTesting`.
 ///
-/// ``requiringExisting``, the batch forms, ``changes(since:limit:)`` and ``signals()`` have default implementations.
+/// **What has a default implementation:** ``requiringExisting``, the two batch methods, ``changes(since:limit:)`` and
+/// ``signals()``. A backend that keeps no sequence of changes and sends no signals implements two properties and four
+/// methods. ``MemoryBackend`` is a complete implementation to start from.
+///
+/// A caller that creates an entry unless it exists:
 ///
 /// ```swift
 /// let answer = try await backend.write([1, 2, 3], to: key, if: .absent)
 /// switch answer.outcome {
 /// case .written(let version): remember(version)
 /// case .conflict(let current): merge(with: current)
-/// case .deleted: break // only a delete answers so
+/// case .deleted: break // answered only by a delete
 /// }
 /// ```
 public protocol KeyValueBackend: Sendable {
-    /// What this store honours. Constant for the life of the backend.
+    /// The guarantees of this store. Constant for the lifetime of the backend.
     var capabilities: Capabilities { get }
 
-    /// A name for people and logs, without secrets: `file:/var/lib/app`.
+    /// A name for messages and logs, without secrets: `file:/var/lib/app`.
     var label: String { get }
 
-    /// This store as the remote of an engine: as something that others share, and that must be there already.
+    /// This backend in a form that reports a missing store as an error instead of creating it.
     ///
-    /// A store that comes into being by being used, as a folder does, answers a form of itself that does not: a share
-    /// that is not mounted would pass for one in which nothing was ever bought. Everything else answers itself, which
-    /// is the default; a wrapper wraps what the wrapped store answers.
+    /// The engine uses this form for a remote. A backend that creates its store on first use, such as one on a folder,
+    /// must return a form of itself that throws ``BackendError/Kind/missing`` instead: a share that is not mounted
+    /// would otherwise look like an empty store. The default is the backend itself, for backends that never create a
+    /// store. A wrapper wraps the ``requiringExisting`` of the backend that it wraps.
     var requiringExisting: any KeyValueBackend { get }
 
     /// Reads one key.
     ///
     /// - Parameters:
-    ///   - key: what to read.
-    ///   - knownVersion: when the key still holds this version, the answer is ``ReadOutcome/unchanged`` and no value
-    ///     travels.
+    ///   - key: The key to read.
+    ///   - knownVersion: A version that the caller already holds. If it is still the current one, the answer is
+    ///     ``ReadOutcome/unchanged`` and the value is not transferred.
+    /// - Returns: The entry, ``ReadOutcome/absent``, or ``ReadOutcome/unchanged``.
+    /// - Throws: ``BackendError`` if the store cannot tell, for example ``BackendError/Kind/unavailable`` or
+    ///   ``BackendError/Kind/damaged``.
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome>
 
     /// Writes `value` to `key` if `precondition` holds.
+    ///
+    /// - Returns: ``WriteOutcome/written(_:)`` with the new version, or ``WriteOutcome/conflict(_:)``.
+    /// - Throws: ``BackendError``; for example ``BackendError/Kind/tooLarge`` for a value beyond
+    ///   ``Capabilities/maximumValueByteCount``, ``BackendError/Kind/full`` when no space is left, and
+    ///   ``BackendError/Kind/unsupported`` for a precondition that the backend cannot check.
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
 
-    /// Deletes `key` if `precondition` holds. Deleting an absent key under ``Precondition/any`` or
-    /// ``Precondition/absent`` answers ``WriteOutcome/deleted``.
+    /// Deletes `key` if `precondition` holds.
+    ///
+    /// - Returns: ``WriteOutcome/deleted`` or ``WriteOutcome/conflict(_:)``. Deleting an absent key under
+    ///   ``Precondition/any`` or ``Precondition/absent`` answers ``WriteOutcome/deleted``.
+    /// - Throws: ``BackendError``, as ``write(_:to:if:)`` does.
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome>
 
     /// Lists keys that begin with the bytes of `prefix`, in ascending order of their bytes.
     ///
-    /// A key that is there during the whole listing is listed once; one that comes or goes meanwhile may be.
+    /// A key that exists during the whole listing is listed exactly once. A key that is created or deleted during the
+    /// listing may or may not be listed.
     ///
-    /// An item has the size of its value if the store knows it without reading the value. A wrapper that changes values
-    /// leaves it out.
+    /// An item carries the size of its value if the store knows it without reading the value. A wrapper that changes
+    /// values leaves the size out.
     ///
     /// - Parameters:
-    ///   - prefix: empty for all keys.
-    ///   - cursor: the ``KeyPage/next`` of the page before.
-    ///   - limit: at most so many, 1 or more.
+    ///   - prefix: The beginning of the keys to list; empty for all keys.
+    ///   - cursor: The ``KeyPage/next`` of the previous page; `nil` for the first page.
+    ///   - limit: The largest number of keys to return, 1 or more.
+    /// - Throws: ``BackendError``, as ``read(_:unless:)`` does.
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage>
 
-    /// Reads several keys in one request where the store can, each on its own.
+    /// Reads several keys, in one request where the backend can. Each read succeeds or fails on its own.
     ///
-    /// - Returns: one result a request, in their order.
-    /// - Throws: only when nothing at all could be asked.
+    /// - Returns: One result for each request, in the same order.
+    /// - Throws: ``BackendError`` only if no request could be made at all.
     func read(_ requests: [ReadRequest]) async throws(BackendError) -> Answer<[Result<ReadOutcome, BackendError>]>
 
-    /// Writes or deletes several keys in one request where the store can, each on its own: one may conflict or fail
-    /// while the next succeeds.
+    /// Writes or deletes several keys, in one request where the backend can.
     ///
-    /// - Returns: one result a request, in their order.
-    /// - Throws: only when nothing at all could be asked.
+    /// The batch is not atomic: one item may conflict or fail while the next succeeds.
+    ///
+    /// - Returns: One result for each request, in the same order.
+    /// - Throws: ``BackendError`` only if no request could be made at all.
     func write(_ requests: [WriteRequest]) async throws(BackendError) -> Answer<[Result<WriteOutcome, BackendError>]>
 
-    /// The changes after `cursor`, or since the store began when it is `nil`.
+    /// Returns the changes after `cursor`, or all changes since the store began if it is `nil`.
     ///
-    /// A store may forget deletions that no valid cursor is before; then an answer to `nil` leaves them out.
+    /// A store may forget a deletion once every valid cursor is past it; an answer to `nil` then leaves that deletion
+    /// out.
     ///
-    /// - Throws: ``BackendError/Kind/cursorExpired`` when the store cannot say (it was wiped, restored, or forgot),
-    ///   ``BackendError/Kind/unsupported`` when ``Capabilities/changes`` is false.
+    /// - Parameters:
+    ///   - cursor: The ``ChangePage/cursor`` of an earlier page.
+    ///   - limit: The largest number of changes to return, 1 or more.
+    /// - Throws: ``BackendError/Kind/cursorExpired`` if the store no longer knows the position of `cursor` (it was
+    ///   wiped or restored, or the position is too old); ``BackendError/Kind/unsupported`` if ``Capabilities/changes``
+    ///   is false.
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage>
 
-    /// Signals that something in the store may have changed; several changes may share one signal.
+    /// Returns a stream that yields when something in the store may have changed. Several changes may share one signal.
     ///
-    /// The stream ends when the backend is gone, and is silent where ``Capabilities/signals`` is `polled`.
+    /// The stream ends when the backend is deallocated. It never yields if ``Capabilities/signals`` is `polled`.
     func signals() -> AsyncStream<Void>
 }
 
 extension KeyValueBackend {
-    /// The store itself.
+    /// The backend itself.
     public var requiringExisting: any KeyValueBackend { self }
 
-    /// Reads one key.
+    /// Reads one key unconditionally.
     public func read(_ key: EntryKey) async throws(BackendError) -> Answer<ReadOutcome> {
         try await read(key, unless: nil)
     }
 
-    /// Reads the keys one after the other.
+    /// Reads the keys one after another.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
@@ -131,7 +157,7 @@ extension KeyValueBackend {
         return Answer(results, serverTime: serverTime)
     }
 
-    /// Writes or deletes the keys one after the other.
+    /// Writes or deletes the keys one after another.
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
@@ -154,12 +180,12 @@ extension KeyValueBackend {
         return Answer(results, serverTime: serverTime)
     }
 
-    /// Refuses: the store keeps no sequence of changes.
+    /// Throws ``BackendError/Kind/unsupported``: the store keeps no sequence of changes.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         throw BackendError(.unsupported, operation: .changes, message: "\(label) keeps no sequence of changes")
     }
 
-    /// A stream that stays silent: the watcher polls.
+    /// A stream that never yields, so watchers poll.
     public func signals() -> AsyncStream<Void> {
         AsyncStream { _ in }
     }

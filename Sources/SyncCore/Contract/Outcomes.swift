@@ -1,46 +1,46 @@
-/// What must hold for a write or delete to happen, decided by the store in the same atomic step as the write.
+/// The condition for a write or delete, checked by the store in the same atomic step.
 public enum Precondition: Hashable, Sendable {
-    /// Nothing: last writer wins. The engine uses it only where a store can honour nothing else, and there only for
-    /// keys that its own replica alone writes.
+    /// No condition; the last writer wins. The engine uses it only for stores that can check no precondition, and there
+    /// only for keys that no other replica writes.
     case any
-    /// The key holds nothing.
+    /// The key is absent.
     case absent
     /// The key holds an entry of this version.
     case matches(EntryVersion)
 }
 
-/// The answer to a read.
+/// The outcome of a read.
 public enum ReadOutcome: Hashable, Sendable {
     /// The key holds this entry.
     case found(Entry)
-    /// The store knows that the key holds nothing.
+    /// The key is absent, and the store is sure of it.
     case absent
     /// The key still holds the version that the caller named.
     case unchanged
 }
 
-/// The answer to a write or delete. A conflict is an answer, not an error.
+/// The outcome of a write or delete. A conflict is an outcome, not an error.
 public enum WriteOutcome: Hashable, Sendable {
-    /// The write happened, is as durable as ``Capabilities/durability`` says, and got this version.
+    /// The value was written under this version and is as durable as ``Capabilities/durability`` says.
     case written(EntryVersion)
-    /// The key holds nothing now, and held what the precondition asked for before.
+    /// The key is absent now, and the precondition held before.
     case deleted
-    /// The precondition did not hold; nothing changed. The entry that stood against it comes along, `nil` for none.
+    /// The precondition did not hold, and nothing changed. Carries the current entry, `nil` if the key is absent.
     case conflict(Entry?)
 }
 
-/// An answer, and what else the store told with it: its clock, where it has one that can be believed.
+/// An outcome, and what the store sent along with it.
 public struct Answer<Outcome: Sendable>: Sendable {
-    /// What was asked for.
+    /// The outcome of the operation.
     public var outcome: Outcome
-    /// The store's own time when it answered, in milliseconds since 1970 UTC; `nil` where the store has no clock of
-    /// its own (a file, a cache) or cannot vouch for it.
+    /// The store's own time when it answered, in milliseconds since 1970 UTC; `nil` if the store has no clock of its
+    /// own (such as a file or a cache) or cannot vouch for it.
     public var serverTime: Int64?
-    /// The version of an entry that belongs to the one asked about and that somebody else writes, where the store tells
-    /// of it: what a server has decided about a ledger. `nil` says nothing.
+    /// The current version of a related entry, if the store sends one along. A server reports the version of its
+    /// decisions about a ledger in this way. `nil` says nothing about the related entry.
     public var relatedVersion: EntryVersion?
 
-    /// An answer of `outcome`.
+    /// Creates an answer.
     public init(_ outcome: Outcome, serverTime: Int64? = nil, relatedVersion: EntryVersion? = nil) {
         self.outcome = outcome
         self.serverTime = serverTime
@@ -54,10 +54,10 @@ extension Answer: Equatable where Outcome: Equatable {}
 public struct ReadRequest: Hashable, Sendable {
     /// The key to read.
     public var key: EntryKey
-    /// Answer ``ReadOutcome/unchanged`` when the key still holds this version.
+    /// A version that the caller already holds. If it is still current, the answer is ``ReadOutcome/unchanged``.
     public var knownVersion: EntryVersion?
 
-    /// A read of `key`, conditional when `knownVersion` is given.
+    /// Creates a read of `key`, conditional if `knownVersion` is given.
     public init(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) {
         self.key = key
         self.knownVersion = knownVersion
@@ -66,14 +66,14 @@ public struct ReadRequest: Hashable, Sendable {
 
 /// One write or delete of a batch.
 public struct WriteRequest: Hashable, Sendable {
-    /// The key to change.
+    /// The key to write or delete.
     public var key: EntryKey
     /// The new value, or `nil` to delete.
     public var value: [UInt8]?
-    /// What must hold for it to happen.
+    /// The condition under which the change happens.
     public var precondition: Precondition
 
-    /// A write of `value` to `key`, or a delete when `value` is `nil`.
+    /// Creates a write of `value` to `key`, or a delete if `value` is `nil`.
     public init(_ key: EntryKey, value: [UInt8]?, if precondition: Precondition) {
         self.key = key
         self.value = value
@@ -87,12 +87,13 @@ public struct KeyPage: Hashable, Sendable {
     public struct Item: Hashable, Sendable {
         /// The key.
         public var key: EntryKey
-        /// The version it held when the page was made.
+        /// The version that the key held when the page was made.
         public var version: EntryVersion
-        /// The number of bytes of the value of this version; `nil` when the store does not know it without reading.
+        /// The size in bytes of the value at this version; `nil` if the store does not know it without reading the
+        /// value.
         public var byteCount: Int?
 
-        /// A listed key, its version, and the size of its value where it is known.
+        /// Creates an item of a page.
         public init(key: EntryKey, version: EntryVersion, byteCount: Int? = nil) {
             self.key = key
             self.version = version
@@ -102,43 +103,43 @@ public struct KeyPage: Hashable, Sendable {
 
     /// The keys of this page.
     public var items: [Item]
-    /// Pass as `after` for the next page; `nil` when this was the last.
+    /// The cursor to pass as `after` for the next page; `nil` on the last page.
     public var next: EntryKey?
 
-    /// A page of `items`.
+    /// Creates a page of `items`.
     public init(items: [Item], next: EntryKey?) {
         self.items = items
         self.next = next
     }
 }
 
-/// A position in a store's sequence of changes: the number of a change and a random tag of that very change.
+/// A position in the sequence of changes of a store: the number of a change and a random tag of that change.
 ///
-/// After a wipe or a restored backup the number may exist again, the tag does not; the store answers
-/// ``BackendError/Kind/cursorExpired`` instead of pretending that nothing happened in between.
+/// After a wipe or a restored backup the same number may be used again, but with another tag. The store then answers
+/// ``BackendError/Kind/cursorExpired`` instead of silently skipping the changes in between.
 public struct ChangeCursor: Hashable, Sendable {
-    /// The position, counted from 1.
+    /// The number of the change, counted from 1.
     public var sequence: UInt64
-    /// The tag of the change at that position.
+    /// The random tag of that change.
     public var tag: UInt64
 
-    /// A cursor at `sequence`, tagged `tag`.
+    /// Creates a cursor at `sequence` with the tag `tag`.
     public init(sequence: UInt64, tag: UInt64) {
         self.sequence = sequence
         self.tag = tag
     }
 }
 
-/// What changed after a cursor: each key once, with the version it holds now, `nil` when it was deleted.
+/// A page of changes: each changed key once, with its current version.
 public struct ChangePage: Hashable, Sendable {
     /// One changed key.
     public struct Change: Hashable, Sendable {
         /// The key.
         public var key: EntryKey
-        /// The version it holds now.
+        /// The current version; `nil` if the key was deleted.
         public var version: EntryVersion?
 
-        /// A change of `key`.
+        /// Creates a change of `key`.
         public init(key: EntryKey, version: EntryVersion?) {
             self.key = key
             self.version = version
@@ -147,12 +148,12 @@ public struct ChangePage: Hashable, Sendable {
 
     /// The changed keys, in the order of their latest change.
     public var changes: [Change]
-    /// Where to go on from; `nil` when nothing has ever changed in this store.
+    /// The position to continue from; `nil` if nothing has ever changed in this store.
     public var cursor: ChangeCursor?
-    /// Whether more changes are waiting behind ``cursor``.
+    /// True if there are more changes after ``cursor``.
     public var hasMore: Bool
 
-    /// A page of `changes` up to `cursor`.
+    /// Creates a page of `changes` up to `cursor`.
     public init(changes: [Change], cursor: ChangeCursor?, hasMore: Bool) {
         self.changes = changes
         self.cursor = cursor

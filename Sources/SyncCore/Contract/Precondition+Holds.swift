@@ -1,7 +1,7 @@
 extension Precondition {
-    /// Whether it holds for a key at `current`, `nil` when the key holds nothing.
+    /// Returns true if the precondition holds for a key at version `current`, `nil` for an absent key.
     ///
-    /// For a backend that checks by itself, under its own lock.
+    /// For backends that check preconditions themselves, under their own lock.
     public func holds(for current: EntryVersion?) -> Bool {
         switch self {
         case .any: true

@@ -1,8 +1,9 @@
-/// A store that can answer most reads of one entry on the caller's thread, without waiting.
+/// A backend that can answer most reads of one entry synchronously, on the calling thread.
 ///
-/// It spares a server the switch of tasks for its most frequent request. The caller can always use
-/// ``KeyValueBackend/read(_:unless:)`` instead.
+/// It saves a server a task switch for its most frequent request. Callers fall back to
+/// ``KeyValueBackend/read(_:unless:)``.
 package protocol SynchronousReading: KeyValueBackend {
-    /// The outcome of ``KeyValueBackend/read(_:unless:)``; `nil` when that must be called because it waits or fails.
+    /// Reads one key without waiting; `nil` if the caller must use ``KeyValueBackend/read(_:unless:)`` because the read
+    /// would wait or fail.
     func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome?
 }

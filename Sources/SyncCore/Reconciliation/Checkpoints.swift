@@ -1,13 +1,13 @@
-/// What one local document knows of its remotes: which version each held last, and which content that was.
+/// The last known state of each remote of a local document: its version and a digest of its content.
 ///
-/// Stored in the document's local section, in one atomic value with the content it speaks of: a local copy that is
-/// rolled back takes its checkpoints back with it. Kept apart, a restored backup would believe that its remote has what
-/// it never sent.
+/// Checkpoints are stored in the local section of the document, in one atomic value with the content they describe. A
+/// local copy that is rolled back therefore rolls its checkpoints back too. If they were stored separately, a restored
+/// backup would assume that its remote has content that was never sent.
 struct Checkpoints: Equatable {
-    /// What a remote held.
+    /// The state of one remote.
     struct Checkpoint: Equatable {
         var remoteVersion: EntryVersion
-        /// The digest of the content that the remote held at that version.
+        /// The digest of the content of the remote at that version.
         var contentDigest: [UInt8]
     }
 
@@ -22,7 +22,7 @@ struct Checkpoints: Equatable {
 
     init() {}
 
-    /// Reads a local section. One that cannot be read is dropped: that costs a round trip and nothing else.
+    /// Reads a local section. One that cannot be read is dropped, which costs one round trip and nothing else.
     init(section: [UInt8]) {
         var reader = SectionReader(bytes: section)
         guard reader.byte() == Self.format, let count = reader.byte() else { return }
@@ -37,11 +37,11 @@ struct Checkpoints: Equatable {
         byRemote = checkpoints
     }
 
-    /// The local section: format, count, then for each remote in ascending order its name, version and digest, each
-    /// behind a length of two bytes.
+    /// The encoded local section: format, count, then for each remote in ascending order its name, version and digest,
+    /// each preceded by a length of two bytes.
     var section: [UInt8] {
         guard !byRemote.isEmpty else { return [] }
-        // More remotes than a byte counts would be a mistake; the first ones are kept.
+        // The count is one byte. More than 255 remotes would be a mistake; the first ones are kept.
         let remotes = byRemote.keys.sorted().prefix(255)
         var bytes: [UInt8] = [Self.format, UInt8(remotes.count)]
         for remote in remotes {

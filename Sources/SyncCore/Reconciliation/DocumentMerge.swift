@@ -1,54 +1,56 @@
-/// What the engine must know of the documents it syncs: how to open, join and close them. Bytes stay bytes.
+/// The operations that the engine needs on the documents it syncs: opening, joining and closing them.
 ///
-/// `join` is a join in the mathematical sense: commutative, associative and idempotent. Everything the reconciler
-/// promises rests on that; the join-law checker of `SyncCoreTesting` tries it. It looks at no clock and no
-/// configuration, or two replicas with different ones would rewrite each other for ever.
+/// `join` is a join in the mathematical sense: commutative, associative and idempotent. All guarantees of the
+/// reconciler depend on that; the `JoinLaws` of `SyncCoreTesting` check it. A join must not depend on a clock or on
+/// configuration, or two replicas with different settings would rewrite each other's documents for ever.
 public protocol DocumentMerge: Sendable {
-    /// An open document's content.
+    /// The content of an open document.
     associatedtype Content: Sendable
 
     /// The content of a document that does not exist.
     var empty: Content { get }
 
-    /// Opens a document, all of it or nothing.
+    /// Opens a document completely or not at all.
     ///
-    /// - Throws: ``DocumentError`` when the bytes are damaged or of a later version.
+    /// - Throws: ``DocumentError`` if the bytes are damaged or of a later version.
     func open(_ bytes: [UInt8]) throws(DocumentError) -> OpenDocument<Content>
 
-    /// The document's bytes. Equal content with an equal local section gives equal bytes.
+    /// Returns the bytes of the document. Equal content with an equal local section gives equal bytes.
     func close(_ document: OpenDocument<Content>) -> [UInt8]
 
-    /// The union of both.
+    /// Returns the union of both.
     func join(_ left: Content, _ right: Content) -> Joined<Content>
 
-    /// Names content: equal for equal content, and different (but for accidents) for different content.
+    /// Returns a digest of the content: equal for equal content, and different for different content except by
+    /// accident.
     func digest(of content: Content) -> [UInt8]
 }
 
-/// A document's content, and the section of it that belongs to the store that holds it.
+/// The content of a document, and a section that belongs to the store that holds it.
 public struct OpenDocument<Content: Sendable>: Sendable {
-    /// What is joined and sent.
+    /// The part that is joined and sent.
     public var content: Content
-    /// The holder's own bytes: joining ignores them, they are never sent to a remote, and any writer may drop them.
+    /// Bytes that belong to the holder. Joins ignore them, they are never sent to a remote, and any writer may drop
+    /// them.
     public var localSection: [UInt8]
 
-    /// A document of the given parts.
+    /// Creates a document from its parts.
     public init(content: Content, localSection: [UInt8] = []) {
         self.content = content
         self.localSection = localSection
     }
 }
 
-/// What joining two documents gave.
+/// The result of joining two documents.
 public struct Joined<Content: Sendable>: Sendable {
     /// The union.
     public var content: Content
-    /// Whether the union has something that the left side lacks.
+    /// True if the union contains something that the left side lacks.
     public var leftLacks: Bool
-    /// Whether the union has something that the right side lacks.
+    /// True if the union contains something that the right side lacks.
     public var rightLacks: Bool
 
-    /// A union.
+    /// Creates the result of a join.
     public init(content: Content, leftLacks: Bool, rightLacks: Bool) {
         self.content = content
         self.leftLacks = leftLacks
@@ -56,14 +58,14 @@ public struct Joined<Content: Sendable>: Sendable {
     }
 }
 
-/// A document cannot be opened. Nothing of it was taken.
+/// An error for a document that cannot be opened. No part of it was used.
 public struct DocumentError: Error, Sendable, CustomStringConvertible {
-    /// Whether a later version of the software wrote it.
+    /// True if a later version of the software wrote the document.
     public let isNewer: Bool
-    /// What is wrong, and where.
+    /// One line: what is wrong, and where.
     public let message: String
 
-    /// An error.
+    /// Creates an error.
     public init(isNewer: Bool, message: String) {
         self.isNewer = isNewer
         self.message = message

@@ -1,27 +1,29 @@
-/// What syncing one document did, or in a dry run would do.
+/// The result of syncing one document, or the expected result of a dry run.
 public struct DocumentReport<Content: Sendable>: Sendable {
     /// The content that both sides hold now.
     public var content: Content
-    /// Whether the local side lacked something.
+    /// True if the local side lacked something.
     public var localGains = false
-    /// Whether the remote side lacked something.
+    /// True if the remote side lacked something.
     public var remoteGains = false
-    /// How often a write met somebody else's. A write of our own whose answer was lost is none.
+    /// The number of conflicts with other writers. A conflict with a write of this sync whose acknowledgement was lost
+    /// does not count.
     public var conflicts = 0
-    /// What the local side held before anything came from the remote. What others recorded there during the sync is
-    /// in it.
+    /// The content of the local side before anything was merged from the remote, including what other writers recorded
+    /// there during the sync.
     public internal(set) var localContent: Content
-    /// What came from the remote: the union of all that it was read to hold, before this sync wrote to it. `nil` when
-    /// it was not read, or answered "unchanged".
+    /// The content that came from the remote: the union of everything read there before this sync wrote to it. `nil` if
+    /// the remote was not read or answered "unchanged".
     public internal(set) var arrivedContent: Content?
-    /// What the remote was last seen to hold in this sync, what this sync wrote there included. `nil` when it answered
+    /// The last known content of the remote, including what this sync wrote there. `nil` if the remote answered
     /// "unchanged" and nothing was written.
     public internal(set) var remoteContent: Content?
-    /// Entries of a remote with an entry for each replica that could not be read, in ascending order of their keys.
+    /// Entries that could not be read on a remote with one entry per replica, in ascending order of their keys.
     ///
-    /// What they hold is neither merged nor noted as seen: each sync tries them again. The others were merged.
+    /// Their content is neither merged nor recorded as seen, so each sync tries them again. All other entries were
+    /// merged.
     public internal(set) var unreadable: [UnreadableEntry] = []
-    /// The remote's own time at its last answer, in milliseconds since 1970 UTC, where it has one.
+    /// The remote's own time at its last answer, in milliseconds since 1970 UTC; `nil` if it has none.
     public var serverTime: Int64?
 
     init(content: Content) {
@@ -30,11 +32,11 @@ public struct DocumentReport<Content: Sendable>: Sendable {
     }
 }
 
-/// An entry of a remote that cannot be read: damaged, half copied, or of a later version. It was left as it is.
+/// An entry of a remote that cannot be read: damaged, partly copied, or of a later version. It was left unchanged.
 public struct UnreadableEntry: Sendable, CustomStringConvertible {
-    /// Where it is.
+    /// The key of the entry.
     public let key: EntryKey
-    /// Why it cannot be read.
+    /// The reason why it cannot be read.
     public let reason: SyncError.Reason
 
     /// One line: the key and the reason.
@@ -42,37 +44,36 @@ public struct UnreadableEntry: Sendable, CustomStringConvertible {
         switch reason {
         case .backend(let error): "\(error)"
         case .document(let error): "\"\(key)\": the document cannot be read: \(error)"
-        case .contention(let attempts): "\"\(key)\": others wrote in between \(attempts) times"
+        case .contention(let attempts): "\"\(key)\": other writers interfered with all \(attempts) attempts"
         }
     }
 }
 
-/// A sync could not be finished. What was acknowledged before is still there, on either side.
+/// An error that ended a sync. Everything that was acknowledged before is kept on both sides.
 public struct SyncError: Error, Sendable, CustomStringConvertible {
-    /// Which side it happened on.
+    /// The side on which a sync failed.
     public enum Side: String, Hashable, Sendable {
         /// The store on this device.
         case local
-        /// The store it syncs with.
+        /// The store that it syncs with.
         case remote
     }
 
-    /// Why it could not be finished.
+    /// The reason for a failed sync.
     public enum Reason: Sendable {
         /// A backend failed.
         case backend(BackendError)
-        /// A document cannot be opened; it was left as it is.
+        /// A document cannot be opened; it was left unchanged.
         case document(DocumentError)
-        /// Others wrote between each of so many attempts.
+        /// Other writers interfered with every one of this number of attempts.
         case contention(attempts: Int)
     }
 
-    /// Why it could not be finished.
+    /// The reason for the failure.
     public let reason: Reason
-    /// Which side it happened on.
+    /// The side that failed.
     public let side: Side
-    /// Whether everything that the remote holds has been received all the same: it answered, its answer was merged
-    /// and saved, and only sending failed.
+    /// True if everything that the remote holds was received, merged and saved, and only sending failed.
     public let hasReceived: Bool
 
     init(_ reason: Reason, side: Side, hasReceived: Bool = false) {
@@ -81,7 +82,7 @@ public struct SyncError: Error, Sendable, CustomStringConvertible {
         self.hasReceived = hasReceived
     }
 
-    /// Whether trying again later can help.
+    /// True if a later attempt can succeed.
     public var isTransient: Bool {
         switch reason {
         case .backend(let error): error.disposition != .permanent
@@ -95,7 +96,8 @@ public struct SyncError: Error, Sendable, CustomStringConvertible {
         switch reason {
         case .backend(let error): "\(side.rawValue) store: \(error)"
         case .document(let error): "\(side.rawValue) store: the document cannot be read: \(error)"
-        case .contention(let attempts): "\(side.rawValue) store: others wrote in between \(attempts) times, try again"
+        case .contention(let attempts):
+            "\(side.rawValue) store: other writers interfered with all \(attempts) attempts; try again"
         }
     }
 }

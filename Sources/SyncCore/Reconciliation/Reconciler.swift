@@ -1,25 +1,25 @@
-/// Decides, step by step, how one document becomes the same on two sides. Pure: it performs nothing, the engine does.
+/// Decides, step by step, how one document becomes the same on two sides. Pure: the engine performs the effects.
 ///
-/// The engine performs the effect that ``start()`` returns, hands the result to ``handle(_:)``, performs what that
-/// returns, and so on until ``Effect/finish(_:)``. Requests to the remote:
+/// The engine performs the effect that ``start()`` returns, passes the result to ``handle(_:)``, performs the effect
+/// that this returns, and so on until ``Effect/finish(_:)``. Requests to the remote:
 ///
 /// | case | requests |
 /// |---|---|
-/// | nothing changed; remote changed; local changed and remote not | 1 |
-/// | both changed; first contact with a non-empty local document | 2 |
+/// | no side changed; only the remote changed; only the local side changed | 1 |
+/// | both sides changed; first contact with a non-empty local document | 2 |
 ///
-/// It never deletes, never sends the local section to the remote, and never writes without a precondition, but for one
-/// place: to a remote that can honour none (``RemoteForm/entryPerReplica``) it writes with ``Precondition/any``, and
-/// ``ReplicaEntries`` turns that into a write of the replica's own entry. There it never writes before it was told in
-/// the same sync what the remote holds, because a local copy that was put back from a backup may know less than the
-/// entry that it wrote itself.
+/// The reconciler never deletes and never sends the local section to the remote. It never writes without a
+/// precondition, with one exception: a remote that can check none (``RemoteForm/entryPerReplica``) is written with
+/// ``Precondition/any``, and ``ReplicaEntries`` turns that into a write of the replica's own entry. The reconciler
+/// writes there only after it has learned in the same sync what the remote holds, because a local copy that was
+/// restored from a backup may know less than the entry that it wrote earlier.
 struct Reconciler<Merge: DocumentMerge> {
     enum Effect {
         case readLocal
         case readRemote(unless: EntryVersion?)
         case writeRemote([UInt8], Precondition)
         case writeLocal([UInt8], Precondition)
-        /// Wait a random while, the longer the higher the attempt, then report ``Event/resumed``.
+        /// Wait for a random time that grows with the attempt, then report ``Event/resumed``.
         case pause(attempt: Int)
         case finish(Result<DocumentReport<Merge.Content>, SyncError>)
     }
@@ -27,18 +27,18 @@ struct Reconciler<Merge: DocumentMerge> {
     enum Event {
         case localRead(Result<ReadOutcome, BackendError>)
         case remoteRead(Result<ReadOutcome, BackendError>)
-        /// What all entries of a remote hold together, at a version that names all of them; `nil` for no entries.
+        /// The union of all entries of a remote, and a version that identifies all of them; `nil` if there are none.
         case remoteJoined(Merge.Content, EntryVersion?)
         case remoteWritten(Result<WriteOutcome, BackendError>)
         case localWritten(Result<WriteOutcome, BackendError>)
         case resumed
     }
 
-    /// How the remote keeps a document.
+    /// The layout of a document on the remote.
     enum RemoteForm {
-        /// One entry, which all write under preconditions.
+        /// One entry, which all replicas write under preconditions.
         case oneEntry
-        /// An entry for each replica, each written by that replica only.
+        /// One entry per replica, which only that replica writes.
         case entryPerReplica
     }
 
@@ -63,22 +63,22 @@ struct Reconciler<Merge: DocumentMerge> {
 
     private var local: Side
     private var checkpoints = Checkpoints()
-    /// `nil` until the remote told us what it holds.
+    /// `nil` until the remote has reported its content.
     private var remote: Side?
     private var waiting = Waiting.nothing
     private var attempt = 0
-    /// What an earlier sync saw the remote hold.
+    /// The remote's state as an earlier sync saw it.
     private let seen: Checkpoints.Checkpoint?
-    /// Whether a push was sent whose outcome nobody knows.
+    /// True if a push was sent whose outcome is unknown.
     private var isPushUnsettled = false
-    /// Whether a save was sent whose outcome nobody knows.
+    /// True if a save was sent whose outcome is unknown.
     private var isSaveUnsettled = false
     private var pushFailure: BackendError?
     private var report: DocumentReport<Merge.Content>
 
-    /// - Parameter seen: the version of the remote that was seen last, and the digest of what it held then. It spares
-    ///   reading what others wrote anew without changing it. Not stored anywhere, so it may be newer than the
-    ///   checkpoint; it is used only where both are of the same content.
+    /// - Parameter seen: The version of the remote that was seen last, and a digest of its content then. It avoids
+    ///   reading content that another writer stored again unchanged. It is not stored durably, so it may be newer than
+    ///   the checkpoint; it is used only if both have the same content.
     init(
         merge: Merge, remoteID: String, form: RemoteForm = .oneEntry, seen: Checkpoints.Checkpoint? = nil,
         isDryRun: Bool = false, maximumAttempts: Int = 10
@@ -95,7 +95,7 @@ struct Reconciler<Merge: DocumentMerge> {
 
     func start() -> Effect { .readLocal }
 
-    /// What the remote holds, as far as this sync has seen; for the next one.
+    /// The latest known state of the remote, for the next sync.
     var lastSeen: Checkpoints.Checkpoint? {
         guard let remote, let version = remote.version else { return seen }
         return Checkpoints.Checkpoint(remoteVersion: version, contentDigest: merge.digest(of: remote.content))
@@ -133,21 +133,21 @@ extension Reconciler {
         return .readRemote(unless: known.remoteVersion)
     }
 
-    /// The checkpoint, with the version that an earlier sync saw last where that is of the same content.
+    /// The checkpoint, with the version from ``seen`` if that has the same content.
     private var known: Checkpoints.Checkpoint? {
         guard let stored = checkpoints[remoteID] else { return nil }
         guard let seen, seen.contentDigest == stored.contentDigest else { return stored }
         return seen
     }
 
-    /// Whether the local side holds something else than the remote did at the checkpoint.
+    /// True if the local content differs from the content of the remote at the checkpoint.
     private var isDirty: Bool { checkpoints[remoteID]?.contentDigest != merge.digest(of: local.content) }
 
     private mutating func take(local entry: Entry) throws(SyncError) {
         let document = try open(entry.value, on: .local)
         local = Side(version: entry.version, content: document.content)
         checkpoints = Checkpoints(section: document.localSection)
-        // What an unsettled save may have put there did not come from this side.
+        // Content from a save of unknown outcome did not originate on this side.
         if !isSaveUnsettled { report.localContent = document.content }
     }
 
@@ -168,12 +168,13 @@ extension Reconciler {
     private mutating func remoteAnswered(_ result: Result<ReadOutcome, BackendError>) throws(SyncError) -> Effect {
         switch result {
         case .success(.unchanged):
-            // A remote of one entry is asked so only by a dry run or after a refused push while facts wait to be sent.
+            // For a remote of one entry, only a dry run, or a sync whose push was rejected, reads while local facts are
+            // unsent.
             if isDirty, form == .entryPerReplica, !isDryRun, pushFailure == nil {
                 return push(local.content, if: .any)
             }
             report.remoteGains = isDirty
-            return noteKnown()
+            return finishUnchanged()
         case .success(.found(let entry)): try take(remote: entry)
         case .success(.absent): try take(remote: nil)
         case .failure(let error): throw SyncError(.backend(pushFailure ?? error), side: .remote)
@@ -181,9 +182,10 @@ extension Reconciler {
         return settle()
     }
 
-    /// Ends a sync for which the remote had nothing new.
-    private mutating func noteKnown() -> Effect {
-        // A dry run, or a sync whose save failed, saw a later version than the one that is stored.
+    /// Finishes a sync for which the remote had nothing new.
+    private mutating func finishUnchanged() -> Effect {
+        // The version that was seen can be newer than the stored one after a dry run, or after a sync whose save
+        // failed.
         guard form == .entryPerReplica, !isDryRun, !isDirty, let known, known != checkpoints[remoteID] else {
             return finish(with: local.content)
         }
@@ -192,8 +194,8 @@ extension Reconciler {
         return save(local.content, checkpoints, if: local.version.map(Precondition.matches) ?? .absent)
     }
 
-    /// Joins both sides and writes the one that lacks something: the remote first, so that one local write holds both
-    /// the news and the checkpoint.
+    /// Joins both sides and writes to the side that lacks something. The remote comes first, so that a single local
+    /// write stores both the new content and the checkpoint.
     private mutating func settle() -> Effect {
         guard let remote else { return .readRemote(unless: nil) }
         let joined = merge.join(local.content, remote.content)
@@ -210,9 +212,10 @@ extension Reconciler {
             checkpoints[remoteID] = Checkpoints.Checkpoint(
                 remoteVersion: version, contentDigest: merge.digest(of: remote.content))
         }
-        // A remote that wrote the same content anew, say to note a checkpoint of its own, is not worth a write: two
-        // stores that are each other's remote would note each other's notes for ever. Entries of replicas hold no
-        // notes, so there it is worth one: each process after this one is spared reading them all.
+        // If the remote has a new version of the same content, for example because it stored a checkpoint of its own,
+        // it is not worth a write: two stores that are each other's remote would record each other's checkpoints for
+        // ever. Entries of replicas hold no checkpoints. There the write pays, because later processes need not read
+        // all entries again.
         let isNews =
             switch form {
             case .oneEntry: checkpoints[remoteID]?.contentDigest != self.checkpoints[remoteID]?.contentDigest
@@ -257,7 +260,7 @@ extension Reconciler {
             waiting = .nothing
             try take(remote: current)
             if isPushUnsettled, let remote, !merge.join(content, remote.content).rightLacks {
-                // The conflict is with our own write, whose answer was lost.
+                // The conflict is with our own write, whose acknowledgement was lost.
                 report.remoteGains = true
                 return settle()
             }
@@ -266,13 +269,13 @@ extension Reconciler {
         case .success(.deleted):
             preconditionFailure("a write does not delete")
         case .failure(let error) where error.disposition == .outcomeUnknown && attempt + 1 < maximumAttempts:
-            // Repeating is safe: if the write happened, the answer is a conflict with our own content.
+            // Repeating is safe: if the write happened, the outcome is a conflict with our own content.
             isPushUnsettled = true
             return try again(.remote)
         case .failure(let error):
             waiting = .nothing
             pushFailure = error
-            // What the remote holds is still worth saving: a restore needs no permission to write.
+            // The content of the remote is still worth saving: a restore needs no permission to write.
             if remote != nil { return settle() }
             guard error.disposition == .permanent, error.kind != .cancelled else {
                 throw SyncError(.backend(error), side: .remote)
@@ -287,10 +290,10 @@ extension Reconciler {
         case .success(.written(let version)):
             return didSave(content, saved, at: version)
         case .success(.conflict(let current?)) where isSaveUnsettled && current.value == document(content, saved):
-            // The conflict is with our own write, whose answer was lost.
+            // The conflict is with our own write, whose acknowledgement was lost.
             return didSave(content, saved, at: current.version)
         case .success(.conflict(let current)):
-            // Somebody recorded meanwhile, or the local store was wiped: start from what is there now.
+            // Another writer changed the local document, or the local store was wiped: start from its current state.
             waiting = .nothing
             report.conflicts += 1
             local = Side(version: nil, content: merge.empty)
@@ -330,7 +333,7 @@ extension Reconciler {
         }
     }
 
-    /// The end: the remote has answered what it holds, and the local side holds that.
+    /// Finishes the sync: the content of the remote is known and stored on the local side.
     private mutating func finish(with content: Merge.Content) -> Effect {
         if let pushFailure {
             return .finish(.failure(SyncError(.backend(pushFailure), side: .remote, hasReceived: true)))

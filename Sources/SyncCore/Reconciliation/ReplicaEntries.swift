@@ -1,26 +1,26 @@
 import Checksums
 
-/// One document in a store without compare-and-swap: an entry for each replica, joined by whoever reads. Pure.
+/// A document in a store without compare-and-swap: one entry per replica, joined when it is read. Pure.
 ///
-/// The document `KEY` is kept as `KEY/<replica>`. A replica writes its own entry and no other, so that nothing has to
-/// be compared; reading is listing `KEY/` and joining all entries, the replica's own too: a local store that was put
-/// back from a backup, or copied to another device together with its replica's name, gets back what it has forgotten.
+/// The document `KEY` is stored as `KEY/<replica>`. A replica writes only its own entry, so no compare-and-swap is
+/// needed. Reading means listing `KEY/` and joining all entries, including the replica's own: a local store that was
+/// restored from a backup, or copied to another device together with its replica name, recovers what it has lost.
 ///
-/// This stands between the ``Reconciler`` and the store. It turns each effect on the remote into requests, and their
-/// results into one event, in which the version names all entries together: a digest of the sorted keys and versions of
-/// those that were merged. An entry that cannot be read is left out of it, so it is tried again by every sync.
+/// This state machine sits between the ``Reconciler`` and the store. It turns each effect on the remote into requests,
+/// and their results into one event. The version in that event identifies all entries together: it is a digest of the
+/// sorted keys and versions of the merged entries. An unreadable entry is not part of it, so each sync tries it again.
 ///
-/// An own entry that cannot be read is not overwritten either. It may be half of what a synchronising tool is fetching
-/// at this moment, with facts from before a backup was put back, that are nowhere else. The replica then writes
-/// `KEY/<replica>+2` and so on.
+/// If the replica's own entry is unreadable, it is not overwritten. It may be partly copied by a file-sync tool and
+/// contain facts from before a restored backup that exist nowhere else. The replica then writes `KEY/<replica>+2`, and
+/// so on.
 struct ReplicaEntries<Merge: DocumentMerge> {
     enum Effect {
         /// List the keys that begin with the prefix.
         case list(prefix: String, after: EntryKey?)
         case read([EntryKey])
-        /// Write to this key under no precondition.
+        /// Write to this key without a precondition.
         case write([UInt8], EntryKey)
-        /// Hand this to the reconciler.
+        /// Report this event to the reconciler.
         case answer(Reconciler<Merge>.Event)
     }
 
@@ -30,13 +30,13 @@ struct ReplicaEntries<Merge: DocumentMerge> {
         case written(Result<WriteOutcome, BackendError>)
     }
 
-    /// An entry that was read, and what it holds: true for ever, since a version names one content.
+    /// An entry that was read, and its content. It stays valid for ever, because a version identifies one content.
     struct Known: Sendable {
         var version: EntryVersion
         var content: Merge.Content
     }
 
-    /// So many entries are asked for at once.
+    /// The number of entries in one read request.
     private static var batchCount: Int { 100 }
 
     private let merge: Merge
@@ -45,10 +45,10 @@ struct ReplicaEntries<Merge: DocumentMerge> {
     private var knownVersion: EntryVersion?
     private var listed: [KeyPage.Item] = []
     private var missing: [EntryKey] = []
-    /// The versions of the entries that are merged.
+    /// The versions of the merged entries.
     private var merged: [EntryKey: EntryVersion] = [:]
     private var ownKey: EntryKey?
-    /// What was read, now or by earlier syncs.
+    /// The entries read by this and earlier syncs.
     private(set) var known: [EntryKey: Known]
     private(set) var unreadable: [EntryKey: SyncError.Reason] = [:]
 
@@ -61,7 +61,7 @@ struct ReplicaEntries<Merge: DocumentMerge> {
 
     private var prefix: String { key.text + "/" }
 
-    /// The requests for what the reconciler asks of the remote.
+    /// Starts the requests for an effect of the reconciler on the remote.
     mutating func begin(_ effect: Reconciler<Merge>.Effect) -> Effect {
         switch effect {
         case .readRemote(let version):
@@ -98,7 +98,7 @@ struct ReplicaEntries<Merge: DocumentMerge> {
         case .written(.success(.conflict)), .written(.success(.deleted)):
             let error = BackendError(
                 .other, operation: .write, key: ownKey,
-                message: "it answered a write without a precondition with a conflict")
+                message: "the backend reported a conflict for a write without a precondition")
             return .answer(.remoteWritten(.failure(error)))
         case .written(.failure(let error)):
             return .answer(.remoteWritten(.failure(error)))
@@ -107,7 +107,7 @@ struct ReplicaEntries<Merge: DocumentMerge> {
 }
 
 extension ReplicaEntries {
-    /// Entries lie directly below the document's key; what is deeper belongs to another document.
+    /// Entries lie directly below the document's key; deeper keys belong to other documents.
     private func isEntry(_ candidate: EntryKey) -> Bool {
         candidate.hasPrefix(prefix) && !candidate.text.utf8.dropFirst(prefix.utf8.count).contains(UInt8(ascii: "/"))
     }
@@ -118,10 +118,10 @@ extension ReplicaEntries {
         if let knownVersion, knownVersion == versionOfAll { return .answer(.remoteRead(.success(.unchanged))) }
         known = known.filter { merged[$0.key] == $0.value.version }
         missing = merged.keys.filter { known[$0] == nil }.sorted()
-        return readOn()
+        return readNextBatch()
     }
 
-    private func readOn() -> Effect {
+    private func readNextBatch() -> Effect {
         guard missing.isEmpty else { return .read(Array(missing.prefix(Self.batchCount))) }
         let contents = merged.keys.sorted().compactMap { known[$0]?.content }
         let union = contents.reduce(merge.empty) { merge.join($0, $1).content }
@@ -131,7 +131,7 @@ extension ReplicaEntries {
     private mutating func take(_ outcomes: [Result<ReadOutcome, BackendError>]) -> Effect {
         guard outcomes.count == min(missing.count, Self.batchCount) else {
             let error = BackendError(
-                .other, operation: .read, message: "it answered \(outcomes.count) reads, and not all that were asked")
+                .other, operation: .read, message: "the backend answered \(outcomes.count) reads of a larger batch")
             return .answer(.remoteRead(.failure(error)))
         }
         for (key, outcome) in zip(missing, outcomes) {
@@ -145,24 +145,25 @@ extension ReplicaEntries {
                     unreadable[key] = .document(error)
                 }
             case .success(.absent):
-                // Gone since it was listed.
+                // Deleted after it was listed.
                 break
             case .success(.unchanged):
                 let error = BackendError(
-                    .other, operation: .read, key: key, message: "it answered \"unchanged\" to an unconditional read")
+                    .other, operation: .read, key: key,
+                    message: "the backend answered \"unchanged\" to an unconditional read")
                 return .answer(.remoteRead(.failure(error)))
             case .failure(let error) where error.disposition == .permanent && error.kind != .cancelled:
                 unreadable[key] = .backend(error)
             case .failure(let error):
-                // The store is away, not the entry damaged.
+                // The store is unavailable; the entry is not damaged.
                 return .answer(.remoteRead(.failure(error)))
             }
         }
         missing.removeFirst(min(outcomes.count, missing.count))
-        return readOn()
+        return readNextBatch()
     }
 
-    /// The first of the replica's own keys that is not in the way of an entry that cannot be read.
+    /// The first key of this replica that does not hold an unreadable entry.
     private func freeOwnKey() throws(BackendError) -> EntryKey {
         var own = try EntryKey(prefix + replica)
         var number = 1
@@ -173,7 +174,8 @@ extension ReplicaEntries {
         return own
     }
 
-    /// Names the merged entries at their versions; `nil` for none. 128 bits of two digests that share no seed.
+    /// Identifies the merged entries and their versions with the 128 bits of two digests of different seeds; `nil` if
+    /// there are none.
     private var versionOfAll: EntryVersion? {
         guard !merged.isEmpty else { return nil }
         var bytes: [UInt8] = []

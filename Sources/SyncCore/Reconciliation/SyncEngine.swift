@@ -1,16 +1,16 @@
-/// Makes documents the same in two backends: phone and server, laptop and shared folder, two servers. Neither side is
-/// special but for the checkpoints, which stand in the local one.
+/// Makes documents the same in two backends: a phone and a server, a laptop and a shared folder, or two servers. Both
+/// sides are treated alike, except that the local one stores the checkpoints.
 ///
-/// Several engines may work on the same stores at once, in one process or in many. The reconciler decides; this shell
-/// performs. Keep an engine rather than making one for each sync: it remembers what the remote held, and does not fetch
-/// again what others wrote anew without changing it.
+/// Several engines may use the same stores at once, in one process or in many. A pure state machine decides and
+/// the engine performs. Keep an engine instead of creating one for each sync: it remembers the state of the remote and does
+/// not fetch content again that another writer stored unchanged.
 ///
 /// **A remote without compare-and-swap** (a folder that a file-sync tool shares, a cloud key-value store) keeps the
-/// document `KEY` as one entry for each replica, `KEY/<replica>`. A replica writes only its own entry, under no
-/// precondition, and joins all that it reads. For such a remote the engine needs the replica's name; see
-/// ``writing(as:)``. Entries that cannot be read are reported and hinder nothing else. An idle sync is one listing.
-/// When two processes of one replica sync at the same moment, the older of two states may be what stays in the
-/// replica's entry; the next sync of either finds that and repairs it.
+/// document `KEY` as one entry per replica, `KEY/<replica>`. A replica writes only its own entry, without a
+/// precondition, and joins all entries that it reads. For such a remote the engine needs the name of the replica; see
+/// ``writing(as:)``. Unreadable entries are reported and do not affect the others. A sync without changes costs one
+/// listing. If two processes of one replica sync at the same moment, the older of two states may remain in the
+/// replica's entry; the next sync of either process repairs it.
 ///
 /// ```swift
 /// let engine = SyncEngine(local: phone, remote: server, merge: LedgerMerge())
@@ -26,16 +26,17 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
     private let memory = SyncMemory<Merge>()
     private var replica: String?
 
-    /// An engine between two stores, of which the local one must honour preconditions.
+    /// Creates an engine between two stores. The local one must support preconditions.
     ///
     /// - Parameters:
-    ///   - local: the side that keeps the checkpoints.
-    ///   - remote: the other side; used as its ``KeyValueBackend/requiringExisting``.
-    ///   - merge: how documents are joined.
-    ///   - remoteID: tells this remote's checkpoints from those of others; by default the remote's label.
-    ///   - replica: this replica's name, for a remote without compare-and-swap; see ``writing(as:)``.
-    ///   - host: the timer and the randomness of pauses between attempts.
-    ///   - maximumAttempts: how often a document is tried when others keep writing, 1 or more.
+    ///   - local: The side that stores the checkpoints.
+    ///   - remote: The other side. The engine uses its ``KeyValueBackend/requiringExisting``.
+    ///   - merge: The operations on the documents.
+    ///   - remoteID: A name for the remote that tells its checkpoints from those of other remotes; by default its
+    ///     label.
+    ///   - replica: The name of this replica, for a remote without compare-and-swap; see ``writing(as:)``.
+    ///   - host: The timer and the randomness of the pauses between attempts.
+    ///   - maximumAttempts: The number of attempts for a document while other writers interfere, 1 or more.
     public init(
         local: any KeyValueBackend, remote: any KeyValueBackend, merge: Merge, remoteID: String? = nil,
         replica: String? = nil, host: HostServices = .system, maximumAttempts: Int = 10
@@ -49,10 +50,11 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         self.maximumAttempts = maximumAttempts
     }
 
-    /// The same engine, with the name under which it writes to a remote without compare-and-swap. Its memory is shared.
+    /// Returns the same engine with the name under which it writes to a remote without compare-and-swap. Both share
+    /// their memory of the remote.
     ///
-    /// - Parameter replica: what no other replica is called, the same in each process of this one: 1 or more bytes
-    ///   without a slash, 32 hexadecimal digits for instance.
+    /// - Parameter replica: A name that no other replica uses and that is the same in all processes of this replica: 1
+    ///   or more bytes without a slash, for example 32 hexadecimal digits.
     public func writing(as replica: String) -> SyncEngine {
         var engine = self
         engine.replica = replica
@@ -61,14 +63,16 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
 
     /// Makes the document under `key` the same on both sides.
     ///
-    /// - Throws: ``SyncError``. Whatever was merged and written before stays, and the next sync goes on from there.
+    /// - Throws: ``SyncError``. Everything that was merged and written before is kept, and the next sync continues from
+    ///   there.
     public func sync(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {
         try await run(key, isDryRun: false)
     }
 
-    /// Whether the local side holds something under `key` that the remote is not known to hold. Asks the local side.
+    /// Returns true if the local side holds content under `key` that the remote is not known to hold. Reads only the
+    /// local side.
     ///
-    /// - Throws: ``SyncError``.
+    /// - Throws: ``SyncError`` if the local side cannot be read.
     public func hasUnsent(_ key: EntryKey) async throws(SyncError) -> Bool {
         let outcome: ReadOutcome
         do { outcome = try await local.read(key).outcome } catch { throw SyncError(.backend(error), side: .local) }
@@ -83,7 +87,9 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         }
     }
 
-    /// What ``sync(_:)`` would change, without writing anything.
+    /// Reports what ``sync(_:)`` would change, without writing anything.
+    ///
+    /// - Throws: ``SyncError`` if a side cannot be read.
     public func dryRun(_ key: EntryKey) async throws(SyncError) -> DocumentReport<Merge.Content> {
         try await run(key, isDryRun: true)
     }
@@ -134,13 +140,13 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         guard !remote.capabilities.compareAndSwap else { return nil }
         guard let replica, !replica.isEmpty, !replica.utf8.contains(UInt8(ascii: "/")) else {
             let error = BackendError(
-                .unsupported, message: "\(remote.label) cannot write conditionally: the engine needs a replica's name")
+                .unsupported, message: "\(remote.label) cannot write conditionally: name the replica, without a slash")
             throw SyncError(.backend(error), side: .remote)
         }
         return ReplicaEntries(merge: merge, key: key, replica: replica, known: known)
     }
 
-    /// Performs an effect on a remote of one entry.
+    /// Performs an effect on a remote with one entry per document.
     private func ask(
         _ effect: Reconciler<Merge>.Effect, of key: EntryKey, _ serverTime: inout Int64?
     ) async -> Reconciler<Merge>.Event {
@@ -158,7 +164,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         }
     }
 
-    /// Performs an effect on a remote with an entry for each replica.
+    /// Performs an effect on a remote with one entry per replica.
     private func ask(
         _ effect: Reconciler<Merge>.Effect, of entries: inout ReplicaEntries<Merge>?, _ serverTime: inout Int64?
     ) async -> Reconciler<Merge>.Event {
@@ -188,7 +194,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         }
     }
 
-    /// The outcome of a request to the remote, whose time is noted.
+    /// Returns the outcome of a request to the remote and records the remote's time.
     private func note<Outcome: Sendable>(
         _ result: Result<Answer<Outcome>, BackendError>, _ serverTime: inout Int64?
     ) -> Result<Outcome, BackendError> {
@@ -202,7 +208,7 @@ public struct SyncEngine<Merge: DocumentMerge>: Sendable {
         do { return .success(try await request()) } catch { return .failure(error) }
     }
 
-    /// Full jitter up to 5 ms × 2^attempt, at most a second: rivals that met once do not meet again.
+    /// Full jitter up to 5 ms × 2^attempt, at most one second, so that competing writers drift apart.
     private func pause(attempt: Int) async throws(SyncError) {
         let longest = min(1_000_000, 5_000 << min(attempt, 10))
         var generator = host.generator

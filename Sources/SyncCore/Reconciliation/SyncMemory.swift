@@ -1,14 +1,14 @@
 import Synchronization
 
-/// What an engine remembers of its remote from one sync to the next: facts about the remote alone, which stay true
-/// whatever becomes of the local store.
+/// The facts about a remote that an engine remembers between syncs. They concern the remote alone, so they stay true
+/// whatever happens to the local store.
 ///
-/// It only spares requests and bytes. What must survive the process is in the checkpoints.
+/// The memory only saves requests and bytes. State that must survive the process is in the checkpoints.
 final class SyncMemory<Merge: DocumentMerge>: Sendable {
     struct Notes: Sendable {
-        /// The version of the remote's document that was seen last, and the digest of its content.
+        /// The version of the remote's document that was seen last, and a digest of its content.
         var lastSeen: Checkpoints.Checkpoint?
-        /// The entries of a remote with an entry for each replica.
+        /// The known entries of a remote with one entry per replica.
         var entries: [EntryKey: ReplicaEntries<Merge>.Known] = [:]
     }
 

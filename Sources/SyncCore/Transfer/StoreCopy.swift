@@ -1,55 +1,56 @@
-/// Copies everything from one store to another, of whatever kinds they are.
+/// Copies all entries from one store to another, between any two kinds of backend.
 ///
-/// It may be interrupted at any moment and simply called again: what is there already is compared and left. Values
-/// arrive byte for byte; versions are the target's own, as it makes them.
+/// A copy can be interrupted at any time and started again: entries that already exist in the target are compared and
+/// left alone. Values are copied byte for byte; the target assigns its own versions.
 ///
 /// ```swift
 /// let report = try await StoreCopy(from: .file("/var/lib/old"), to: .sqlite("/var/lib/new.sqlite")).run()
 /// ```
 ///
-/// What others write into the source meanwhile may be missing: let them use the target first, or copy once more.
+/// Writes that other clients make to the source during the copy may be missed. Switch the clients to the target first,
+/// or copy again afterwards.
 public struct StoreCopy: Sendable {
-    /// Where everything is.
+    /// The store to copy from.
     public var source: any KeyValueBackend
-    /// Where it is copied to.
+    /// The store to copy to.
     public var target: any KeyValueBackend
-    /// Whether entries of the source that cannot be read are left out, and named in the report, instead of ending the
+    /// True if entries of the source that cannot be read are skipped and reported. Otherwise the first of them ends the
     /// copy.
     public var skipsDamage: Bool
 
-    /// What was copied so far.
+    /// The progress of a copy.
     public struct Report: Sendable {
-        /// How many entries were written to the target.
+        /// The number of entries written to the target.
         public var copiedCount = 0
-        /// How many the target had already, with the same value.
+        /// The number of entries that the target already had with the same value.
         public var presentCount = 0
-        /// How many bytes the values of both have together.
+        /// The size in bytes of the values of both together.
         public var byteCount = 0
-        /// Keys under which the target has something else, ascending: nothing was written there.
+        /// Keys under which the target has another value, in ascending order. Nothing was written there.
         public var differingKeys: [EntryKey] = []
-        /// What of the source could not be read, where that is skipped.
+        /// The errors of unreadable entries in the source, if those are skipped.
         public var damage: [BackendError] = []
 
-        /// An empty report.
+        /// Creates an empty report.
         public init() {}
     }
 
-    /// How many entries are on their way at a time.
+    /// The number of entries that are read and written at a time.
     static let pageSize = 100
 
-    /// A copy that has not begun.
+    /// Creates a copy; ``run(prefix:onProgress:)`` starts it.
     public init(from source: any KeyValueBackend, to target: any KeyValueBackend, skippingDamage: Bool = false) {
         self.source = source
         self.target = target
         skipsDamage = skippingDamage
     }
 
-    /// Copies.
+    /// Runs the copy.
     ///
     /// - Parameters:
-    ///   - prefix: only keys that begin so; empty for all.
-    ///   - onProgress: told now and then what was copied so far.
-    /// - Throws: the first error of either store. What was copied until then stays.
+    ///   - prefix: The beginning of the keys to copy; empty for all.
+    ///   - onProgress: Called with the report so far after each batch of entries.
+    /// - Throws: The first error of either store. Entries copied until then stay.
     public func run(
         prefix: String = "", onProgress: (Report) -> Void = { _ in }
     ) async throws(BackendError) -> Report {
@@ -62,7 +63,7 @@ public struct StoreCopy: Sendable {
             for (key, result) in try await walk.read(step.items) {
                 switch result {
                 case .success(.found(let entry)): values.append((key, entry.value))
-                // Deleted since it was listed.
+                // Deleted after it was listed.
                 case .success(.absent), .success(.unchanged): break
                 case .failure(let error): try note(error, in: &report)
                 }
@@ -74,11 +75,11 @@ public struct StoreCopy: Sendable {
     }
 
     private func note(_ error: BackendError, in report: inout Report) throws(BackendError) {
-        guard skipsDamage, error.isOfTheEntry else { throw error }
+        guard skipsDamage, error.concernsSingleEntry else { throw error }
         report.damage.append(error)
     }
 
-    /// Writes what the target lacks.
+    /// Writes the entries that the target lacks.
     private func put(_ values: [(key: EntryKey, value: [UInt8])], _ report: inout Report) async throws(BackendError) {
         let present = try await target.read(values.map { ReadRequest($0.key) }).outcome
         var missing: [(key: EntryKey, value: [UInt8])] = []
@@ -89,7 +90,7 @@ public struct StoreCopy: Sendable {
             }
         }
         guard !missing.isEmpty else { return }
-        // Where nothing can be conditional, nobody else may write to the target meanwhile.
+        // If the target cannot check preconditions, it must have no other writers during the copy.
         let precondition: Precondition = target.capabilities.compareAndSwap ? .absent : .any
         let results = try await target.write(
             missing.map { WriteRequest($0.key, value: $0.value, if: precondition) }
@@ -103,7 +104,7 @@ public struct StoreCopy: Sendable {
             case .conflict(nil), .deleted:
                 throw BackendError(
                     .other, operation: .write, key: item.key,
-                    message: "\(target.label) answered a write of an absent key as if something stood against it")
+                    message: "\(target.label) reported a conflict without an entry, or a deletion, for a write")
             }
         }
     }

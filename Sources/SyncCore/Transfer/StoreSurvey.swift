@@ -1,23 +1,23 @@
-/// What is in a store, and what of it is damaged.
+/// The number of readable entries in a store, and its damage.
 public struct StoreSurvey: Sendable {
-    /// How many entries could be read.
+    /// The number of entries that could be read.
     public private(set) var wholeCount = 0
-    /// How many bytes their values have together.
+    /// The size in bytes of their values together.
     public private(set) var byteCount = 0
-    /// One error for each entry that could not be read: it names the key, and where the damage is.
+    /// One error for each entry that could not be read, with its key and the place of the damage.
     public private(set) var damage: [BackendError] = []
 
     /// Reads every entry of `store`.
     ///
-    /// Memory is bounded by a hundred values. Others may write meanwhile.
+    /// At most a hundred values are in memory at a time. Other clients may write during the survey.
     ///
     /// - Parameters:
-    ///   - store: the store to look at.
-    ///   - prefix: only keys that begin so; empty for all.
-    ///   - onProgress: told now and then what was found so far.
-    /// - Throws: what keeps the store from being read at all. An error that names a key and will not pass is in
-    ///   ``damage`` instead: an entry that is damaged, of a later format, on a bad sector, or sealed with a key that is
-    ///   not at hand.
+    ///   - store: The store to read.
+    ///   - prefix: The beginning of the keys to read; empty for all.
+    ///   - onProgress: Called with the survey so far after each batch of entries.
+    /// - Throws: Errors that concern the store as a whole. An error that names a key and is permanent is added to
+    ///   ``damage`` instead: the entry is damaged, of a later format, on a bad sector, or sealed with a key that is not
+    ///   available.
     public static func of(
         _ store: any KeyValueBackend, prefix: String = "", onProgress: (StoreSurvey) -> Void = { _ in }
     ) async throws(BackendError) -> StoreSurvey {
@@ -30,10 +30,10 @@ public struct StoreSurvey: Sendable {
                 case .success(.found(let entry)):
                     survey.wholeCount += 1
                     survey.byteCount += entry.value.count
-                // Deleted since it was listed.
+                // Deleted after it was listed.
                 case .success(.absent), .success(.unchanged): break
                 case .failure(let error):
-                    guard error.isOfTheEntry else { throw error }
+                    guard error.concernsSingleEntry else { throw error }
                     survey.damage.append(error)
                 }
             }

@@ -1,14 +1,14 @@
-/// Goes through all keys of a store in ascending order, past entries that are damaged.
+/// Visits all keys of a store in ascending order and continues after damaged entries.
 struct StoreWalk {
     private let store: any KeyValueBackend
     private let prefix: String
     private let limit: Int
     private var cursor: EntryKey?
-    /// How many keys are still asked for one by one: somewhere among them is a damaged one.
+    /// The number of keys still to be listed one by one, because one of them is damaged.
     private var singleCount = 0
     private var isOver = false
 
-    /// Keys, and what kept some from being listed.
+    /// A batch of keys, and the error that interrupted the listing, if any.
     struct Step {
         var items: [KeyPage.Item] = []
         var damage: BackendError?
@@ -18,11 +18,11 @@ struct StoreWalk {
         (self.store, self.prefix, self.limit) = (store, prefix, limit)
     }
 
-    /// The next keys; `nil` after the last.
+    /// Returns the next keys; `nil` after the last.
     ///
-    /// - Throws: what the store throws, except an error that names a key further on and is of that entry only: that is
-    ///   part of the step. So is one that names the beginning of keys which cannot be listed, a folder's; the next key
-    ///   after all of them is the next one listed.
+    /// - Throws: Errors of the store. An error that concerns a single entry after the current position is returned in
+    ///   the step instead. So is an error that names a common prefix of keys that cannot be listed, such as a folder;
+    ///   the walk then continues with the first key after all keys of that prefix.
     mutating func next() async throws(BackendError) -> Step? {
         guard !isOver else { return nil }
         let failure: BackendError
@@ -35,9 +35,9 @@ struct StoreWalk {
         } catch {
             failure = error
         }
-        guard failure.isOfTheEntry, let key = failure.key else { throw failure }
+        guard failure.concernsSingleEntry, let key = failure.key else { throw failure }
         if let cursor, key <= cursor {
-            // The same again behind that key: it is the beginning of others.
+            // The same error for a key at or before the cursor: it names the common prefix of several keys.
             guard key.text.hasSuffix("/"), cursor.hasPrefix(key.text), let last = key.last, cursor < last else {
                 throw failure
             }
@@ -45,7 +45,7 @@ struct StoreWalk {
             return Step(damage: key == cursor ? nil : failure)
         }
         guard singleCount > 0 else {
-            // Those before it are listed one by one.
+            // List the keys before the damaged one individually.
             singleCount = limit
             return Step()
         }
@@ -58,13 +58,13 @@ struct StoreWalk {
             do throws(BackendError) {
                 return try await store.list(prefix: prefix, after: cursor, limit: limit).outcome
             } catch {
-                guard error.isOfTheEntry, error.disposition == .transient else { throw error }
+                guard error.concernsSingleEntry, error.disposition == .transient else { throw error }
             }
         }
         return try await store.list(prefix: prefix, after: cursor, limit: limit).outcome
     }
 
-    /// Reads listed keys, each on its own. What is not available is asked for again.
+    /// Reads listed keys individually. Retries those that are unavailable.
     func read(
         _ items: [KeyPage.Item]
     ) async throws(BackendError) -> [(key: EntryKey, result: Result<ReadOutcome, BackendError>)] {
@@ -79,7 +79,8 @@ struct StoreWalk {
         return zip(items, results).map { ($0.key, $1) }
     }
 
-    /// How often something that is not available is asked for. Pauses are for a `RetryBackend` around the store.
+    /// The number of attempts for an entry that is unavailable. There are no pauses; a `RetryBackend` around the store
+    /// adds them.
     private static let attemptCount = 3
 }
 
@@ -91,24 +92,24 @@ extension Result<ReadOutcome, BackendError> {
 }
 
 extension BackendError {
-    /// Whether it is one entry that cannot be read, and not the store: it names the entry, and it will be the same the
-    /// next time, or the entry stays unavailable while the store answers.
-    var isOfTheEntry: Bool {
+    /// True if the failure concerns one entry rather than the store: the error names a key, and it is permanent, or the
+    /// entry stays unavailable while the store answers.
+    var concernsSingleEntry: Bool {
         key != nil && kind != .cancelled && (disposition == .permanent || kind == .unavailable)
     }
 }
 
 extension EntryKey {
-    /// The last of all keys that begin with this one.
+    /// The last possible key that begins with this one.
     var last: EntryKey? {
         do { return try EntryKey(String(decoding: Self.last(beginningWith: Array(text.utf8)), as: UTF8.self)) } catch {
             return nil
         }
     }
 
-    /// The bytes after which no key begins with `bytes`: those of the last one.
+    /// The bytes of the last possible key that begins with `bytes`.
     package static func last(beginningWith bytes: [UInt8]) -> [UInt8] {
-        // The last scalar values of four, three, two and one byte.
+        // The largest scalar values that take four, three, two and one byte.
         var bytes = bytes
         for scalar in [[0xF4, 0x8F, 0xBF, 0xBF], [0xEF, 0xBF, 0xBF], [0xDF, 0xBF], [0x7E]] as [[UInt8]] {
             while bytes.count + scalar.count <= maximumByteCount { bytes += scalar }

@@ -1,10 +1,10 @@
 public import SyncCore
 
-/// Checks that a store keeps the contract of `KeyValueBackend`.
+/// Checks that a backend honours the contract of `KeyValueBackend`.
 ///
-/// Every check runs against a store of its own, made fresh and empty. Checks choose themselves by what the store
-/// declares in its capabilities and by what its owner can do with it (``StoreUnderTest``); what was skipped is reported
-/// with the reason, never counted as passed.
+/// Each check runs on its own new, empty store. The capabilities of the store, and the operations that
+/// ``StoreUnderTest`` supplies, decide which checks apply. A check that does not apply is reported as skipped, with the
+/// reason, and never counts as passed.
 ///
 /// ```swift
 /// let report = await Conformance.run(seed: 1) { MyBackend(folder: try temporaryFolder()) }
@@ -12,11 +12,11 @@ public import SyncCore
 /// #expect(report.hasPassed)
 /// ```
 public enum Conformance {
-    /// One thing that a store must do.
+    /// One requirement of the contract.
     public struct Check: Sendable {
-        /// A sentence about the store's behaviour.
+        /// A sentence about the behaviour of the store.
         public let name: String
-        /// Why the check does not apply to such a store, `nil` when it does.
+        /// Returns the reason why the check does not apply to a store, `nil` if it applies.
         let reasonToSkip: @Sendable (StoreUnderTest) -> String?
         let body: @Sendable (inout Trial) async throws -> Void
 
@@ -35,31 +35,32 @@ public enum Conformance {
         basics + preconditions + concurrency + linearizability + listings + batches + values + keys + cancellation
         + errors + changes + cursors + versions + signals + durability
 
-    /// Runs all checks one after the other on stores of which nothing is known but the contract.
+    /// Runs all checks, one after another, on stores of which only the contract is known.
     ///
     /// - Parameters:
-    ///   - seed: decides the values, keys, page sizes and interleavings that are drawn.
-    ///   - host: the timer that bounds the wait for a signal and measures the checks.
-    ///   - makeBackend: makes a fresh, empty store; called once a check. An error that it throws fails the check.
+    ///   - seed: The seed for the drawn values, keys, page sizes and interleavings.
+    ///   - host: The timer that limits the wait for a signal and measures the checks.
+    ///   - makeBackend: Creates a backend on a new, empty store. Called once per check; an error that it throws fails
+    ///     the check.
     public static func run(
         seed: UInt64, host: HostServices = .system, makeBackend: @Sendable () async throws -> any KeyValueBackend
     ) async -> ConformanceReport {
         await run(seed: seed, host: host, makeStore: { StoreUnderTest(try await makeBackend()) })
     }
 
-    /// Runs all checks one after the other, those too that need the help of the store's owner.
+    /// Runs all checks, one after another, including those that need additional operations on the store.
     ///
     /// - Parameters:
-    ///   - seed: decides the values, keys, page sizes and interleavings that are drawn.
-    ///   - host: the timer that bounds the wait for a signal and measures the checks.
-    ///   - makeStore: makes a fresh, empty store; called once a check. An error that it throws fails the check.
+    ///   - seed: The seed for the drawn values, keys, page sizes and interleavings.
+    ///   - host: The timer that limits the wait for a signal and measures the checks.
+    ///   - makeStore: Creates a new, empty store. Called once per check; an error that it throws fails the check.
     public static func run(
         seed: UInt64, host: HostServices = .system, makeStore: @Sendable () async throws -> StoreUnderTest
     ) async -> ConformanceReport {
         await run(seed: seed, host: host, where: { _ in true }, makeStore: makeStore)
     }
 
-    /// The same for some of the checks, each with the random numbers that it has among all.
+    /// Runs some of the checks, each with the random numbers that it gets in a full run.
     package static func run(
         seed: UInt64, host: HostServices = .system, where isWanted: (Check) -> Bool,
         makeStore: @Sendable () async throws -> StoreUnderTest

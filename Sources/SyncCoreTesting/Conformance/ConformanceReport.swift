@@ -1,12 +1,13 @@
-/// What a run of the conformance checks found.
+/// The results of a run of the conformance checks.
 public struct ConformanceReport: Sendable, CustomStringConvertible {
-    /// How one check ended.
+    /// The outcome of one check.
     public enum Outcome: Hashable, Sendable {
-        /// The store does it.
+        /// The store meets the requirement.
         case passed
-        /// The store does not, and this is what it did.
+        /// The store does not meet the requirement; the text says what it did.
         case failed(String)
-        /// It was not tried, for this reason: the store does not claim to, or its owner gave no way to try.
+        /// The check was not run, for this reason: the store does not claim the capability, or a necessary operation
+        /// was not supplied.
         case skipped(String)
 
         /// One word: `passed`, `failed` or `skipped`.
@@ -18,7 +19,7 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
             }
         }
 
-        /// What the store did, or why it was not tried; `nil` when it passed.
+        /// The failure, or the reason why the check was skipped; `nil` if it passed.
         public var reason: String? {
             switch self {
             case .passed: nil
@@ -27,37 +28,37 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
         }
     }
 
-    /// One check and how it ended.
+    /// The result of one check.
     public struct Result: Hashable, Sendable {
-        /// The check's name.
+        /// The name of the check.
         public let check: String
-        /// How it ended.
+        /// The outcome of the check.
         public let outcome: Outcome
-        /// How long it took.
+        /// The duration of the check.
         public let duration: Duration
     }
 
-    /// The store's name for people, from the last store that could be made; `nil` when none could.
+    /// The label of the last backend that could be created; `nil` if none could.
     public let label: String?
-    /// Gives the same run again.
+    /// The seed that reproduces the run.
     public let seed: UInt64
-    /// One result a check, in the order in which they ran.
+    /// One result per check, in the order in which they ran.
     public let results: [Result]
 
-    /// Whether some checks passed and none failed.
+    /// True if at least one check passed and none failed.
     public var hasPassed: Bool { failures.isEmpty && passedCount > 0 }
 
-    /// How many checks passed.
+    /// The number of checks that passed.
     public var passedCount: Int { results.count { $0.outcome == .passed } }
 
-    /// The checks that failed, with what the store did.
+    /// The checks that failed, with the reasons.
     public var failures: [(check: String, reason: String)] {
         results.compactMap { result in
             if case .failed(let reason) = result.outcome { (result.check, reason) } else { nil }
         }
     }
 
-    /// The checks that were not tried, with the reason.
+    /// The checks that were skipped, with the reasons.
     public var skipped: [(check: String, reason: String)] {
         results.compactMap { result in
             if case .skipped(let reason) = result.outcome { (result.check, reason) } else { nil }
@@ -69,7 +70,7 @@ public struct ConformanceReport: Sendable, CustomStringConvertible {
         "\(passedCount) passed, \(failures.count) failed, \(skipped.count) skipped, seed \(seed)"
     }
 
-    /// A line a check, another for the reason of a failure, and a summary.
+    /// One line per check, another line for the reason of a failure, and a summary.
     public var description: String {
         let lines = results.map { result in
             switch result.outcome {

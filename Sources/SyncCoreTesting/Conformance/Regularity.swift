@@ -1,18 +1,18 @@
-/// What some hundred versions or tags, in the order in which they were given, show and random bits or digests would
-/// not.
+/// Detects patterns in a few hundred versions or tags, in the order of their creation, that random bits or digests
+/// would not show.
 ///
-/// The bounds are far beyond chance: for 256 samples of 64 random bits or more, in binary or in any encoding, each
-/// finding comes less than once in a thousand million times.
+/// The thresholds are far beyond chance. For 256 samples of 64 random bits or more, in binary or in any encoding, each
+/// finding has a probability below one in a thousand million.
 package enum Regularity {
-    /// The least that must vary, in bits: a counter shows about 8 in so many samples, a time in nanoseconds about 30, a
-    /// random number of 64 bits 57.
+    /// The least number of bits that must vary. In so many samples a counter varies in about 8 bits, a time in
+    /// nanoseconds in about 30, and a random number of 64 bits in 57.
     private static let leastBits = 48.0
 
-    /// One line that says what is regular, or `nil`.
+    /// Returns one line that describes the pattern, or `nil` if there is none.
     ///
     /// - Parameter samples: 200 or more.
     package static func found(in samples: [[UInt8]]) -> String? {
-        precondition(samples.count >= 200, "fewer show too little")
+        precondition(samples.count >= 200, "at least 200 samples are necessary")
         let distinct = Set(samples).count
         guard distinct == samples.count else { return "only \(distinct) of \(samples.count) differ" }
         let steps = zip(samples, samples.dropFirst())
@@ -43,7 +43,7 @@ package enum Regularity {
         return nil
     }
 
-    /// The entropy of each byte's place, as far as the samples show it, added up.
+    /// The sum of the entropies of all byte positions, as far as the samples show them.
     private static func varyingBits(of samples: [[UInt8]]) -> Double {
         let length = samples.map(\.count).max() ?? 0
         return (0..<length).reduce(0) { sum, place in
@@ -57,7 +57,7 @@ package enum Regularity {
         }
     }
 
-    /// The logarithm to base 2 of a number above 0 and up to 1; the standard library has none without Foundation.
+    /// The logarithm to base 2 of a number above 0 and up to 1. The standard library without Foundation has none.
     private static func logarithm(_ value: Double) -> Double {
         var (mantissa, result, step) = (value.significand, Double(value.exponent), 0.5)
         for _ in 0..<40 {
@@ -71,7 +71,7 @@ package enum Regularity {
         return result
     }
 
-    /// `left - right` of two numbers of the same length, the largest digit first, modulo what the length holds.
+    /// Returns `left - right` for two numbers of the same length, the most significant byte first, modulo their range.
     private static func difference(_ left: [UInt8], _ right: [UInt8]) -> [UInt8] {
         var result = left
         var borrow = 0

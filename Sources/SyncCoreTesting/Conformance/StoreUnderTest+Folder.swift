@@ -8,23 +8,23 @@ import Foundation
 #endif
 
 extension StoreUnderTest {
-    /// A store that lives wholly in a folder of its own.
+    /// A store that consists of one folder.
     ///
-    /// It is opened again by opening the folder again, backed up by copying the folder, and wiped or put back by
-    /// opening another folder beside it (`FOLDER.copy1`, …), since the first object may still have files open.
-    /// Whoever made `path` removes it and what is beside it.
+    /// It is reopened by opening the folder again and backed up by copying the folder. It is wiped or restored by
+    /// opening another folder beside it (`FOLDER.copy1`, …), because the first object may still have files open. The
+    /// caller removes `path` and the folders beside it.
     ///
-    /// The copy is made while the store is open but nobody writes. A store whose files need more than that (a log to be
-    /// closed first) supplies ``backup`` itself.
+    /// The copy is made while the store is open and not being written. A store whose files need more than that, such as
+    /// closing a log first, must supply ``backup`` itself.
     ///
     /// - Parameters:
-    ///   - path: an empty folder, or none yet.
-    ///   - kill: see ``kill``.
-    ///   - failing: opens the folder in a way that fails now and then, see ``failing``.
-    ///   - process: lets a process of its own open the store in a folder, write and end, with
-    ///     `CrashTrial.history(command:)`. Without it the store is opened anew in this process for each of the
-    ///     ``lives``, which cannot find a counter that all objects of a process share.
-    ///   - open: opens the store in a folder, which it makes if it must.
+    ///   - path: The path of a folder that is empty or does not exist.
+    ///   - kill: See ``kill``.
+    ///   - failing: Opens the folder in a way that makes operations fail occasionally; see ``failing``.
+    ///   - process: Starts a process that opens the store in a folder, writes and exits, by
+    ///     `CrashTrial.history(command:)`. Without it, the store is opened in this process again for each of the
+    ///     ``lives``, which cannot detect a counter that all objects of a process share.
+    ///   - open: Opens the store in a folder, and creates it if necessary.
     public static func inFolder(
         _ path: String, kill: (@Sendable (_ seed: UInt64) async throws -> CrashReport)? = nil,
         failing: (@Sendable (_ path: String) async throws -> any KeyValueBackend)? = nil,
@@ -45,7 +45,7 @@ extension StoreUnderTest {
     }
 }
 
-/// Names copies of a folder and makes them.
+/// Names and makes copies of a folder.
 private final class FolderCopies: Sendable {
     private let path: String
     private let count = Mutex(0)
@@ -54,7 +54,7 @@ private final class FolderCopies: Sendable {
         self.path = path
     }
 
-    /// The name of another folder beside the first; nothing is there yet.
+    /// Returns the path of a folder beside the first one that does not exist yet.
     func next() -> String {
         let number = count.withLock { count in
             count += 1
@@ -63,7 +63,7 @@ private final class FolderCopies: Sendable {
         return "\(path).copy\(number)"
     }
 
-    /// Copies `folder`, and answers where the copy is. A folder that is not there yet is an empty store.
+    /// Copies `folder` and returns the path of the copy. A folder that does not exist counts as an empty store.
     func copy(_ folder: String) throws -> String {
         let copy = next()
         if FileManager.default.fileExists(atPath: folder) {
@@ -71,15 +71,15 @@ private final class FolderCopies: Sendable {
         }
         return copy
     }
-    /// Puts a copy of `backup` in the place of `folder`, or nothing. What was there is kept under another name, since
-    /// somebody may still have files open.
+    /// Replaces `folder` by a copy of `backup`, or by nothing. The old content is moved to another name, because its
+    /// files may still be open.
     private func replace(_ folder: String, by backup: String?) throws {
         let files = FileManager.default
         if files.fileExists(atPath: folder) { try files.moveItem(atPath: folder, toPath: next()) }
         if let backup, files.fileExists(atPath: backup) { try files.copyItem(atPath: backup, toPath: folder) }
     }
 
-    /// Several histories at one place, see ``StoreUnderTest/lives``.
+    /// Writes several histories at one place; see ``StoreUnderTest/lives``.
     func lives(_ write: (_ path: String) async throws -> WrittenHistory) async throws -> [WrittenHistory] {
         let place = next()
         var histories = [try await write(place)]

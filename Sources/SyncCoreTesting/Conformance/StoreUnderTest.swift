@@ -1,10 +1,9 @@
 public import SyncCore
 
-/// A fresh, empty store for one conformance check, and what its owner can do with it that the contract has no words
-/// for.
+/// A new, empty store for one conformance check, and operations on it that are not part of the contract.
 ///
-/// Everything but the store is optional. A check that needs what is missing is skipped, and the report says what was
-/// missing. ``StoreUnderTest/inFolder(_:kill:failing:process:open:)`` supplies most of it for a store that lives in
+/// Everything except the backend is optional. A check that needs a missing operation is skipped, and the report names
+/// it. ``StoreUnderTest/inFolder(_:kill:failing:process:open:)`` supplies most operations for a store that lives in
 /// files.
 ///
 /// ```swift
@@ -14,34 +13,35 @@ public import SyncCore
 /// }
 /// ```
 public struct StoreUnderTest: Sendable {
-    /// Opens a store.
+    /// A function that opens a store.
     public typealias Opening = @Sendable () async throws -> any KeyValueBackend
 
-    /// The store, fresh and empty.
+    /// The backend, on a new and empty store.
     public var backend: any KeyValueBackend
-    /// Opens **the same** store once more, while the first object is in use, as another process would.
+    /// Opens **the same** store again while the first object is in use, as another process would.
     public var reopen: Opening?
-    /// Opens the same store in a way that fails now and then **itself**: on a bad disk, behind a bad connection of its
-    /// own. Reads through ``backend`` tell what really happened. ``FaultyBackend`` in front of a store proves nothing
-    /// about it and is not taken as it is, but inside of a wrapper that is under test.
+    /// Opens the same store so that it fails occasionally **by itself**: on a bad disk, or over its own unreliable
+    /// connection. Reads through ``backend`` show the real state. A ``FaultyBackend`` in front of the store proves
+    /// nothing about the store and is not accepted, except inside a wrapper that is under test.
     public var failing: Opening?
-    /// Empties the store, or puts an empty one in its place, and opens that.
+    /// Empties the store, or replaces it with an empty one, and opens it.
     public var wipe: Opening?
-    /// Puts a copy of the whole store aside, and answers what puts it back and opens it. The objects that had the
-    /// store open before are not used after that.
+    /// Makes a backup of the whole store, and returns a function that restores and opens it. The objects that had the
+    /// store open before are not used after a restore.
     public var backup: (@Sendable () async throws -> Opening)?
-    /// Takes away what a crash takes away (a simulated one: everything that is not durable as declared) and opens what
-    /// is left. For a real one there is ``kill``.
+    /// Simulates a crash: discards everything that is not durable as declared, and opens the rest. For real crashes use
+    /// ``kill``.
     public var crash: Opening?
-    /// Kills processes that write into the store, with ``CrashTrial``.
+    /// Kills processes that write to the store, with ``CrashTrial``.
     public var kill: (@Sendable (_ seed: UInt64) async throws -> CrashReport)?
-    /// Lets one process after the other open a store at one and the same place and write, and answers what each was
-    /// given: into an empty store; into the same; after a backup from between the two was put back; after the place was
-    /// emptied. What lives in a process's memory, such as a counter, begins anew in each of them. See
-    /// ``WrittenHistory/init(writingInto:)`` and `CrashTrial.history(command:)`.
+    /// Lets several processes, one after another, open a store at the same place and write, and returns what each of
+    /// them received. The first writes to an empty store, the second to the same store, the third after a restore of a
+    /// backup made between the two, and the fourth after the place was emptied. State in the memory of a process, such
+    /// as a counter, starts afresh in each of them. See ``WrittenHistory/init(writingInto:)`` and
+    /// `CrashTrial.history(command:)`.
     public var lives: (@Sendable () async throws -> [WrittenHistory])?
 
-    /// A store and what can be done with it.
+    /// Creates a store under test from a backend and the available operations.
     public init(
         _ backend: any KeyValueBackend, reopen: Opening? = nil, failing: Opening? = nil, wipe: Opening? = nil,
         backup: (@Sendable () async throws -> Opening)? = nil, crash: Opening? = nil,
@@ -58,16 +58,17 @@ public struct StoreUnderTest: Sendable {
         self.lives = lives
     }
 
-    /// What the store declares.
+    /// The capabilities of the backend.
     public var capabilities: Capabilities { backend.capabilities }
 }
 
 extension StoreUnderTest {
-    /// `memory`, which can be emptied and put back, and behind a connection that loses requests and answers.
+    /// A memory store that can be wiped and restored, and that can be reached over a connection that loses requests and
+    /// answers.
     ///
     /// - Parameters:
-    ///   - memory: an empty store.
-    ///   - seed: decides what the connection loses.
+    ///   - memory: An empty store.
+    ///   - seed: The seed that decides what the connection loses.
     public static func memory(_ memory: MemoryBackend = MemoryBackend(), seed: UInt64 = 1) -> StoreUnderTest {
         StoreUnderTest(
             memory,

@@ -1,9 +1,9 @@
 import SyncCore
 
-/// What a conformance check works with: a fresh store, random numbers, and ways to say what should have come.
+/// The environment of a conformance check: a new store, random numbers, and expectations.
 struct Trial: Sendable {
     let store: StoreUnderTest
-    /// What is read and written: the store, or another object that has it open.
+    /// The backend to read and write: the store's own, or another object that has it open.
     var backend: any KeyValueBackend
     var generator: SeededGenerator
     let host: HostServices
@@ -15,17 +15,17 @@ struct Trial: Sendable {
         self.host = host
     }
 
-    /// What the store did and should not have done.
+    /// A description of wrong behaviour of the store.
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
 
-    /// The check came to nothing, through no fault of the store.
+    /// A reason why the check proves nothing, although the store did nothing wrong.
     struct Skip: Error {
         let reason: String
     }
 
-    /// The same trial through another object.
+    /// Returns the same trial with another backend object.
     func through(_ backend: any KeyValueBackend) -> Trial {
         var trial = self
         trial.backend = backend
@@ -34,12 +34,12 @@ struct Trial: Sendable {
 
     func key(_ text: String) throws -> EntryKey { try EntryKey(text) }
 
-    /// Fails the check with `reason`, unless `condition` holds.
+    /// Fails the check with `reason` unless `condition` holds.
     func expect(_ condition: Bool, _ reason: @autoclosure () -> String) throws {
         if !condition { throw Failure(description: reason()) }
     }
 
-    /// Writes and answers the version; a conflict fails the check.
+    /// Writes and returns the version; a conflict fails the check.
     @discardableResult
     func put(
         _ value: [UInt8], at key: EntryKey, if precondition: Precondition = .any
@@ -51,7 +51,7 @@ struct Trial: Sendable {
         return version
     }
 
-    /// Reads, and fails the check unless exactly this is there.
+    /// Fails the check unless reading `key` returns exactly this value and version.
     func expect(
         _ value: [UInt8]?, at key: EntryKey, version: EntryVersion? = nil, _ context: String = ""
     ) async throws {
@@ -77,7 +77,7 @@ struct Trial: Sendable {
             "\(context) answered \(brief(outcome)), not a conflict with \(entry.map(brief) ?? "nothing")")
     }
 
-    /// Performs `body`, and fails the check unless it throws an error of `kind`.
+    /// Fails the check unless `body` throws an error of `kind`.
     func expect(
         _ kind: BackendError.Kind, _ context: String, from body: () async throws(BackendError) -> Void
     ) async throws {
@@ -89,7 +89,7 @@ struct Trial: Sendable {
         throw Failure(description: "\(context) did not throw \(kind)")
     }
 
-    /// All keys under `prefix`, read in pages of `limit`; fails when a page breaks a rule.
+    /// Returns all keys under `prefix`, read in pages of `limit`. A page that breaks a rule fails the check.
     func keys(prefix: String = "", limit: Int) async throws -> [EntryKey] {
         var keys: [EntryKey] = []
         var cursor: EntryKey?
@@ -97,7 +97,7 @@ struct Trial: Sendable {
             let page = try await backend.list(prefix: prefix, after: cursor, limit: limit).outcome
             try expect(page.items.count <= limit, "a page of \(limit) has \(page.items.count) keys")
             try expect(
-                page.next == nil || page.next != cursor, "a page answered its own position \"\(cursor?.text ?? "")\"")
+                page.next == nil || page.next != cursor, "a page repeats its own position \"\(cursor?.text ?? "")\"")
             for item in page.items {
                 try expect(
                     keys.last.map { $0 < item.key } ?? true,

@@ -1,22 +1,22 @@
 public import SyncCore
 
-/// What a store gave one process for some writes: what must never be given again, by no process and in no later history
-/// of the store.
+/// The versions and tags that a store issued to one process. No process may receive any of them again, in no later
+/// history of the store.
 public struct WrittenHistory: Hashable, Sendable {
     /// The versions, in the order of the writes.
     public var versions: [EntryVersion]
-    /// The tags of the cursors after each write and delete; none for a store without changes.
+    /// The tags of the cursors after each write and delete; empty for a store without changes.
     public var tags: [UInt64]
 
-    /// A history that another process told.
+    /// Creates a history that another process reported.
     public init(versions: [EntryVersion], tags: [UInt64]) {
         self.versions = versions
         self.tags = tags
     }
 
-    /// Writes into `backend` under `v/`: equal values, over two keys, and after deletes.
+    /// Writes to `backend` under `v/`: equal values, over two keys, and after deletes.
     ///
-    /// - Throws: what the store throws; a conflict with a write under `any` is an error of kind `other`.
+    /// - Throws: The errors of the store; a conflict with a write under `any` is an error of kind `other`.
     public init(writingInto backend: any KeyValueBackend) async throws {
         self.init(versions: [], tags: [])
         let keys = [try EntryKey("v/a"), try EntryKey("v/b")]
@@ -26,7 +26,7 @@ public struct WrittenHistory: Hashable, Sendable {
                 let outcome = try await backend.write([7], to: key, if: .any).outcome
                 guard case .written(let version) = outcome else {
                     throw BackendError(
-                        .other, operation: .write, key: key, message: "a write if any answered \(brief(outcome))")
+                        .other, operation: .write, key: key, message: "a write under `any` answered \(brief(outcome))")
                 }
                 versions.append(version)
                 cursor = try await note(backend, cursor)

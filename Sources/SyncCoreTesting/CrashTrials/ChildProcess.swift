@@ -14,14 +14,14 @@ import Musl
 import Glibc
 #endif
 
-/// A process that this one started, with its standard input and output. It is killed with the object.
+/// A child process with pipes for its standard input and output. It is killed when the object is deallocated.
 package final class ChildProcess {
-    /// What is heard of a child.
+    /// The result of waiting for a line of output.
     package enum Hearing: Hashable {
         case line(String)
-        /// Its standard output is closed: it has ended.
+        /// Standard output is closed: the process has ended.
         case end
-        /// It said nothing in time.
+        /// The process wrote no line before the timeout.
         case silence
     }
 
@@ -31,7 +31,7 @@ package final class ChildProcess {
     private var buffer: [UInt8] = []
     private var status: Int32?
 
-    /// Starts `executable`; its errors go where this process's do.
+    /// Starts `executable`. Its standard error is that of this process.
     package init(_ executable: String, _ arguments: [String]) throws(BackendError) {
         let forInput = try Self.makePipe()
         let forOutput = try Self.makePipe()
@@ -54,7 +54,7 @@ package final class ChildProcess {
         close(output)
     }
 
-    /// The next line of its output. Waits on the calling thread.
+    /// Returns the next line of output. Blocks the calling thread.
     package func hear(within limit: Duration = .seconds(60)) -> Hearing {
         while true {
             if let end = buffer.firstIndex(of: UInt8(ascii: "\n")) {
@@ -74,18 +74,18 @@ package final class ChildProcess {
         }
     }
 
-    /// Ends it with SIGKILL and answers how it ended, as ``wait()`` does.
+    /// Kills the process with SIGKILL and returns its exit status, as ``wait()`` does.
     package func killAndWait() -> Int32 {
         if status == nil { kill(id, SIGKILL) }
         return wait()
     }
 
-    /// Waits for its end: the exit code, or the negative number of the signal that ended it.
+    /// Waits for the process to end. Returns its exit code, or the negative number of the signal that ended it.
     package func wait() -> Int32 {
         if let status { return status }
         var raw: Int32 = 0
         while waitpid(id, &raw, 0) < 0, errno == EINTR {}
-        // As WIFSIGNALED and WEXITSTATUS do, which are macros.
+        // WIFSIGNALED and WEXITSTATUS are macros that Swift cannot call.
         let signal = raw & 0x7F
         let ended = signal == 0 ? (raw >> 8) & 0xFF : -signal
         status = ended
@@ -94,8 +94,9 @@ package final class ChildProcess {
 
     private static func makePipe() throws(BackendError) -> (reading: Int32, writing: Int32) {
         var ends: [Int32] = [0, 0]
-        // No other process that is started at this moment may inherit an end: the pipe would not close with the child.
-        // Swift's view of Linux has no pipe2, but sockets can be made so in one call, too. macOS closes by default.
+        // No process that is started at the same moment may inherit an end, or the pipe would not close with the child.
+        // Swift's view of Linux has no pipe2, but sockets can be created with the flag in one call. macOS closes by
+        // default.
         #if canImport(Glibc)
         let result = socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends)
         #elseif os(Linux)
@@ -125,7 +126,7 @@ package final class ChildProcess {
         }
         posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO)
         posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO)
-        // Threads of a pool block signals, and a child inherits that: it could not be asked to end.
+        // Pool threads block signals and a child inherits the mask; without this it could not be terminated.
         var noSignals = sigset_t()
         sigemptyset(&noSignals)
         posix_spawnattr_setsigmask(&attributes, &noSignals)
@@ -135,7 +136,7 @@ package final class ChildProcess {
         #else
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
         #endif
-        // A child that traps shall end, and not be held by the runtime's debugger, which would keep the pipes open.
+        // Without this, the runtime's backtracer would hold a crashed child, and keep its pipes open.
         let environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
         let variables = environment.sorted { $0.key < $1.key }.map { "\($0)=\($1)" }
         var id: pid_t = 0
@@ -151,7 +152,7 @@ package final class ChildProcess {
     }
 }
 
-/// The system's call, by a name that no local variable has.
+/// The system call, under a name that no local variable shadows.
 private func systemPoll(_ descriptor: inout pollfd, _ milliseconds: Int32) -> Int32 {
     poll(&descriptor, 1, milliseconds)
 }

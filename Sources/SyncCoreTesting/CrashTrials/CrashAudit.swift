@@ -1,13 +1,13 @@
 import SyncCore
 
-/// What must be in the store after the rounds so far.
+/// The expected content of the store after the rounds so far.
 struct CrashAudit {
     private(set) var report: CrashReport
-    /// A hash of what each entry held when its round was looked at. Nobody changes it later.
+    /// A hash of each entry after its round was checked. No later round changes it.
     private var held: [EntryKey: Int] = [:]
     private var counter = 0
 
-    /// What is wrong, in a line.
+    /// A one-line description of a failure.
     private struct Finding: Error {
         let line: String
     }
@@ -16,23 +16,23 @@ struct CrashAudit {
         report = CrashReport(seed: seed)
     }
 
-    /// Looks at a round that has ended; answers whether all is well.
+    /// Checks the store after a round. Returns `true` if nothing is wrong.
     ///
     /// - Parameters:
-    ///   - told: the lines of each process that was killed.
-    ///   - readsAll: whether to read what the rounds before left, too.
+    ///   - reported: The lines of each process that was killed.
+    ///   - readsAll: True to read the entries of all earlier rounds as well.
     mutating func settle(
-        _ round: Int, _ told: [(CrashErrand, [String])], _ backend: any KeyValueBackend, readsAll: Bool
+        _ round: Int, _ reported: [(CrashAssignment, [String])], _ backend: any KeyValueBackend, readsAll: Bool
     ) async -> Bool {
         do {
             var tally = RoundTally()
             let isConditional = backend.capabilities.compareAndSwap
-            for (errand, lines) in told { try tally.add(errand, lines, isConditional: isConditional) }
+            for (errand, lines) in reported { try tally.add(errand, lines, isConditional: isConditional) }
             report.acknowledged += tally.acknowledged
-            report.kills += told.count
-            try await lookAtEntries(of: round, tally, backend)
-            if isConditional { try await lookAtCounter(tally, backend) }
-            try await goOn(after: round, backend)
+            report.kills += reported.count
+            try await checkEntries(of: round, tally, backend)
+            if isConditional { try await checkCounter(tally, backend) }
+            try await checkWrite(after: round, backend)
             if readsAll { try await readAll(backend) }
             report.rounds += 1
             return true
@@ -42,16 +42,16 @@ struct CrashAudit {
         }
     }
 
-    private mutating func lookAtEntries(
+    private mutating func checkEntries(
         of round: Int, _ tally: RoundTally, _ backend: any KeyValueBackend
     ) async throws {
-        let listed = try await keys(CrashErrand.prefix(ofRound: round), backend)
+        let listed = try await keys(CrashAssignment.prefix(ofRound: round), backend)
         for key in tally.expected.keys.sorted() {
             let outcome = try await backend.read(key).outcome
             let value: [UInt8]? = if case .found(let entry) = outcome { entry.value } else { nil }
             let acknowledged = tally.expected[key] ?? nil
             if value != acknowledged {
-                guard let underWay = tally.underWay[key], value == underWay else {
+                guard let unacknowledged = tally.unacknowledged[key], value == unacknowledged else {
                     throw Finding(
                         line: "\"\(key)\" is \(brief(outcome)), acknowledged was "
                             + (acknowledged.map { "\($0.count) bytes \(brief($0))" } ?? "nothing or a delete"))
@@ -64,19 +64,19 @@ struct CrashAudit {
             held[key] = value?.hashValue
         }
         if let stranger = listed.sorted().first(where: { tally.expected[$0] == nil }) {
-            throw Finding(line: "\"\(stranger)\" is there and nobody wrote it")
+            throw Finding(line: "\"\(stranger)\" exists although no process wrote it")
         }
     }
 
-    private mutating func lookAtCounter(_ tally: RoundTally, _ backend: any KeyValueBackend) async throws {
-        let key = try EntryKey(CrashErrand.counter)
+    private mutating func checkCounter(_ tally: RoundTally, _ backend: any KeyValueBackend) async throws {
+        let key = try EntryKey(CrashAssignment.counter)
         var count = 0
         if case .found(let entry) = try await backend.read(key).outcome {
             count = Int(String(decoding: entry.value, as: UTF8.self)) ?? -1
             held[key] = entry.value.hashValue
         }
         let lowest = counter + tally.raises
-        guard (lowest...(lowest + tally.raisesUnderWay)).contains(count) else {
+        guard (lowest...(lowest + tally.unacknowledgedRaises)).contains(count) else {
             throw Finding(
                 line: "the counter is \(count), and \(counter) and \(tally.raises) acknowledged steps make \(lowest)")
         }
@@ -84,8 +84,8 @@ struct CrashAudit {
         counter = count
     }
 
-    /// The store takes a write at once, whatever the dead left behind.
-    private mutating func goOn(after round: Int, _ backend: any KeyValueBackend) async throws {
+    /// The store must accept a write immediately, whatever the killed processes left behind.
+    private mutating func checkWrite(after round: Int, _ backend: any KeyValueBackend) async throws {
         let key = try EntryKey("crash/after/\(round)")
         let precondition: Precondition = backend.capabilities.compareAndSwap ? .absent : .any
         guard case .written = try await backend.write([1], to: key, if: precondition).outcome else {
@@ -100,7 +100,7 @@ struct CrashAudit {
             throw Finding(line: "\"\(key)\" of an earlier round is gone")
         }
         for key in listed.sorted() {
-            guard let hash = held[key] else { throw Finding(line: "\"\(key)\" is there and nobody wrote it") }
+            guard let hash = held[key] else { throw Finding(line: "\"\(key)\" exists although no process wrote it") }
             guard case .found(let entry) = try await backend.read(key).outcome, entry.value.hashValue == hash else {
                 throw Finding(line: "\"\(key)\" of an earlier round has changed")
             }
@@ -119,17 +119,18 @@ struct CrashAudit {
         return keys
     }
 
-    /// What the processes of a round have acknowledged, and what each task may have done besides.
+    /// The changes that the processes of a round acknowledged, and the one that each task may have made in addition.
     private struct RoundTally {
-        /// What was acknowledged last of each key, `nil` for a delete or nothing; the keys under way are among them.
+        /// The last acknowledged value of each key, `nil` for a delete or no change. Includes keys of unacknowledged
+        /// changes.
         var expected: [EntryKey: [UInt8]?] = [:]
-        /// What a change that nobody acknowledged would have made of a key.
-        var underWay: [EntryKey: [UInt8]?] = [:]
+        /// The value of a key after an unacknowledged change.
+        var unacknowledged: [EntryKey: [UInt8]?] = [:]
         var acknowledged = 0
         var raises = 0
-        var raisesUnderWay = 0
+        var unacknowledgedRaises = 0
 
-        mutating func add(_ errand: CrashErrand, _ lines: [String], isConditional: Bool) throws {
+        mutating func add(_ errand: CrashAssignment, _ lines: [String], isConditional: Bool) throws {
             var counts = Array(repeating: 0, count: errand.taskCount)
             for line in lines {
                 let parts = line.split(separator: " ").compactMap { Int($0) }
@@ -150,14 +151,14 @@ struct CrashAudit {
                 switch try script.next() {
                 case .write(let key, let value): leaveOpen(key, value)
                 case .delete(let key): leaveOpen(key, nil)
-                case .raise: raisesUnderWay += 1
+                case .raise: unacknowledgedRaises += 1
                 }
             }
             acknowledged += counts.reduce(0, +)
         }
 
         private mutating func leaveOpen(_ key: EntryKey, _ value: [UInt8]?) {
-            underWay[key] = .some(value)
+            unacknowledged[key] = .some(value)
             if expected[key] == nil { expected[key] = .some(nil) }
         }
     }

@@ -1,34 +1,36 @@
-/// What came of killing processes while they wrote, see ``CrashTrial``.
+/// The result of a ``CrashTrial``.
 public struct CrashReport: Sendable, CustomStringConvertible {
-    /// Gives the same moments again, as far as the machine's own timing allows.
+    /// The seed of the trial. It reproduces the moments of the kills as far as the timing of the machine allows.
     public let seed: UInt64
-    /// How many rounds were finished.
+    /// The number of finished rounds.
     public internal(set) var rounds = 0
-    /// How many processes were killed.
+    /// The number of killed processes.
     public internal(set) var kills = 0
-    /// How many changes the killed had acknowledged, all of which were looked for.
+    /// The number of changes that killed processes had acknowledged; the trial verified each of them.
     public internal(set) var acknowledged = 0
-    /// How many changes were found that had happened and could not be acknowledged any more.
+    /// The number of changes that had happened without being acknowledged.
     public internal(set) var unacknowledged = 0
-    /// How many entries were there in the end, each of which was read.
+    /// The number of entries at the end; each of them was read.
     public internal(set) var entries = 0
-    /// What was lost, damaged or invented; one line each. The trial ends with the round in which it finds something.
+    /// Lost, damaged or invented entries, one line each. The trial ends with the first round that finds one.
     public internal(set) var failures: [String] = []
 
-    /// A report of nothing done.
+    /// Creates an empty report.
     init(seed: UInt64) {
         self.seed = seed
     }
 
-    /// Whether something was acknowledged and nothing was lost.
+    /// True if changes were acknowledged and none was lost.
     public var hasPassed: Bool { failures.isEmpty && acknowledged > 0 }
 
     /// `100 rounds, 200 processes killed, 4312 acknowledged changes all there, …`.
     public var description: String {
         let found =
             "\(rounds) rounds, \(kills) processes killed, \(acknowledged) acknowledged changes, "
-            + "\(unacknowledged) more that nobody heard of, \(entries) entries read in the end, seed \(seed)"
-        if acknowledged == 0, failures.isEmpty { return "nothing was acknowledged, so nothing is proved: \(found)" }
+            + "\(unacknowledged) unacknowledged ones, \(entries) entries read at the end, seed \(seed)"
+        if acknowledged == 0, failures.isEmpty {
+            return "nothing was acknowledged, so the trial proves nothing: \(found)"
+        }
         return ([failures.isEmpty ? "nothing lost: \(found)" : "LOST: \(found)"] + failures).joined(separator: "\n")
     }
 }

@@ -1,7 +1,7 @@
 import SyncCore
 
-/// Which process of which round writes what. It travels as one argument of the child's command line.
-struct CrashErrand: Sendable {
+/// The assignment of one process in one round. It is passed as one argument of the command line.
+struct CrashAssignment: Sendable {
     var seed: UInt64
     var round: Int
     var process: Int
@@ -14,7 +14,7 @@ struct CrashErrand: Sendable {
         self.taskCount = taskCount
     }
 
-    /// Reads what ``text`` wrote.
+    /// Parses ``text``.
     init?(_ text: String) {
         let parts = text.split(separator: ":", omittingEmptySubsequences: false)
         guard parts.count == 4, let seed = UInt64(parts[0]), let round = Int(parts[1]), let process = Int(parts[2]),
@@ -25,24 +25,24 @@ struct CrashErrand: Sendable {
 
     var text: String { "\(seed):\(round):\(process):\(taskCount)" }
 
-    /// What the keys of this round begin with.
+    /// The beginning of the keys of a round.
     static func prefix(ofRound round: Int) -> String { "crash/\(round)/" }
 
     static let counter = "crash/counter"
-    /// What a child says before it touches the store.
+    /// The first line of a child, before it touches the store.
     static let greeting = "+"
 }
 
-/// The steps of one task of a writer. Child and parent compute the same ones: the child to perform them, the parent to
-/// know what must be there after so many.
+/// The steps of one writing task. Child and parent compute the same steps: the child performs them, and the parent
+/// derives the expected content after a number of steps.
 struct CrashScript {
     /// One change.
     enum Step: Hashable {
-        /// A new entry, or another value for the one that is there.
+        /// Create an entry, or replace the value of an existing one.
         case write(EntryKey, [UInt8])
-        /// An entry less.
+        /// Delete an entry.
         case delete(EntryKey)
-        /// The counter that all processes share, raised by one.
+        /// Increment the counter that all processes share.
         case raise
     }
 
@@ -52,9 +52,10 @@ struct CrashScript {
     private var count = 0
     private var present: [EntryKey] = []
 
-    /// - Parameter isConditional: whether the store can compare and swap; without, there is no counter.
-    init(_ errand: CrashErrand, task: Int, isConditional: Bool) {
-        prefix = CrashErrand.prefix(ofRound: errand.round) + "\(errand.process)/\(task)/"
+    /// - Parameter isConditional: True if the store supports compare-and-swap; otherwise the steps do not use the
+    ///   counter.
+    init(_ errand: CrashAssignment, task: Int, isConditional: Bool) {
+        prefix = CrashAssignment.prefix(ofRound: errand.round) + "\(errand.process)/\(task)/"
         self.isConditional = isConditional
         let number = UInt64(errand.round) << 20 | UInt64(errand.process) << 10 | UInt64(task)
         var mixer = SeededGenerator(seed: errand.seed &+ number &* 0xD134_2543_DE82_EF95)

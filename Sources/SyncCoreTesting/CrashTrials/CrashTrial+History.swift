@@ -2,14 +2,14 @@
 import SyncCore
 
 extension CrashTrial {
-    /// The errand of a child that is not killed: it writes some, tells what it was given, and ends.
+    /// The errand of a child that is not killed: it writes, reports the versions and tags that it received, and exits.
     static let historyErrand = "history"
 
-    /// Lets one process open the store, write and end: see ``StoreUnderTest/lives``.
+    /// Lets one process open the store, write and exit; see ``StoreUnderTest/lives``.
     ///
-    /// - Parameter command: how to start a child that calls ``writer(_:errand:)`` with the errand it is given.
-    /// - Returns: the versions and tags that the store gave it.
-    /// - Throws: what `command` throws, and a `BackendError` when the child failed or was silent for a minute.
+    /// - Parameter command: Returns the command line of a child that calls ``writer(_:errand:)`` with the given errand.
+    /// - Returns: The versions and tags that the process received.
+    /// - Throws: The errors of `command`, and a `BackendError` if the child failed or wrote no output for a minute.
     public static func history(
         command: @Sendable (_ errand: String) async throws -> Command
     ) async throws -> WrittenHistory {
@@ -26,10 +26,10 @@ extension CrashTrial {
             default: throw unexpected(line)
             }
         }
-        throw unexpected("nothing more: it ended, or was silent for a minute")
+        throw unexpected("nothing: it exited, or wrote no output for a minute")
     }
 
-    /// The lines that ``history(command:)`` reads.
+    /// Encodes a history as the lines that ``history(command:)`` reads.
     static func lines(of history: WrittenHistory) -> String {
         let versions = history.versions.map { "version \($0)\n" }
         let tags = history.tags.map { tag in
@@ -47,7 +47,7 @@ extension CrashTrial {
     }
 
     private static func unexpected(_ line: String) -> BackendError {
-        BackendError(.other, message: "a process that was to write and tell its versions said: \(line)")
+        BackendError(.other, message: "the process that reports its versions said: \(line)")
     }
 }
 #endif

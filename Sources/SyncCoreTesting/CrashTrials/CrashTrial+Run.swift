@@ -2,31 +2,35 @@
 public import SyncCore
 
 extension CrashTrial {
-    /// Lets processes write into one store, kills them at random moments, and looks what is there; again and again.
+    /// Repeatedly lets processes write to one store, kills them at random moments, and checks the store.
     ///
-    /// After each round the store is opened again. Every change that was acknowledged must be there, byte for byte; of
-    /// each task the one change that was under way may be; nothing else may. The counter has all acknowledged steps.
-    /// The store must take a new write at once. Every 100 rounds, and in the end, all entries of all rounds are read.
+    /// After each round the store is opened again. Every acknowledged change must be present, byte for byte. For each
+    /// task the one unacknowledged change may be present; any other change is a failure. The counter must include all
+    /// acknowledged increments. The store must accept a new write immediately. Every 100 rounds, and at the end, all
+    /// entries of all rounds are read.
     ///
     /// - Parameters:
-    ///   - rounds: 1 or more.
-    ///   - seed: decides what is written and the moments of the kills.
-    ///   - processes: how many write at once; one where the store is not shared between processes.
-    ///   - tasks: how many tasks write in each process, 1 to 64.
-    ///   - limit: no further round begins after so long; `nil` for no limit.
-    ///   - host: the timer of the moments and of `limit`.
-    ///   - command: how to start a child that calls ``writer(_:errand:)`` with the errand it is given.
-    ///   - reopen: opens the store in this process.
-    ///   - afterRound: looks at the store's files, or checks it in a way of its own.
-    /// - Returns: what was found. A child that ends by itself, or that is silent for a minute, is a failure.
-    /// - Throws: what `command`, `reopen` and `afterRound` throw.
+    ///   - rounds: The number of rounds, 1 or more.
+    ///   - seed: The seed for the written values and the moments of the kills.
+    ///   - processes: The number of processes that write at once; reduced to one for a store that processes cannot
+    ///     share.
+    ///   - tasks: The number of writing tasks in each process, 1 to 64.
+    ///   - limit: The time after which no further round starts; `nil` for no limit.
+    ///   - host: The timer for the moments of the kills and for `limit`.
+    ///   - command: Returns the command line of a child that calls ``writer(_:errand:)`` with the given errand.
+    ///   - reopen: Opens the store in this process.
+    ///   - afterRound: An additional check, for example of the files of the store.
+    /// - Returns: The findings. A child that exits on its own, or that writes no output for a minute, is a failure.
+    /// - Throws: The errors of `command`, `reopen` and `afterRound`.
     public static func run(
         rounds: Int, seed: UInt64, processes: Int = 2, tasks: Int = 3, limit: Duration? = nil,
         host: HostServices = .system, command: @Sendable (_ errand: String) async throws -> Command,
         reopen: @Sendable () async throws -> any KeyValueBackend,
         afterRound: (@Sendable (_ round: Int) async throws -> Void)? = nil
     ) async throws -> CrashReport {
-        precondition(rounds >= 1 && processes >= 1 && (1...64).contains(tasks), "at least one of each")
+        precondition(
+            rounds >= 1 && processes >= 1 && (1...64).contains(tasks),
+            "rounds and processes must be 1 or more, tasks 1 to 64")
         let watch = Stopwatch(host.timer)
         var audit = CrashAudit(seed: seed)
         var generator = SeededGenerator(seed: seed)
@@ -34,17 +38,18 @@ extension CrashTrial {
         for round in 0..<rounds {
             if let limit, watch.elapsed > limit, round > 0 { break }
             let errands = (0..<(isShared ? processes : 1)).map {
-                CrashErrand(seed: seed, round: round, process: $0, taskCount: tasks)
+                CrashAssignment(seed: seed, round: round, process: $0, taskCount: tasks)
             }
             var commands: [Command] = []
             for errand in errands { commands.append(try await command(errand.text)) }
-            // The first is killed while it makes the store, unless there is no other.
+            // In the first round the processes are killed while the store is created, unless it is the only round.
             let isEarly = round == 0 && rounds > 1
-            let told = try await killed(commands, atOnce: isEarly, host: host, using: &generator)
+            let reported = try await killed(commands, atOnce: isEarly, host: host, using: &generator)
             let backend = try await reopen()
             let isLast = round == rounds - 1 || (limit.map { watch.elapsed > $0 } ?? false)
             let isThorough = isLast || round % 100 == 99
-            guard await audit.settle(round, zip(errands, told).map { ($0, $1) }, backend, readsAll: isThorough) else {
+            guard await audit.settle(round, zip(errands, reported).map { ($0, $1) }, backend, readsAll: isThorough)
+            else {
                 break
             }
             try await afterRound?(round)
@@ -52,41 +57,42 @@ extension CrashTrial {
         return audit.report
     }
 
-    /// Starts the children, lets them write for a while, kills one after the other; answers what each has told.
+    /// Starts the children, lets them write for a while, and kills them one after another. Returns the lines of each.
     ///
-    /// - Parameter atOnce: whether they are killed as soon as they have begun, whatever they have done by then.
+    /// - Parameter atOnce: True to kill the children as soon as they have started.
     private static func killed(
         _ commands: [Command], atOnce: Bool, host: HostServices, using generator: inout SeededGenerator
     ) async throws -> [[String]] {
         var children: [ChildProcess] = []
         for command in commands { children.append(try ChildProcess(command.executable, command.arguments)) }
         var lines = commands.map { _ in [String]() }
-        // Some rounds wait for all of them; in the others the last may die while it opens the store.
+        // Some rounds wait for every child; in the others the last one may be killed while it opens the store.
         let waitsForAll = Bool.random(using: &generator)
         for index in children.indices {
             let count = !atOnce && (index == 0 || waitsForAll) ? Int.random(in: 1...6, using: &generator) : 0
             for _ in 0...count {
                 let hearing = children[index].hear()
                 guard case .line(let line) = hearing else {
-                    lines[index].append(hearing == .silence ? "! it said nothing for a minute" : "! it ended by itself")
+                    lines[index].append(hearing == .silence ? "! no output for a minute" : "! it exited on its own")
                     break
                 }
-                if line != CrashErrand.greeting { lines[index].append(line) }
+                if line != CrashAssignment.greeting { lines[index].append(line) }
                 if line.hasPrefix("!") { break }
             }
         }
         for (index, child) in children.enumerated() {
             try await host.sleep(for: .microseconds(Int.random(in: 0...1_500, using: &generator)))
             let status = child.killAndWait()
-            // A process of the child's own may hold the pipe open; what the child has said is there at once.
+            // A grandchild may hold the pipe open, so do not wait for its end; the child's own lines are available
+            // already.
             while case .line(let line) = child.hear(within: .seconds(2)) { lines[index].append(line) }
-            if status != -9 { lines[index].append("! it ended by itself with \(status)") }
+            if status != -9 { lines[index].append("! it exited on its own with \(status)") }
         }
         return lines
     }
 }
 
-/// Measures with a clock of which only the kind of its durations is known.
+/// Measures elapsed time with a clock of any type with `Duration`.
 private struct Stopwatch {
     private let measure: () -> Duration
 

@@ -10,9 +10,9 @@ import Musl
 import Glibc
 #endif
 
-/// Kills processes with SIGKILL while they write into a store, and looks whether what they acknowledged is there.
+/// Kills processes with SIGKILL while they write to a store, and checks that their acknowledged changes are present.
 ///
-/// It needs an executable of your own that opens the store and calls ``writer(_:errand:)``:
+/// It needs an executable that opens the store and calls ``writer(_:errand:)``:
 ///
 /// ```swift
 /// @main enum StoreWriter {
@@ -22,7 +22,7 @@ import Glibc
 /// }
 /// ```
 ///
-/// and a test that starts it as often as the trial asks for:
+/// and a test that provides its command line:
 ///
 /// ```swift
 /// let report = try await CrashTrial.run(
@@ -32,42 +32,42 @@ import Glibc
 /// #expect(report.hasPassed, "\(report)")
 /// ```
 ///
-/// On macOS and Linux only: elsewhere an app cannot start a process. A power cut is another thing, which no process can
-/// try by itself.
+/// Available on macOS and Linux only, because apps on other systems cannot start processes. The trial does not simulate
+/// a power failure.
 public enum CrashTrial {
-    /// How to start a writer.
+    /// The command line of a writer.
     public struct Command: Hashable, Sendable {
         /// The path of the executable.
         public var executable: String
         /// Its arguments, without its name.
         public var arguments: [String]
 
-        /// Starts `executable` with `arguments`.
+        /// Creates a command line.
         public init(_ executable: String, _ arguments: [String]) {
             self.executable = executable
             self.arguments = arguments
         }
     }
 
-    /// The main of a child: several tasks write into `backend` until the process is killed, and each acknowledged
-    /// change is told to the parent through standard output, to which nobody else may write.
+    /// The main function of a child. Several tasks write to `backend` until the process is killed, and each
+    /// acknowledged change is reported to the parent on standard output. Nothing else may write to standard output.
     ///
-    /// Every task changes keys of its own, conditionally where the store can, and now and then they raise one counter
-    /// that all processes share.
+    /// Each task changes keys of its own, conditionally if the store supports it. From time to time the tasks increment
+    /// a counter that all processes share.
     ///
-    /// It does not return. Passing errors are tried again; any other is told to the parent, and the process ends with
-    /// exit code 1. The errand of ``history(command:)`` is done and ends with exit code 0.
+    /// The function does not return. Transient errors are retried; any other error is reported to the parent, and the
+    /// process exits with code 1. The errand of ``history(command:)`` ends with exit code 0.
     ///
     /// - Parameters:
-    ///   - backend: the store to write into.
-    ///   - text: what the parent passed to `command`, as it is.
+    ///   - backend: The store to write to.
+    ///   - text: The errand that the parent passed to `command`, unchanged.
     public static func writer(_ backend: any KeyValueBackend, errand text: String) async {
-        guard text != historyErrand else { return await tellHistory(of: backend) }
-        guard let errand = CrashErrand(text) else {
-            tell("! \"\(text)\" is no errand of a crash trial; pass on what it gave\n")
+        guard text != historyErrand else { return await reportHistory(of: backend) }
+        guard let errand = CrashAssignment(text) else {
+            report("! \"\(text)\" is not an errand; pass the text from `command` unchanged\n")
             exit(1)
         }
-        tell("\(CrashErrand.greeting)\n")
+        report("\(CrashAssignment.greeting)\n")
         do {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for task in 0..<errand.taskCount {
@@ -77,7 +77,7 @@ public enum CrashTrial {
                         while true {
                             try await writer.step()
                             count += 1
-                            tell("\(task) \(count)\n")
+                            report("\(task) \(count)\n")
                         }
                     }
                 }
@@ -88,9 +88,9 @@ public enum CrashTrial {
         }
     }
 
-    private static func tellHistory(of backend: any KeyValueBackend) async {
+    private static func reportHistory(of backend: any KeyValueBackend) async {
         do {
-            tell(lines(of: try await WrittenHistory(writingInto: backend)))
+            report(lines(of: try await WrittenHistory(writingInto: backend)))
             exit(0)
         } catch {
             fail(error)
@@ -98,29 +98,30 @@ public enum CrashTrial {
     }
 
     private static func fail(_ error: any Error) -> Never {
-        tell("! \(error)".split(whereSeparator: \.isNewline).joined(separator: " ") + "\n")
+        report("! \(error)".split(whereSeparator: \.isNewline).joined(separator: " ") + "\n")
         exit(1)
     }
 
-    /// In one system call, and through no buffer: what was told was acknowledged, whenever the process ends.
-    private static func tell(_ line: String) {
+    /// Writes in one system call and without a buffer, so that a reported change stays reported when the process is
+    /// killed.
+    private static func report(_ line: String) {
         let bytes = Array(line.utf8)
         _ = bytes.withUnsafeBytes { buffer in write(STDOUT_FILENO, buffer.baseAddress, buffer.count) }
     }
 }
 
-/// One task of a child.
+/// One writing task of a child.
 private struct CrashWriter {
     let backend: any KeyValueBackend
     private var script: CrashScript
     private var versions: [EntryKey: EntryVersion] = [:]
 
-    init(_ errand: CrashErrand, task: Int, backend: any KeyValueBackend) {
+    init(_ errand: CrashAssignment, task: Int, backend: any KeyValueBackend) {
         self.backend = backend
         script = CrashScript(errand, task: task, isConditional: backend.capabilities.compareAndSwap)
     }
 
-    /// Returns when the next change is acknowledged.
+    /// Returns when the next change has been acknowledged.
     mutating func step() async throws {
         switch try script.next() {
         case .write(let key, let value): try await change(key, to: value)
@@ -144,12 +145,12 @@ private struct CrashWriter {
         case .conflict(let entry):
             throw BackendError(
                 .other, operation: .write, key: key,
-                message: "nobody else writes there, and the answer is a conflict with \(entry.map(brief) ?? "nothing")")
+                message: "unexpected conflict on a key without other writers: \(entry.map(brief) ?? "nothing")")
         }
     }
 
     private func raise() async throws {
-        let key = try EntryKey(CrashErrand.counter)
+        let key = try EntryKey(CrashAssignment.counter)
         var current: Entry? =
             if case .found(let entry) = try await patiently({ try await $0.read(key).outcome }) { entry } else { nil }
         while true {
@@ -164,7 +165,7 @@ private struct CrashWriter {
         }
     }
 
-    /// Asks again after an error that passes. The bound is for a store that stays busy for ever.
+    /// Retries after transient errors. The limit is for a store that stays busy for ever.
     private func patiently<Outcome>(
         _ body: (any KeyValueBackend) async throws -> Outcome
     ) async throws -> Outcome {

@@ -1,11 +1,11 @@
 public import SyncCore
 
-/// Whether what concurrent tasks saw of one key can be explained by an order in which the operations happened one
-/// after the other, each at some moment between its call and its answer.
+/// Checks if concurrent operations on one key are linearizable: if they can be explained by a sequential order in which
+/// each operation happens at some moment between its call and its answer.
 ///
-/// The search is that of Wing and Gong ("Testing and verifying concurrent objects", 1993) with the states that were
-/// tried already remembered, as Lowe describes ("Testing for linearizability", 2017). The model is a register with
-/// versions. An operation of unknown outcome may be placed anywhere after its call, or left out.
+/// The search is that of Wing and Gong ("Testing and verifying concurrent objects", 1993) with memoised states, as
+/// described by Lowe ("Testing for linearizability", 2017). The model is a register with versions. An operation of
+/// unknown outcome may be placed anywhere after its call, or left out.
 ///
 /// ```swift
 /// let recorder = OperationRecorder(key: key)
@@ -13,42 +13,42 @@ public import SyncCore
 /// let verdict = Linearizability.check(recorder.operations)
 /// ```
 public enum Linearizability {
-    /// At most so many operations make a history that can be checked.
+    /// The largest number of operations in a history that can be checked.
     public static let maximumOperationCount = 64
 
-    /// What a check found.
+    /// The result of a check.
     public enum Verdict: Hashable, Sendable {
-        /// The operations happened as if in this order (positions in the history); those of unknown outcome that did
-        /// not happen are missing.
+        /// The operations are explained by this order (positions in the history). Operations of unknown outcome that
+        /// did not happen are not part of it.
         case linearizable(order: [Int])
-        /// No order explains what was seen. One line says how far the longest attempt came.
+        /// No order explains the results. One line describes the longest partial order.
         case notLinearizable(String)
     }
 
-    /// Looks for an order that explains `history`.
+    /// Searches for an order that explains `history`.
     ///
     /// - Parameters:
-    ///   - history: operations on one key, in any order; ``maximumOperationCount`` at most.
-    ///   - initial: what the key held before, `nil` for nothing.
+    ///   - history: Operations on one key, in any order; at most ``maximumOperationCount``.
+    ///   - initial: The entry before the first operation, `nil` for an absent key.
     public static func check(_ history: [RecordedOperation], from initial: Entry? = nil) -> Verdict {
         precondition(
-            history.count <= maximumOperationCount, "a history has at most \(maximumOperationCount) operations")
+            history.count <= maximumOperationCount, "a history must have at most \(maximumOperationCount) operations")
         var search = OrderSearch(history, initial: initial)
         return search.run()
     }
 }
 
-/// What the key holds at a moment of the order that is tried.
+/// The state of the key at one point of a candidate order.
 private struct Register: Hashable {
-    /// `nil` when the key holds nothing.
+    /// `nil` if the key is absent.
     var value: [UInt8]?
-    /// `nil` where the version of the write that put the value there was never answered.
+    /// `nil` if the version is unknown, because the write of this value was never acknowledged.
     var version: EntryVersion?
 
     static let empty = Register(value: nil, version: nil)
 }
 
-/// A depth-first search for an order, over sets of operations that have been placed.
+/// A depth-first search for an order, over sets of placed operations.
 private struct OrderSearch {
     private struct Position: Hashable {
         var placed: UInt64
@@ -57,9 +57,9 @@ private struct OrderSearch {
 
     private let history: [RecordedOperation]
     private let initial: Register
-    /// The operations that must be in the order: all that were answered.
+    /// The operations that must be part of the order: all that were answered.
     private let required: UInt64
-    /// The versions of which the writer is known.
+    /// The versions whose write is known.
     private let writtenVersions: Set<EntryVersion>
     private var tried: Set<Position> = []
     private var order: [Int] = []
@@ -100,14 +100,14 @@ private struct OrderSearch {
         return false
     }
 
-    /// The operations that can be next: those called before any other one that is missing was answered.
+    /// The operations that can be next: those that were called before any other remaining operation was answered.
     private func candidates(_ placed: UInt64) -> [Int] {
         let missing = history.indices.filter { placed & 1 << UInt64($0) == 0 }
         let bound = missing.filter { history[$0].ending != .unknown }.map { history[$0].answered }.min() ?? .max
         return missing.filter { history[$0].called < bound }
     }
 
-    /// Whether a write that was never answered may have got this version: one that no other write got.
+    /// True if an unanswered write may have received this version, because no answered write did.
     private func mayBeUnanswered(_ version: EntryVersion) -> Bool { !writtenVersions.contains(version) }
 
     private var explanation: String {
@@ -124,7 +124,7 @@ private struct OrderSearch {
 }
 
 extension Register {
-    /// What the key holds after `operation`, or `nil` where it cannot have ended so.
+    /// Returns the state after `operation`, or `nil` if its result is impossible in this state.
     fileprivate func after(_ operation: RecordedOperation, mayBe: (EntryVersion) -> Bool) -> Register? {
         switch (operation.call, operation.ending) {
         case (.read(let known), .read(let outcome)):
@@ -159,7 +159,7 @@ extension Register {
         }
     }
 
-    /// The register, if what it holds can be `entry`; from then on the version is known.
+    /// Returns the register with the version of `entry` if it can hold that entry, otherwise `nil`.
     private func holding(_ entry: Entry, mayBe: (EntryVersion) -> Bool) -> Register? {
         guard value == entry.value, has(entry.version, mayBe: mayBe) else { return nil }
         return Register(value: entry.value, version: entry.version)

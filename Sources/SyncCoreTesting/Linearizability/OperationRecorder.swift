@@ -1,7 +1,7 @@
 public import SyncCore
 import Synchronization
 
-/// Performs operations on one key for any number of tasks, and notes when each was called and answered.
+/// Performs operations on one key for any number of tasks, and records when each was called and answered.
 ///
 /// The tasks may use several objects that have the same store open.
 public final class OperationRecorder: Sendable {
@@ -14,12 +14,12 @@ public final class OperationRecorder: Sendable {
     private let key: EntryKey
     private let state = Mutex(State())
 
-    /// Records what is done to `key`.
+    /// Creates a recorder of operations on `key`.
     public init(key: EntryKey) {
         self.key = key
     }
 
-    /// What was done so far, in the order of the answers. Operations that failed without effect are not in it.
+    /// The operations so far, in the order of their answers. Operations that failed without effect are left out.
     public var operations: [RecordedOperation] { state.withLock { $0.operations } }
 
     /// The errors of the operations that failed without effect.
@@ -27,8 +27,8 @@ public final class OperationRecorder: Sendable {
 
     /// Performs `call` through `backend`.
     ///
-    /// - Returns: what came of it; `nil` when it failed without effect, as a read does, and as a change does by the
-    ///   error's disposition.
+    /// - Returns: The result; `nil` if the operation failed without effect. A failed read has no effect; for a change
+    ///   the disposition of the error decides.
     @discardableResult
     public func perform(
         _ call: RecordedOperation.Call, by task: Int, through backend: any KeyValueBackend

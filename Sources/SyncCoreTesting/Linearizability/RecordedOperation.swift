@@ -1,13 +1,13 @@
 public import SyncCore
 
-/// One operation on one key of a store, with its place in the order of calls and answers.
+/// An operation on one key, with its position in the order of calls and answers.
 ///
-/// `called` and `answered` come from one counter that all tasks share: an operation that was answered before another
-/// was called has the smaller number, whatever the clocks of the machine say.
+/// `called` and `answered` come from one counter that all tasks share. An operation that was answered before another
+/// one was called has the smaller number, independently of any clock.
 public struct RecordedOperation: Sendable, CustomStringConvertible {
-    /// What was asked.
+    /// The arguments of an operation.
     public enum Call: Hashable, Sendable {
-        /// A read, conditional when a version is given.
+        /// A read, conditional if a version is given.
         case read(unless: EntryVersion?)
         /// A write.
         case write([UInt8], if: Precondition)
@@ -15,28 +15,28 @@ public struct RecordedOperation: Sendable, CustomStringConvertible {
         case delete(if: Precondition)
     }
 
-    /// What came of it.
+    /// The result of an operation.
     public enum Ending: Hashable, Sendable {
-        /// The answer to a read.
+        /// The outcome of a read.
         case read(ReadOutcome)
-        /// The answer to a write or a delete.
+        /// The outcome of a write or a delete.
         case changed(WriteOutcome)
-        /// Nobody knows: a write or delete that may have happened, or may happen at any later time, or never.
+        /// Unknown: the write or delete may have happened, or may happen at any later time, or never.
         case unknown
     }
 
-    /// Who asked.
+    /// The number of the calling task.
     public let task: Int
-    /// What was asked.
+    /// The arguments of the operation.
     public let call: Call
-    /// What came of it.
+    /// The result of the operation.
     public let ending: Ending
-    /// When it was asked.
+    /// The position of the call.
     public let called: Int
-    /// When the answer came; of no meaning where the ending is unknown.
+    /// The position of the answer; without meaning if the result is unknown.
     public let answered: Int
 
-    /// An operation, as it was seen from outside; `called` is smaller than `answered`.
+    /// Creates an operation as it was observed; `called` must be smaller than `answered`.
     public init(task: Int, call: Call, ending: Ending, called: Int, answered: Int) {
         self.task = task
         self.call = call

@@ -1,19 +1,19 @@
 import SyncCore
 import Synchronization
 
-/// Keeps what it acknowledges in memory and brings it to disk now and then; a crash takes the rest.
+/// Acknowledges writes in memory and flushes to disk occasionally; a crash loses the rest.
 final class ForgetsToSynchronize: OneFault {
     let memory = MemoryBackend()
     private let disk: MemoryBackend
     private let count = Mutex(0)
 
-    /// A store over what is on `disk`.
+    /// Creates a store on the content of `disk`.
     init(disk: MemoryBackend = MemoryBackend()) {
         self.disk = disk
         memory.putBack(disk.backup())
     }
 
-    /// What the next process finds.
+    /// Returns the store as the next process finds it.
     func crash() -> ForgetsToSynchronize { ForgetsToSynchronize(disk: disk) }
 
     var capabilities: Capabilities {
@@ -35,13 +35,13 @@ final class ForgetsToSynchronize: OneFault {
     }
 }
 
-/// Numbers its versions, and the number is part of a backup.
+/// Numbers its versions; the number is part of a backup.
 final class NumbersVersions: OneFault {
     let memory = MemoryBackend()
     private let count = Mutex<UInt64>(0)
     private let versions = Mutex<[EntryVersion: EntryVersion]>([:])
 
-    /// A copy of the store with its number, and what puts both back.
+    /// Copies the store with its number, and returns a function that restores both.
     func backup() -> @Sendable () -> NumbersVersions {
         let (contents, number) = (memory.backup(), count.withLock { $0 })
         return { [self] in
@@ -74,7 +74,7 @@ final class NumbersVersions: OneFault {
     private func number(of version: EntryVersion) -> EntryVersion { versions.withLock { $0[version] } ?? version }
 }
 
-/// Gives every write of a key the version of the first.
+/// Gives every write of a key the version of the first write.
 final class RepeatsVersions: OneFault {
     let memory = MemoryBackend()
     private let firsts = Mutex<[EntryKey: EntryVersion]>([:])
@@ -98,7 +98,7 @@ final class RepeatsVersions: OneFault {
     }
 }
 
-/// Knows a cursor by its number alone, so that one of another history passes for its own.
+/// Identifies a cursor by its number alone, so that it accepts cursors of another history.
 struct KnowsCursorsByNumber: OneFault {
     let memory = MemoryBackend()
 
@@ -114,7 +114,7 @@ struct KnowsCursorsByNumber: OneFault {
     }
 }
 
-/// Answers an expired cursor with "nothing has changed".
+/// Answers an expired cursor with an empty page.
 struct BelievesExpiredCursors: OneFault {
     let memory = MemoryBackend()
 
@@ -127,7 +127,7 @@ struct BelievesExpiredCursors: OneFault {
     }
 }
 
-/// Loses the last change of a full page.
+/// Omits the last change of a full page.
 struct SkipsAChange: OneFault {
     let memory = MemoryBackend()
 
@@ -138,14 +138,14 @@ struct SkipsAChange: OneFault {
     }
 }
 
-/// Says that it pushes signals, and is silent.
+/// Declares pushed signals but never sends any.
 struct NeverSignals: OneFault {
     let memory = MemoryBackend()
 
     func signals() -> AsyncStream<Void> { AsyncStream { _ in } }
 }
 
-/// Signals the first change and no other.
+/// Signals only the first change.
 struct SignalsOnce: OneFault {
     let memory = MemoryBackend()
 
@@ -156,7 +156,7 @@ struct SignalsOnce: OneFault {
     }
 }
 
-/// Two objects on one store, each of which hears of its own changes only.
+/// Two objects on one store, each of which signals only its own changes.
 struct SignalsOwnChangesOnly: OneFault {
     let memory: MemoryBackend
     private let hub = SignalHub()
@@ -188,7 +188,7 @@ struct SignalsOwnChangesOnly: OneFault {
     func signals() -> AsyncStream<Void> { hub.subscribe() }
 }
 
-/// Two objects on one store, each with a cache of its own that nobody empties for the other.
+/// Two objects on one store, each with a cache that the other does not invalidate.
 final class CachesForItself: OneFault {
     let memory: MemoryBackend
     private let cache = Mutex<[EntryKey: Entry]>([:])

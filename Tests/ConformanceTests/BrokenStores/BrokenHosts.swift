@@ -2,7 +2,7 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// Hosts whose random numbers are none: what a store becomes whose versions come from the memory of a process.
+/// Hosts with predictable numbers, as if a store took its versions from the memory of a process.
 enum BrokenHost {
     /// 1, 2, 3 and so on.
     static func counting() -> HostServices {
@@ -10,8 +10,8 @@ enum BrokenHost {
         return drawing { numbers.next() }
     }
 
-    /// Numbers that look random, the same ones from each new host: so a generator with a fixed seed begins again with
-    /// each process.
+    /// Numbers that look random but are the same for each new host, like a generator with a fixed seed that starts
+    /// again with each process.
     static func restarting() -> HostServices {
         let numbers = Numbers()
         return drawing {

@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// Begins each further page one key too late.
+/// Starts each further page one key too late.
 struct SkipsAKey: OneFault {
     let memory = MemoryBackend()
 
@@ -12,7 +12,7 @@ struct SkipsAKey: OneFault {
     }
 }
 
-/// Sorts keys as people do.
+/// Sorts keys in human order.
 struct SortsLikePeople: OneFault {
     let memory = MemoryBackend()
 
@@ -23,7 +23,7 @@ struct SortsLikePeople: OneFault {
     }
 }
 
-/// Lists what was deleted.
+/// Lists deleted keys.
 final class ListsTheDeleted: OneFault {
     let memory = MemoryBackend()
     private let deleted = Mutex<Set<EntryKey>>([])
@@ -45,7 +45,7 @@ final class ListsTheDeleted: OneFault {
     }
 }
 
-/// Answers a batch of reads in the order of the keys.
+/// Returns the results of a batch of reads in the order of the keys.
 struct SortsBatches: OneFault {
     let memory = MemoryBackend()
 
@@ -54,7 +54,7 @@ struct SortsBatches: OneFault {
     }
 }
 
-/// Does nothing of a batch after its first conflict, and says that it did.
+/// Performs nothing after the first conflict of a batch, but reports success.
 struct StopsAtAConflict: OneFault {
     let memory = MemoryBackend()
 

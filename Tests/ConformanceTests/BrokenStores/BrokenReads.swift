@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// Every fifth read comes from a copy that has not heard of the last write.
+/// Serves every fifth read from a copy that lacks the last write.
 final class ReadsAnOldCopy: OneFault {
     private struct State {
         var reads = 0
@@ -32,7 +32,7 @@ final class ReadsAnOldCopy: OneFault {
     }
 }
 
-/// Believes that whoever knows a version knows the present one.
+/// Answers `unchanged` to every conditional read.
 struct AlwaysUnchanged: OneFault {
     let memory = MemoryBackend()
 
@@ -42,7 +42,7 @@ struct AlwaysUnchanged: OneFault {
     }
 }
 
-/// Takes a read that failed for a key that is not there.
+/// Reports a failed read as absence.
 struct SwallowsErrors: KeyValueBackend {
     let wrapped: any KeyValueBackend
 
@@ -72,7 +72,7 @@ struct SwallowsErrors: KeyValueBackend {
     }
 }
 
-/// Keeps keys apart as a file system does that folds case.
+/// Compares keys as a case-folding file system does.
 struct FoldsCase: OneFault {
     let memory = MemoryBackend()
 
@@ -87,7 +87,7 @@ struct FoldsCase: OneFault {
     }
 }
 
-/// Keeps keys apart as Swift's strings do: two spellings of "é" are one key.
+/// Compares keys as Swift strings: two spellings of "é" are one key.
 final class ComparesTexts: OneFault {
     let memory = MemoryBackend()
     private let spellings = Mutex<[String: EntryKey]>([:])

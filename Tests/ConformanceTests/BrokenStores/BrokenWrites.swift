@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// Checks the precondition, and writes a moment later whatever has come in between.
+/// Checks the precondition, and writes a moment later without checking it again.
 struct LosesUpdates: OneFault {
     let memory = MemoryBackend()
 
@@ -18,7 +18,7 @@ struct LosesUpdates: OneFault {
     }
 }
 
-/// Writes whatever the precondition says.
+/// Writes regardless of the precondition.
 struct IgnoresPreconditions: OneFault {
     let memory = MemoryBackend()
 
@@ -29,7 +29,7 @@ struct IgnoresPreconditions: OneFault {
     }
 }
 
-/// Deletes whatever the precondition says.
+/// Deletes regardless of the precondition.
 struct IgnoresPreconditionsOfDeletes: OneFault {
     let memory = MemoryBackend()
 
@@ -38,7 +38,7 @@ struct IgnoresPreconditionsOfDeletes: OneFault {
     }
 }
 
-/// Says that it cannot write conditionally, and does not refuse it.
+/// Declares that it cannot write conditionally, but accepts preconditions.
 struct DropsPreconditions: OneFault {
     let memory = MemoryBackend()
 
@@ -51,7 +51,7 @@ struct DropsPreconditions: OneFault {
     }
 }
 
-/// What a store declares that cannot compare and swap.
+/// The capabilities of a store without compare-and-swap.
 enum UnconditionalCapabilities {
     static func of(_ backend: some KeyValueBackend) -> Capabilities {
         var capabilities = backend.capabilities
@@ -60,7 +60,7 @@ enum UnconditionalCapabilities {
     }
 }
 
-/// Replaces the first half of an entry, then the second: who reads in between sees half of each.
+/// Replaces the first half of an entry, then the second, so that a reader in between sees half of each.
 struct TearsWrites: OneFault {
     let memory = MemoryBackend()
 
@@ -77,7 +77,7 @@ struct TearsWrites: OneFault {
     }
 }
 
-/// Answers a conflict and keeps to itself with what.
+/// Reports a conflict without the current entry.
 struct HidesTheConflictingEntry: OneFault {
     let memory = MemoryBackend()
 
@@ -89,7 +89,7 @@ struct HidesTheConflictingEntry: OneFault {
     }
 }
 
-/// Keeps equal values once, and takes values of the same length and sum for equal.
+/// Stores equal values once, and treats values of the same length and sum as equal.
 final class ConfusesValues: OneFault {
     let memory = MemoryBackend()
     private let values = Mutex<[[Int]: [UInt8]]>([:])
@@ -107,7 +107,7 @@ final class ConfusesValues: OneFault {
     }
 }
 
-/// Takes no larger value, says its declaration; it does.
+/// Declares a maximum size but accepts larger values.
 struct IgnoresItsMaximum: OneFault {
     let memory = MemoryBackend()
 
@@ -118,7 +118,7 @@ struct IgnoresItsMaximum: OneFault {
     }
 }
 
-/// Says that a write was refused for a passing reason, and does it a little later.
+/// Reports a write as rejected with a transient error, and performs it a little later.
 final class WritesAfterAnError: OneFault {
     private struct State {
         var count = 0
@@ -147,7 +147,7 @@ final class WritesAfterAnError: OneFault {
     }
 }
 
-/// Answers a cancelled task that nothing was done, and does it with the next read.
+/// Throws `cancelled` and performs the write with the next read.
 final class WritesAfterCancelling: OneFault {
     let memory = MemoryBackend()
     private let late = Mutex<WriteRequest?>(nil)
@@ -166,7 +166,7 @@ final class WritesAfterCancelling: OneFault {
     }
 }
 
-/// Answers a task that was cancelled while it wrote that nothing was done, and it was.
+/// Throws `cancelled` for a write that it has performed.
 struct WritesAndThenRefuses: OneFault {
     let memory = MemoryBackend()
 

@@ -1,6 +1,6 @@
 import SyncCore
 
-/// A store that is `memory` in everything but the one fault that it adds.
+/// A store that behaves like `memory` except for the one fault that it adds.
 protocol OneFault: KeyValueBackend {
     var memory: MemoryBackend { get }
 }

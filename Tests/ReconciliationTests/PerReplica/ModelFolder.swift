@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// A file of a model folder. One that was copied half way keeps the version that its header tells.
+/// A file of a model folder. A partly copied file has the version that its header states.
 struct ModelFile: Equatable {
     var bytes: [UInt8]
     var version: EntryVersion
@@ -13,13 +13,13 @@ struct ModelFile: Equatable {
     }
 }
 
-/// One device's copy of a folder that a tool shares, in memory: what `FileBackend` makes of such a folder.
+/// One device's copy of a shared folder, in memory: the view that `FileBackend` has of such a folder.
 final class ModelFolder: KeyValueBackend {
     let capabilities = Capabilities(
         compareAndSwap: false, durability: .process, changes: false, signals: .polled, sharedBetweenProcesses: false)
     let label = "model:"
 
-    /// By name, below the one document that is synced.
+    /// The files by name, below the one document that is synced.
     private let files = Mutex<[String: ModelFile]>([:])
     private let counts = Mutex((lists: 0, reads: 0, writes: 0))
     private let host: HostServices
@@ -40,7 +40,7 @@ final class ModelFolder: KeyValueBackend {
         set { files.withLock { $0 = newValue } }
     }
 
-    /// What was asked since the last call.
+    /// Returns the requests since the last call.
     func takeCounts() -> (lists: Int, reads: Int, writes: Int) {
         counts.withLock { counts in
             defer { counts = (0, 0, 0) }
@@ -51,7 +51,7 @@ final class ModelFolder: KeyValueBackend {
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         counts.withLock { $0.reads += 1 }
         guard let file = self[String(key.text.dropFirst(prefix.count))] else { return Answer(.absent) }
-        guard file.isWhole else { throw BackendError(.damaged, operation: .read, key: key, message: "half copied") }
+        guard file.isWhole else { throw BackendError(.damaged, operation: .read, key: key, message: "partly copied") }
         return Answer(.found(Entry(value: file.bytes, version: file.version)))
     }
 

@@ -3,7 +3,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// Devices around one remote that cannot compare and swap. Their documents are sets of up to 64 facts, a bit each.
+/// Devices around a remote without compare-and-swap. Their documents are sets of up to 64 facts, one bit each.
 private struct Replicas {
     let memory = MemoryBackend()
     let remote: CountingBackend
@@ -15,7 +15,7 @@ private struct Replicas {
         key = try EntryKey("a/ledger")
     }
 
-    /// An engine of a new process of the replica called `name`.
+    /// Creates an engine as a new process of the replica `name`.
     func engine(_ name: String?, local: any KeyValueBackend) -> SyncEngine<FactSetMerge> {
         SyncEngine(local: local, remote: remote, merge: FactSetMerge(), remoteID: "r", replica: name, host: host)
     }
@@ -36,10 +36,10 @@ private struct Replicas {
         return try FactSetMerge().open(entry.value).content
     }
 
-    /// What stands for an entry that is no document.
+    /// Stands for an entry that is not a document.
     static let noDocument = UInt64.max
 
-    /// The entries of the remote by name.
+    /// The entries of the remote, by name.
     func entries() async throws -> [String: UInt64] {
         var entries: [String: UInt64] = [:]
         for item in try await memory.list(prefix: "", after: nil, limit: 100).outcome.items {
@@ -76,7 +76,7 @@ struct ReplicaEntriesTests {
         home = try Replicas()
     }
 
-    @Test("Each replica writes its own entry, reads all, and an idle sync is one listing and no write")
+    @Test("Each replica writes its own entry and reads all; a sync without changes is one listing and no write")
     func exchange() async throws {
         try await home.record(0b01, in: phone)
         try await home.record(0b10, in: tablet)
@@ -89,7 +89,7 @@ struct ReplicaEntriesTests {
         _ = home.remote.takeCounts()
         let before = try await (home.facts(in: phone), home.facts(in: tablet), phone.changes(since: nil, limit: 99))
         for engine in [first, second, home.engine("phone", local: phone), home.engine("tablet", local: tablet)] {
-            // A process that has just begun knows only what the checkpoint says.
+            // A new process knows only the checkpoint.
             let report = try await engine.sync(home.key)
             #expect(!report.localGains && !report.remoteGains && report.remoteContent == nil)
             #expect(home.remote.takeCounts() == home.counts { $0.lists = 1 })
@@ -97,7 +97,7 @@ struct ReplicaEntriesTests {
         #expect(try await phone.changes(since: nil, limit: 99) == before.2)
     }
 
-    @Test("A push without news is a listing and a write; news are a listing and one batch")
+    @Test("A push without remote changes is a listing and a write; remote changes cost a listing and a batch")
     func requests() async throws {
         try await home.record(0b01, in: phone)
         _ = try await home.engine("phone", local: phone).sync(home.key)
@@ -109,7 +109,7 @@ struct ReplicaEntriesTests {
         #expect(home.remote.takeCounts() == home.counts { ($0.lists, $0.readBatches) = (1, 1) })
     }
 
-    @Test("An engine that goes on reads only the entries that changed")
+    @Test("A long-lived engine reads only the entries that changed")
     func onlyWhatChanged() async throws {
         for number in 0..<10 { try await home.put(home.document(1 << UInt64(number)), at: "a/ledger/r\(number)") }
         let engine = home.engine("phone", local: phone)
@@ -117,13 +117,13 @@ struct ReplicaEntriesTests {
         let before = home.remote.fetchedByteCount
         try await home.put(home.document(1 << 20), at: "a/ledger/r3")
         #expect(try await engine.sync(home.key).content == 0b11_1111_1111 | 1 << 20)
-        // It knew what r3 held before and that nobody else has it now, so it also wrote.
+        // The lost fact was known from r3's earlier entry and is in no other entry, so the engine also wrote.
         #expect(home.remote.fetchedByteCount - before == 9)
         #expect(try await home.entries()["a/ledger/phone"] == 0b11_1111_1111 | 1 << 20)
     }
 
     @Test(
-        "An entry that cannot be read is reported, hinders nothing, and is merged once it can be",
+        "An unreadable entry is reported, does not block the others, and is merged once it is readable",
         arguments: [[], [1], [2, 0, 0, 0, 0, 0, 0, 0, 1]] as [[UInt8]])
     func unreadable(bytes: [UInt8]) async throws {
         try await home.put(home.document(0b001), at: "a/ledger/laptop")
@@ -141,9 +141,9 @@ struct ReplicaEntriesTests {
         #expect(report.content == 0b111 && report.unreadable.isEmpty)
     }
 
-    @Test("An entry that was whole, then damaged under its old version, is not forgotten when it is whole again")
+    @Test("An entry that is damaged under its old version is merged again once it is complete")
     func damagedUnderAVersion() async throws {
-        // A listing that trusts headers gives a half-copied file the version of the whole one.
+        // A listing that trusts headers gives a partly copied file the version of the complete one.
         let isDamaged = TestFlag()
         let faulty = FaultyBackend(home.remote) { call in
             call.operation == .read && call.key?.text == "a/ledger/tablet" && isDamaged.isSet
@@ -159,7 +159,7 @@ struct ReplicaEntriesTests {
         #expect(try await engine().sync(home.key).content == 0b10)
     }
 
-    @Test("A store that is away while it is read is an error, and no absence")
+    @Test("A store that becomes unavailable during a read is an error, not absence")
     func away() async throws {
         try await home.put(home.document(0b10), at: "a/ledger/tablet")
         try await home.record(0b01, in: phone)
@@ -172,7 +172,7 @@ struct ReplicaEntriesTests {
         #expect(try await home.entries() == ["a/ledger/tablet": 0b10])
     }
 
-    @Test("A replica whose own entry cannot be read leaves it alone and writes another", arguments: [1, 2] as [UInt8])
+    @Test("A replica whose own entry is unreadable keeps it and writes another", arguments: [1, 2] as [UInt8])
     func ownEntryDamaged(format: UInt8) async throws {
         try await home.put([format, 9], at: "a/ledger/phone")
         try await home.record(0b1, in: phone)
@@ -181,12 +181,12 @@ struct ReplicaEntriesTests {
             #expect(report.remoteGains == (round == 0) && report.unreadable.count == 1)
         }
         #expect(try await home.entries() == ["a/ledger/phone": Replicas.noDocument, "a/ledger/phone+2": 0b1])
-        // What was half copied then arrives whole, with facts that were nowhere else.
+        // Then the complete file arrives, with facts that exist nowhere else.
         try await home.put(home.document(0b10), at: "a/ledger/phone")
         #expect(try await home.engine("phone", local: phone).sync(home.key).content == 0b11)
     }
 
-    @Test("A local store that was put back from a backup gets back from its own entry what it forgot")
+    @Test("A local store that was restored from a backup recovers its lost facts from its own entry")
     func restoredBackup() async throws {
         let engine = home.engine("phone", local: phone)
         try await home.record(0b001, in: phone)
@@ -200,7 +200,7 @@ struct ReplicaEntriesTests {
         #expect(try await home.entries() == ["a/ledger/phone": 0b111])
     }
 
-    @Test("Two devices that were given one replica's name overwrite nothing for good")
+    @Test("Two devices with the same replica name overwrite nothing permanently")
     func clones() async throws {
         try await home.record(0b01, in: phone)
         try await home.record(0b10, in: tablet)
@@ -212,7 +212,7 @@ struct ReplicaEntriesTests {
         #expect(try await home.entries() == ["a/ledger/same": 0b11])
     }
 
-    @Test("A dry run tells what a sync would do, without a write")
+    @Test("A dry run predicts a sync without writing")
     func dryRun() async throws {
         try await home.put(home.document(0b10), at: "a/ledger/tablet")
         try await home.record(0b01, in: phone)
@@ -228,7 +228,8 @@ struct ReplicaEntriesTests {
         #expect(home.remote.takeCounts() == home.counts { $0.lists = 1 })
     }
 
-    @Test("A write of unknown outcome is repeated; one that is refused leaves what was read", arguments: [true, false])
+    @Test(
+        "A write of unknown outcome is repeated; after a rejected one the read content stays", arguments: [true, false])
     func failingWrites(isLost: Bool) async throws {
         try await home.put(home.document(0b10), at: "a/ledger/tablet")
         try await home.record(0b01, in: phone)
@@ -251,23 +252,23 @@ struct ReplicaEntriesTests {
         }
     }
 
-    @Test("Many entries come in pages and batches")
+    @Test("Many entries are read in pages and batches")
     func pages() async throws {
         for number in 0..<250 { try await home.put(home.document(1 << UInt64(number % 60)), at: "a/ledger/r\(number)") }
-        // Another document's, one level deeper.
+        // An entry of another document, one level deeper.
         try await home.put(home.document(1 << 63), at: "a/ledger/x/y")
         let report = try await home.engine("phone", local: phone).sync(home.key)
         #expect(report.content == 1 << 60 - 1)
         #expect(home.remote.takeCounts() == home.counts { ($0.lists, $0.readBatches) = (1, 3) })
     }
 
-    @Test("Without a replica's name the engine refuses")
+    @Test("The engine rejects a missing replica name")
     func nameless() async throws {
         for name in [nil, "", "a/b"] {
             let error = await #expect(throws: SyncError.self) {
                 try await home.engine(name, local: phone).sync(home.key)
             }
-            #expect(error?.isTransient == false && error?.description.contains("replica's name") == true)
+            #expect(error?.isTransient == false && error?.description.contains("name the replica") == true)
         }
     }
 }

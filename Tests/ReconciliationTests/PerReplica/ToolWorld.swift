@@ -2,35 +2,35 @@ import EntitlementsTestSupport
 import SyncCore
 import TestSupport
 
-/// Devices whose folders a file-sync tool keeps the same, more or less: it is late, delivers in any order, sometimes
-/// half a file first, sometimes an older one instead, and makes conflict copies where both sides changed a name.
+/// Devices whose folders an unreliable file-sync tool keeps equal. It is late, delivers in any order, sometimes
+/// delivers half a file or an older one first, and makes conflict copies when both sides changed a file.
 struct ToolWorld {
     struct Device {
         var replica: String
         var local: MemoryBackend
         var folder: ModelFolder
         var engine: SyncEngine<FactSetMerge>
-        /// What the tool last made the same here and at its hub.
+        /// The files as the tool last synced them between this device and its hub.
         var base: [String: Revision] = [:]
         var backups: [[UInt8]] = []
     }
 
-    /// A file as the tool's hub knows it.
+    /// A revision of a file on the tool's hub.
     struct Revision: Equatable {
         var number: Int
         var file: ModelFile
     }
 
-    /// How often each thing happened, so that a test can tell that it did.
+    /// The number of events of each kind, so that a test can verify that they occurred.
     struct Tally {
         var halves = 0, copies = 0, olderFiles = 0, losses = 0, clones = 0, restores = 0, unreadable = 0
     }
 
     private(set) var devices: [Device] = []
     private(set) var tally = Tally()
-    /// What went wrong.
+    /// The first violation of a rule.
     private(set) var violation: String?
-    /// What was recorded, less what a device held alone when its local store was put back.
+    /// All recorded facts, except those that only existed on a device whose local store was restored.
     private(set) var acknowledged: UInt64 = 0
     private(set) var recorded: UInt64 = 0
     private var hub: [String: Revision] = [:]
@@ -61,7 +61,7 @@ struct ToolWorld {
 
     private mutating func pick(_ names: [String]) -> String? { names.isEmpty ? nil : names[roll(names.count)] }
 
-    // MARK: What happens
+    // MARK: Events
 
     mutating func step() async throws {
         let index = roll(devices.count)
@@ -106,7 +106,7 @@ struct ToolWorld {
         tally.unreadable += report.unreadable.count
         if before & ~report.content != 0 { note("a sync lost \(before & ~report.content)") }
         if try await facts(of: index) != report.content { note("the report is not what was saved") }
-        // Half of a file that is known in whole under that version is not even read.
+        // A partly copied file whose complete version is known is not read at all.
         if report.unreadable.count > halves { note("\(report.unreadable.count) of \(halves) reported") }
     }
 
@@ -114,7 +114,7 @@ struct ToolWorld {
 
     // MARK: The tool
 
-    /// Sends a file that changed here. If it changed elsewhere too, this one becomes a conflict copy.
+    /// Uploads a file that changed on the device. If it changed on the hub too, this one becomes a conflict copy.
     private mutating func upload(_ name: String, from index: Int) {
         let device = devices[index]
         guard let file = device.folder[name], file.isWhole, file != device.base[name]?.file else { return }
@@ -140,7 +140,7 @@ struct ToolWorld {
         history[name, default: []].append(revision)
     }
 
-    /// Brings a file that changed elsewhere, if it did not change here.
+    /// Downloads a file that changed on the hub, unless it changed on the device.
     private mutating func download(_ name: String, to index: Int, half: Bool) {
         guard let revision = hub[name], isUntouched(name, on: index) else { return }
         guard devices[index].base[name] != revision || devices[index].folder[name] != revision.file else { return }
@@ -154,7 +154,7 @@ struct ToolWorld {
         devices[index].folder[name] = file
     }
 
-    /// Whether the device has nothing under that name that the tool has not sent.
+    /// True if the tool has sent everything that the device has under that name.
     private func isUntouched(_ name: String, on index: Int) -> Bool {
         guard let file = devices[index].folder[name] else { return true }
         return !file.isWhole || file == devices[index].base[name]?.file
@@ -168,7 +168,7 @@ struct ToolWorld {
         devices[index].base[name] = older
     }
 
-    /// The hub itself takes an older file for the newest, while some device still knows what the newest held.
+    /// Makes an older file the newest one on the hub, while some device still knows the newest content.
     private mutating func regressHub(_ known: UInt64) {
         guard let name = pick(hub.keys.sorted()), let all = history[name], let now = hub[name],
             now.file.facts & ~known == 0
@@ -179,7 +179,7 @@ struct ToolWorld {
 
     // MARK: Disasters
 
-    /// A device is gone for good, after all that it had was delivered.
+    /// Loses a device permanently, after everything that it had was delivered.
     private mutating func lose(_ index: Int) async throws {
         let device = devices[index]
         let delivered = hub.values.reduce(0) { $0 | $1.file.facts }
@@ -189,7 +189,7 @@ struct ToolWorld {
         devices.remove(at: index)
     }
 
-    /// Another device is set up from a copy of this one, replica name and all.
+    /// Sets up another device from a copy of this one, including the replica name.
     private mutating func clone(_ index: Int) async throws {
         guard devices.count < 6, roll(3) == 0 else { return }
         tally.clones += 1
@@ -211,9 +211,9 @@ struct ToolWorld {
         _ = try await devices[index].local.write(backup, to: key, if: .any)
     }
 
-    // MARK: Healing
+    // MARK: Recovery
 
-    /// The tool delivers everything, and all devices sync, `rounds` times.
+    /// Lets the tool deliver everything and all devices sync, `rounds` times.
     mutating func heal(rounds: Int) async throws {
         for _ in 0..<rounds {
             for index in devices.indices { try await sync(index) }
@@ -228,7 +228,7 @@ struct ToolWorld {
         }
     }
 
-    /// What an idle sync of each device asks of its folder.
+    /// Returns the requests that a sync without changes makes to the folder of each device.
     mutating func idleRequests() async throws -> [[Int]] {
         var requests: [[Int]] = []
         for index in devices.indices {
@@ -243,7 +243,7 @@ struct ToolWorld {
         return requests
     }
 
-    /// New processes everywhere: nothing is remembered but what is stored.
+    /// Replaces all processes, so that only stored state remains.
     mutating func restartAll() {
         for (index, device) in devices.enumerated() {
             devices[index].engine = engine(device.replica, device.local, device.folder)

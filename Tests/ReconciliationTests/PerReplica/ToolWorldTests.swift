@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Devices whose folders a file-sync tool shares")
 struct ToolWorldTests {
-    @Test("Whatever the tool does, nothing acknowledged is lost, all end with the same, and idle syncs write nothing")
+    @Test("Whatever the tool does, no acknowledged fact is lost, all devices converge, and idle syncs write nothing")
     func worlds() async throws {
         let cases = 3_000
         let seed = printedSeed("file-sync tool")

@@ -1,6 +1,6 @@
 @testable import SyncCore
 
-/// Where versions come from: each is handed out once, whatever is wiped or restored.
+/// The source of versions. Each version is issued once, even across wipes and restores.
 struct Versions {
     private var last: UInt64 = 0
 
@@ -10,7 +10,7 @@ struct Versions {
     }
 }
 
-/// One key of one store, as a value: copying it is a backup, assigning it a restore.
+/// One key of one store as a value. A copy is a backup, and an assignment is a restore.
 struct Cell: Equatable {
     var entry: Entry?
 
@@ -26,7 +26,7 @@ struct Cell: Equatable {
         return .written(written.version)
     }
 
-    /// The facts it holds, none where it holds nothing or nothing that can be read.
+    /// The facts in the cell; none if it is empty or unreadable.
     var facts: UInt64 { document?.content ?? 0 }
 
     var document: OpenDocument<UInt64>? {
@@ -34,7 +34,7 @@ struct Cell: Equatable {
         do { return try FactSetMerge().open(entry.value) } catch { return nil }
     }
 
-    /// What `EntitlementStore.record` does: joins facts to what is there and keeps the local section.
+    /// Joins facts to the content and keeps the local section, as `EntitlementStore.record` does.
     mutating func record(_ facts: UInt64, _ versions: inout Versions) {
         let section = document?.localSection ?? []
         let document = OpenDocument(content: self.facts | facts, localSection: section)
@@ -43,7 +43,7 @@ struct Cell: Equatable {
 }
 
 extension Reconciler<FactSetMerge>.Effect {
-    /// What is wrong with the effect if it is one that the reconciler promises never to ask for.
+    /// The violation if the effect is one that the reconciler promises never to request, otherwise `nil`.
     var violation: String? {
         switch self {
         case .writeRemote(_, .any), .writeLocal(_, .any): "a write without a precondition"

@@ -1,6 +1,6 @@
 import SyncCore
 
-/// Documents whose content is a set of up to 64 facts, a bit each: small enough to try thousands of histories.
+/// Documents whose content is a set of up to 64 facts, one bit each: small enough for thousands of histories.
 ///
 /// A document is the byte 1, the set in 8 bytes, and the local section.
 struct FactSetMerge: DocumentMerge {

@@ -7,7 +7,7 @@ struct Scene {
     typealias Machine = Reconciler<FactSetMerge>
     typealias Outcome = Result<DocumentReport<UInt64>, SyncError>
 
-    /// An effect as a test names it.
+    /// An effect in the form that tests compare.
     enum Step: Equatable {
         case readLocal
         case readRemote
@@ -17,12 +17,12 @@ struct Scene {
         case pause
     }
 
-    /// What to answer instead of performing an effect.
+    /// The way in which the scene treats an effect.
     enum Answer {
         case perform
-        /// Perform it, and lose the answer.
+        /// Perform the effect, and report an unknown outcome.
         case loseAnswer
-        /// Do not perform it.
+        /// Do not perform the effect, and report this error.
         case fail(BackendError.Kind, BackendError.Disposition)
     }
 
@@ -31,7 +31,7 @@ struct Scene {
     var versions = Versions()
     private(set) var steps: [Step] = []
 
-    /// The requests that reached, or should have reached, the remote.
+    /// The number of requests to the remote, including those that failed.
     var requests: Int {
         steps.count {
             switch $0 {
@@ -46,7 +46,7 @@ struct Scene {
         if remote != 0 { self.remote.record(remote, &versions) }
     }
 
-    /// A scene whose sides have met and hold the same.
+    /// A scene whose sides have been synced and hold `facts`.
     static func synced(_ facts: UInt64) throws -> Scene {
         var scene = Scene(local: facts)
         _ = try scene.sync().get()
@@ -56,7 +56,7 @@ struct Scene {
     mutating func record(local facts: UInt64) { local.record(facts, &versions) }
     mutating func record(remote facts: UInt64) { remote.record(facts, &versions) }
 
-    /// Runs a sync to its end; `meanwhile` is asked before each effect and may change the stores.
+    /// Runs a sync to its end. `meanwhile` is called before each effect and may change the stores.
     @discardableResult
     mutating func sync(
         with remoteID: String = "remote", isDryRun: Bool = false, maximumAttempts: Int = 10,
@@ -99,7 +99,7 @@ struct Scene {
             _ = perform(.pause, meanwhile) { _ in }
             return .resumed
         case .finish:
-            preconditionFailure("the end is no effect to perform")
+            preconditionFailure("the end is not an effect to perform")
         }
     }
 
@@ -129,11 +129,11 @@ extension Scene.Step {
 }
 
 extension SyncError {
-    /// The backend's error kind, where a backend failed.
+    /// The kind of the backend's error, if a backend failed.
     var backendKind: BackendError.Kind? { if case .backend(let error) = reason { error.kind } else { nil } }
-    /// How often was tried, where others were in the way.
+    /// The number of attempts, if the sync ended in contention.
     var attempts: Int? { if case .contention(let attempts) = reason { attempts } else { nil } }
-    /// Whether a document could not be opened because it is newer; `nil` where that was not the reason.
+    /// True if the document could not be opened because it is newer; `nil` for other reasons.
     var isNewerDocument: Bool? { if case .document(let error) = reason { error.isNewer } else { nil } }
 }
 

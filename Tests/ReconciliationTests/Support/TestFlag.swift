@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Something that a test turns on and off while others look.
+/// A flag that a test sets while concurrent tasks read it.
 final class TestFlag: Sendable {
     private let state = Atomic(false)
 

@@ -1,7 +1,7 @@
 @testable import SyncCore
 
-/// Two or three devices and a remote, whose syncs run interleaved, effect by effect, while everything goes wrong that
-/// can: lost requests and answers, writes that arrive late, crashes, backups put back, wiped stores.
+/// Two or three devices and a remote. Their syncs are interleaved effect by effect, with every fault that can happen:
+/// lost requests and answers, late writes, crashes, restored backups, wiped stores.
 struct World<Random: RandomNumberGenerator> {
     private typealias Machine = Reconciler<FactSetMerge>
 
@@ -24,7 +24,7 @@ struct World<Random: RandomNumberGenerator> {
     private var versions = Versions()
     private var random: Random
     private var nextFact: UInt64 = 1
-    /// What went wrong with the machines, not with the stores.
+    /// The first violation of a rule by a reconciler.
     private(set) var violation: String?
 
     init(devices count: Int, random: Random) {
@@ -32,7 +32,7 @@ struct World<Random: RandomNumberGenerator> {
         self.random = random
     }
 
-    /// All facts that some store holds.
+    /// All facts that exist in some store.
     var surviving: UInt64 { devices.reduce(remote.facts) { $0 | $1.local.facts } }
     /// All facts that were ever recorded.
     var recorded: UInt64 { nextFact &- 1 }
@@ -40,9 +40,9 @@ struct World<Random: RandomNumberGenerator> {
 
     private mutating func roll(_ sides: Int) -> Int { Int.random(in: 0..<sides, using: &random) }
 
-    // MARK: Trouble
+    // MARK: Faults
 
-    /// One thing happens. Whatever it is, a store loses facts only by a disaster of its own.
+    /// Performs one random event. Only disasters may remove facts from a store.
     mutating func step() {
         let index = roll(devices.count)
         let before = (devices[index].local.facts, remote.facts)
@@ -81,7 +81,7 @@ struct World<Random: RandomNumberGenerator> {
         _ = remote.write(write.bytes, if: write.precondition, &versions)
     }
 
-    /// Performs one effect of a device's sync, or begins one.
+    /// Performs one effect of a device's sync, or starts a sync.
     private mutating func advance(_ index: Int) {
         guard var machine = devices[index].machine, let effect = devices[index].effect else {
             let machine = Machine(merge: FactSetMerge(), remoteID: "remote", maximumAttempts: 4)
@@ -94,7 +94,7 @@ struct World<Random: RandomNumberGenerator> {
         devices[index].machine = machine
     }
 
-    /// Performs an effect; `nil` for the end.
+    /// Performs an effect and returns its event; `nil` at the end of the sync.
     private mutating func perform(_ effect: Machine.Effect, on index: Int, isFaulty: Bool) -> Machine.Event? {
         violation = violation ?? effect.violation
         let fault = isFaulty && roll(6) == 0 ? roll(5) : nil
@@ -126,7 +126,7 @@ struct World<Random: RandomNumberGenerator> {
         BackendError(.unavailable, disposition: .outcomeUnknown, message: "lost")
     }
 
-    /// The error of a fault, and whether what was asked is done all the same.
+    /// Returns the error of a fault, and true if the operation takes effect all the same.
     private static func failure(_ fault: Int?) -> (BackendError?, isDone: Bool) {
         switch fault {
         case 0: (BackendError(.unavailable, disposition: .transient, message: "away"), false)
@@ -138,10 +138,10 @@ struct World<Random: RandomNumberGenerator> {
         }
     }
 
-    // MARK: Healing
+    // MARK: Recovery
 
-    /// Everybody starts over, nothing is on its way any more, and all devices sync to the end `rounds` times. Returns
-    /// the writes of the last round, and the requests that each device made in it.
+    /// Ends all faults and running syncs, then syncs all devices completely, `rounds` times. Returns the number of
+    /// writes in the last round, and the number of requests of each device in it.
     mutating func heal(rounds: Int) -> (writes: Int, requests: [Int]) {
         late = []
         for index in devices.indices { crash(index) }

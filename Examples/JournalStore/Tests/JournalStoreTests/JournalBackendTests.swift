@@ -28,9 +28,10 @@ struct JournalBackendTests {
         // What is skipped is written down here, so that nothing is skipped unnoticed.
         #expect(
             Set(report.skipped.map(\.reason)) == [
-                "it declares changes", "it declares compare-and-swap", "it declares that it is polled",
-                "nobody said how to make it crash", "nobody said how to start a process to kill",
-                "nobody said how to open it so that it fails now and then",
+                "the store declares changes", "the store declares compare-and-swap",
+                "the store declares no pushed signals",
+                "no `crash` was supplied", "no `kill` was supplied",
+                "no `failing` was supplied",
             ])
     }
 

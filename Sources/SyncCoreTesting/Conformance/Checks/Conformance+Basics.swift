@@ -14,7 +14,7 @@ extension Conformance {
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
             let second = try await trial.put([2], at: key)
-            try trial.expect(first != second, "two writes got one version, \(first)")
+            try trial.expect(first != second, "two writes got the same version, \(first)")
             try await trial.expect([2], at: key, version: second)
         },
         Check("a deleted key is absent and can be written again") { trial in
@@ -26,15 +26,15 @@ extension Conformance {
             try await trial.put([2], at: key)
             try await trial.expect([2], at: key)
         },
-        Check("deleting what is not there answers deleted") { trial in
+        Check("deleting an absent key answers `deleted`") { trial in
             let outcome = try await trial.backend.delete(trial.key("never"), if: .any).outcome
             try trial.expect(outcome == .deleted, "deleting answered \(brief(outcome))")
         },
-        Check("a conditional read answers unchanged for the present version only") { trial in
+        Check("a conditional read answers `unchanged` only for the current version") { trial in
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
             let unchanged = try await trial.backend.read(key, unless: first).outcome
-            try trial.expect(unchanged == .unchanged, "the present version answered \(brief(unchanged))")
+            try trial.expect(unchanged == .unchanged, "the current version answered \(brief(unchanged))")
             let second = try await trial.put([2], at: key)
             let changed = try await trial.backend.read(key, unless: first).outcome
             let expected = Entry(value: [2], version: second)
@@ -43,7 +43,7 @@ extension Conformance {
             let gone = try await trial.backend.read(key, unless: second).outcome
             try trial.expect(gone == .absent, "a deleted version answered \(brief(gone))")
         },
-        Check("versions never repeat, not for equal values and not after a delete") { trial in
+        Check("versions never repeat, not even for equal values or after a delete") { trial in
             let keys = [try trial.key("a"), try trial.key("b")]
             var seen: Set<EntryVersion> = []
             for round in 0..<100 {
@@ -54,7 +54,7 @@ extension Conformance {
                 if round.isMultiple(of: 3) { _ = try await trial.backend.delete(keys[0], if: .any) }
             }
         },
-        Check("keys do not touch each other") { trial in
+        Check("keys are independent of each other") { trial in
             let keys = try (0..<20).map { try trial.key("key-\($0)") }
             for (index, key) in keys.enumerated() { try await trial.put([UInt8(index)], at: key) }
             _ = try await trial.backend.delete(keys[7], if: .any)
@@ -65,17 +65,17 @@ extension Conformance {
     ]
 
     static let values: [Check] = [
-        Check("an empty value is a value") { trial in
+        Check("an empty value is stored and read") { trial in
             let key = try trial.key("empty")
             let version = try await trial.put([], at: key)
             try await trial.expect([], at: key, version: version)
         },
-        Check("all byte values come back") { trial in
+        Check("all byte values are read back") { trial in
             let key = try trial.key("bytes")
             try await trial.put(Array(0...255), at: key)
             try await trial.expect(Array(0...255), at: key)
         },
-        Check("a value of 1 MiB comes back, and values of sizes around powers of two") { trial in
+        Check("values of up to 1 MiB are read back, around every power of two") { trial in
             let maximum = trial.backend.capabilities.maximumValueByteCount ?? .max
             let powers: [Int] = (0...16).map { 1 << $0 }
             let sizes: [Int] = powers.flatMap { [$0 - 1, $0, $0 + 1] } + [1 << 20]
@@ -91,7 +91,7 @@ extension Conformance {
             let common = trial.generator.bytes(count: size...size)
             let values = (0..<12).map { number in
                 var value = common
-                // Two places of the same value, so that sums and lengths are equal too.
+                // Swap two bytes of the value, so that sums and lengths are equal too.
                 if !value.isEmpty { value.swapAt(0, number * (size - 1) / 11) }
                 return value
             }
@@ -100,10 +100,12 @@ extension Conformance {
             for (key, value) in zip(keys, values) { try await trial.expect(value, at: key) }
         },
         Check(
-            "a value larger than the declared maximum is refused, and what was there stays",
+            "a value larger than the declared maximum is rejected, and the old value stays",
             skippedWhen: { store in
-                guard let maximum = store.capabilities.maximumValueByteCount else { return "it declares no maximum" }
-                return maximum > 1 << 28 ? "its maximum of \(maximum) bytes is too large to try" : nil
+                guard let maximum = store.capabilities.maximumValueByteCount else {
+                    return "the store declares no maximum size"
+                }
+                return maximum > 1 << 28 ? "its maximum of \(maximum) bytes is too large to test" : nil
             },
             { trial in
                 let key = try trial.key("k")
@@ -119,8 +121,8 @@ extension Conformance {
     ]
 
     static let keys: [Check] = [
-        Check("odd keys are kept apart, byte by byte") { trial in
-            let keys = try oddKeys.map { try trial.key($0) }
+        Check("unusual keys are kept apart, byte by byte") { trial in
+            let keys = try unusualKeys.map { try trial.key($0) }
             try trial.expect(Set(keys).count == keys.count, "the check itself repeats a key")
             for (index, key) in keys.enumerated() {
                 try await trial.put([UInt8(index)], at: key, if: precondition(in: trial, .absent))
@@ -136,7 +138,7 @@ extension Conformance {
                 if index + 1 < keys.count { try await trial.expect([UInt8(index + 1)], at: keys[index + 1]) }
             }
         },
-        Check("random keys of many lengths are kept apart and listed in the order of their bytes") { trial in
+        Check("random keys of many lengths are kept apart and listed in byte order") { trial in
             let alphabet = ["a", "A", "/", ".", "%", "+", "-", "_", " ", "~", "é", "e\u{301}", "🦉", "0", "\\", ":"]
             var expected: [EntryKey: [UInt8]] = [:]
             for _ in 0..<150 {
@@ -155,8 +157,8 @@ extension Conformance {
         },
     ]
 
-    /// Keys that careless stores confuse.
-    private static let oddKeys: [String] = [
+    /// Keys that careless backends confuse.
+    private static let unusualKeys: [String] = [
         "a", "a/b", "a/b/c", "a/", "/a", "/", "//", "a//b", "a/b/", "A", "A/b", "a/B", "a-b", "a0", "a!", "a b", "a.",
         ".", "..", "../a", "a/../b", "./a", ".hidden", "a.entry", "a.entry/b", "store.format", "store.lock",
         ".pending.tmp", "%", "%2f", "a%2fb", "%2F", "a+b", "+", "~", "*", "?", ":", "\\", "\"", "'", "|", "<>",
@@ -168,7 +170,7 @@ extension Conformance {
     ]
 }
 
-/// The precondition, or none where the store takes none.
+/// Returns the precondition, or `any` if the store supports none.
 private func precondition(in trial: Trial, _ precondition: Precondition) -> Precondition {
     trial.backend.capabilities.compareAndSwap ? precondition : .any
 }

@@ -2,7 +2,7 @@ import SyncCore
 
 extension Conformance {
     static let cancellation: [Check] = [
-        Check("a call of a cancelled task throws cancelled or finishes, and the store goes on") { trial in
+        Check("a call of a cancelled task throws `cancelled` or finishes, and the store keeps working") { trial in
             let keys = try (0..<8).map { try trial.key("k/\($0)") }
             var before: [EntryKey: EntryVersion] = [:]
             for key in keys { before[key] = try await trial.put([1], at: key) }
@@ -12,10 +12,11 @@ extension Conformance {
                 try await trial.expect([3], at: change.key)
             }
         },
-        Check("a write refused with cancelled has not happened") { trial in
+        Check("a write that throws `cancelled` has not happened") { trial in
             let keys = try (0..<4).map { try trial.key("k/\($0)") }
             var refusedCount = 0
-            // At once, and after so many turns of the scheduler: while the store is at it.
+            // Cancels before the task starts (`nil`), immediately, or after some scheduler turns while the store is at
+            // work.
             for turns in [nil, nil, 0, 0, 1, 1, 3, 3, 10, 10, 40, 40] as [Int?] {
                 for value in [[2], nil] as [[UInt8]?] {
                     var before: [EntryKey: EntryVersion] = [:]
@@ -26,13 +27,13 @@ extension Conformance {
                 }
             }
             guard refusedCount > 0 else {
-                throw Trial.Skip(reason: "it refused nothing: what a cancelled task asks for is done")
+                throw Trial.Skip(reason: "the store finished every operation of a cancelled task")
             }
         },
     ]
 }
 
-/// What a task that was cancelled asked for, and what it was told.
+/// An operation of a cancelled task, and its result.
 private struct CancelledChange: Sendable {
     let key: EntryKey
     /// `nil` for a delete.
@@ -41,8 +42,8 @@ private struct CancelledChange: Sendable {
 }
 
 extension Trial {
-    /// Writes or deletes each key in a task of its own, and cancels the tasks: before they begin where `turns` is
-    /// `nil`, otherwise after so many turns of the scheduler.
+    /// Writes or deletes each key in a separate task and cancels the tasks: before they start if `turns` is `nil`,
+    /// otherwise after this number of scheduler turns.
     fileprivate func changeAndCancel(
         _ keys: [EntryKey], to value: [UInt8]?, after turns: Int?
     ) async -> [CancelledChange] {
@@ -70,9 +71,10 @@ extension Trial {
         }
     }
 
-    /// Fails the check unless the key, which held `[1]` at `version`, holds what the cancelled task was told.
+    /// Fails the check unless the key, which held `[1]` at `version`, is in the state that the result of the cancelled
+    /// task claims.
     ///
-    /// - Returns: whether the change was refused.
+    /// - Returns: `true` if the change was rejected.
     fileprivate func expectTruth(_ change: CancelledChange, was version: EntryVersion?) async throws -> Bool {
         let key = change.key
         switch change.result {
@@ -81,9 +83,9 @@ extension Trial {
         case .success(.deleted):
             try await expect(nil, at: key, "after a delete that was cancelled and finished ")
         case .success(.conflict(let entry)):
-            throw Failure(description: "a change if any answered \(brief(WriteOutcome.conflict(entry)))")
+            throw Failure(description: "a change under `any` answered \(brief(WriteOutcome.conflict(entry)))")
         case .failure(let error):
-            try expect(error.kind == .cancelled, "a cancelled task was answered with \(error)")
+            try expect(error.kind == .cancelled, "a cancelled task got the error \(error)")
             guard error.disposition == .outcomeUnknown else {
                 try await expect([1], at: key, version: version, "after cancelled (\(error.disposition)) ")
                 return true

@@ -2,13 +2,13 @@ import SyncCore
 
 extension Conformance {
     static let withoutChanges: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.changes ? nil : "it declares no changes"
+        store.capabilities.changes ? nil : "the store declares no changes"
     }
 
     static let changes: [Check] = [
         Check(
-            "a store without changes says unsupported",
-            skippedWhen: { $0.capabilities.changes ? "it declares changes" : nil }
+            "a store without changes throws `unsupported`",
+            skippedWhen: { $0.capabilities.changes ? "the store declares changes" : nil }
         ) {
             trial in
             let backend = trial.backend
@@ -16,7 +16,7 @@ extension Conformance {
                 _ = try await backend.changes(since: nil, limit: 10)
             }
         },
-        Check("changes name each key once, with its present version", skippedWhen: withoutChanges) { trial in
+        Check("changes name each key once, with its current version", skippedWhen: withoutChanges) { trial in
             let keys = try ["a", "b", "c", "d"].map { try trial.key($0) }
             for _ in 0..<3 { for key in keys { try await trial.put([1], at: key) } }
             _ = try await trial.backend.delete(keys[1], if: .any)
@@ -29,11 +29,11 @@ extension Conformance {
                 try trial.expect(changes[2].version == nil, "the deleted key has a version")
                 for change in changes where change.key != keys[1] {
                     let outcome = try await trial.backend.read(change.key, unless: change.version).outcome
-                    try trial.expect(outcome == .unchanged, "\"\(change.key)\" has another version than reported")
+                    try trial.expect(outcome == .unchanged, "\"\(change.key)\" does not have the reported version")
                 }
             }
         },
-        Check("after a cursor there is only what changed since", skippedWhen: withoutChanges) { trial in
+        Check("a page after a cursor contains only later changes", skippedWhen: withoutChanges) { trial in
             let keys = try ["a", "b"].map { try trial.key($0) }
             for key in keys { try await trial.put([1], at: key) }
             let (_, cursor) = try await trial.changes(since: nil, limit: 100)
@@ -48,7 +48,7 @@ extension Conformance {
             let (changes, _) = try await trial.changes(since: cursor, limit: 100)
             try trial.expect(changes.map(\.key) == [keys[1]], "\(changes.map(\.key)) is reported, not \(keys[1])")
         },
-        Check("a cursor that is not of this store's history has expired", skippedWhen: withoutChanges) { trial in
+        Check("a cursor from another history has expired", skippedWhen: withoutChanges) { trial in
             let backend = trial.backend
             try await trial.put([1], at: trial.key("k"))
             let (_, cursor) = try await trial.changes(since: nil, limit: 10)
@@ -68,7 +68,7 @@ extension Conformance {
 }
 
 extension Trial {
-    /// All changes since `cursor`, read in pages of `limit`, and the last cursor.
+    /// Returns all changes since `cursor`, read in pages of `limit`, and the last cursor.
     func changes(
         since cursor: ChangeCursor?, limit: Int
     ) async throws -> ([ChangePage.Change], ChangeCursor?) {
@@ -78,7 +78,7 @@ extension Trial {
             let page = try await backend.changes(since: cursor, limit: limit).outcome
             try expect(page.changes.count <= limit, "a page of \(limit) has \(page.changes.count) changes")
             changes += page.changes
-            try expect(!page.hasMore || page.cursor != cursor, "a page with more behind it did not move on")
+            try expect(!page.hasMore || page.cursor != cursor, "a page with more changes after it repeats its cursor")
             cursor = page.cursor
             if !page.hasMore { return (changes, cursor) }
         }

@@ -2,7 +2,7 @@ import SyncCore
 
 extension Conformance {
     static let cursors: [Check] = [
-        Check("a page of changes is the same each time it is asked for", skippedWhen: withoutChanges) { trial in
+        Check("a page of changes is the same every time it is read", skippedWhen: withoutChanges) { trial in
             for number in 0..<10 { try await trial.put([1], at: trial.key("k/\(number % 7)")) }
             var cursor: ChangeCursor?
             for _ in 0..<4 {
@@ -10,19 +10,19 @@ extension Conformance {
                     try await trial.backend.changes(since: cursor, limit: 2).outcome,
                     try await trial.backend.changes(since: cursor, limit: 2).outcome,
                 ]
-                try trial.expect(pages[0] == pages[1], "after \(brief(cursor)) two equal questions differ")
+                try trial.expect(pages[0] == pages[1], "after \(brief(cursor)) two equal requests differ")
                 cursor = pages[0].cursor
             }
         },
-        Check("paging sees every change once while others write between pages", skippedWhen: withoutChanges) {
+        Check("paging reports every change once while other clients write between pages", skippedWhen: withoutChanges) {
             trial in
             for limit in 1...6 { try await trial.followBetweenPages(limit: limit, prefix: "limit-\(limit)") }
         },
-        Check("a reader who follows concurrent writers ends with what they wrote", skippedWhen: withoutChanges) {
+        Check("a reader that follows concurrent writers ends with their final state", skippedWhen: withoutChanges) {
             trial in
             for limit in [1, 3, 50] { try await trial.followConcurrently(limit: limit, prefix: "limit-\(limit)") }
         },
-        Check("no version comes back after a backup was put back", skippedWhen: withoutBackup) { trial in
+        Check("no version is reused after a backup was restored", skippedWhen: withoutBackup) { trial in
             var seen: Set<EntryVersion> = []
             let before = try await trial.writeVersions()
             for version in before { try trial.expect(seen.insert(version).inserted, "\(version) is repeated") }
@@ -34,12 +34,12 @@ extension Conformance {
                 let restored = try await trial.restore(putBack, held)
                 for version in try await restored.writeVersions() {
                     try trial.expect(
-                        seen.insert(version).inserted, "after the backup was put back, version \(version) came again")
+                        seen.insert(version).inserted, "version \(version) was used again after a restore")
                 }
             }
         },
         Check(
-            "a cursor of a history that was undone has expired",
+            "a cursor of a history that a restore undid has expired",
             skippedWhen: { withoutChanges($0) ?? withoutBackup($0) },
             { trial in
                 for number in 0..<3 { try await trial.put([1], at: trial.key("k/\(number)")) }
@@ -51,22 +51,22 @@ extension Conformance {
                     undone += [try await trial.changes(since: kept, limit: 100).1].compactMap { $0 }
                 }
                 let restored = try await trial.restore(putBack, held)
-                try await restored.expectExpired(undone, "right after the backup was put back")
-                // Until the new history is as long as the old one, and longer.
+                try await restored.expectExpired(undone, "right after a restore")
+                // Until the new history is longer than the old one.
                 for number in 0..<6 {
                     try await restored.put([3], at: trial.key("other/\(number)"))
-                    try await restored.expectExpired(undone, "\(number + 1) writes after the backup was put back")
+                    try await restored.expectExpired(undone, "\(number + 1) writes after a restore")
                 }
-                try await restored.expectRest(after: kept, ["k/2"] + (0..<6).map { "other/\($0)" })
+                try await restored.expectRemainingChanges(after: kept, ["k/2"] + (0..<6).map { "other/\($0)" })
             }),
         Check(
-            "every cursor has expired after a wipe, and no version comes back",
-            skippedWhen: { store in store.wipe == nil ? "nobody said how to empty it" : nil },
+            "every cursor has expired after a wipe, and no version is reused",
+            skippedWhen: { store in store.wipe == nil ? "no `wipe` was supplied" : nil },
             { trial in try await trial.wipeAndLook() }),
     ]
 
     private static let withoutBackup: @Sendable (StoreUnderTest) -> String? = { store in
-        store.backup == nil ? "nobody said how to back it up and put the backup back" : nil
+        store.backup == nil ? "no `backup` was supplied" : nil
     }
 }
 
@@ -75,12 +75,12 @@ private func brief(_ cursor: ChangeCursor?) -> String { cursor.map { "change \($
 extension Trial {
     private static let followedKeys = 8
 
-    /// Reads pages, and writes a little between them: no change may be missing, none may come twice.
+    /// Reads pages and writes between them. Each change must be reported exactly once.
     fileprivate mutating func followBetweenPages(limit: Int, prefix: String) async throws {
         let keys = try (0..<Self.followedKeys).map { try key("\(prefix)/\($0)") }
         for key in keys.prefix(5) { try await put([0], at: key) }
         var view = FollowedView()
-        // What other page sizes left behind is not of interest.
+        // Skips the changes of the earlier page sizes.
         var cursor: ChangeCursor?
         if limit > 1 {
             cursor = try await changes(since: nil, limit: 100).1
@@ -99,14 +99,14 @@ extension Trial {
                 }
             }
         }
-        // More than a page holds, and nothing that would cover up what the last pages miss.
+        // More than one page, and no writes afterwards that could hide a change missing from the last pages.
         for key in keys.shuffled(using: &generator) { try await put([100], at: key) }
         let (rest, _) = try await changes(since: cursor, limit: limit)
         try view.take(ChangePage(changes: rest, cursor: nil, hasMore: false), limit: .max, onlyOnce: true)
         try await expectView(view, of: keys, "in pages of \(limit)")
     }
 
-    /// Reads pages while tasks write, and the rest when they have ended.
+    /// Reads pages while tasks write, and the remaining pages after they have finished.
     fileprivate mutating func followConcurrently(limit: Int, prefix: String) async throws {
         let keys = try (0..<Self.followedKeys).map { try key("\(prefix)/\($0)") }
         let backend = backend
@@ -146,7 +146,7 @@ extension Trial {
         var whole = view
         let (rest, _) = try await trial.changes(since: cursor, limit: limit)
         try whole.take(ChangePage(changes: rest, cursor: nil, hasMore: false), limit: .max, onlyOnce: false)
-        try await expectView(whole, of: keys, "behind concurrent writers, in pages of \(limit)")
+        try await expectView(whole, of: keys, "after concurrent writers, in pages of \(limit)")
     }
 
     private func expectView(_ view: FollowedView, of keys: [EntryKey], _ context: String) async throws {
@@ -155,18 +155,18 @@ extension Trial {
             let version: EntryVersion? = if case .found(let entry) = outcome { entry.version } else { nil }
             try expect(
                 view.versions[key] == version,
-                "\(context): \"\(key)\" is \(brief(outcome)), and the reader of changes believes "
+                "\(context): \"\(key)\" is \(brief(outcome)), and the reader of changes has "
                     + (view.versions[key].map { "\($0)" } ?? "absent"))
         }
     }
 }
 
-/// What a reader of changes knows.
+/// The state that a reader of changes has derived.
 private struct FollowedView: Sendable {
     var versions: [EntryKey: EntryVersion] = [:]
 
-    /// - Parameter onlyOnce: whether a change that is already known counts as repeated. While others write at the same
-    ///   moment a page may be ahead of its own cursor.
+    /// - Parameter onlyOnce: True if a change that is already known counts as repeated. While other tasks write, a page
+    ///   may be ahead of its own cursor.
     mutating func take(_ page: ChangePage, limit: Int, onlyOnce: Bool) throws {
         let keys = page.changes.map(\.key)
         guard keys.count <= limit else {
@@ -182,7 +182,7 @@ private struct FollowedView: Sendable {
 }
 
 extension Trial {
-    /// The versions of some writes: of equal values, of two keys, and after a delete.
+    /// Returns the versions of some writes: of equal values, of two keys, and after a delete.
     fileprivate func writeVersions() async throws -> [EntryVersion] {
         let keys = [try key("v/a"), try key("v/b")]
         var versions: [EntryVersion] = []
@@ -193,19 +193,19 @@ extension Trial {
         return versions
     }
 
-    /// Backs the store up; answers what puts the backup back, and what it holds.
+    /// Makes a backup. Returns the function that restores it, and the content of the store.
     fileprivate func backUp() async throws -> (StoreUnderTest.Opening, [EntryKey: Entry]) {
-        guard let backup = store.backup else { throw Skip(reason: "nobody said how to back it up") }
+        guard let backup = store.backup else { throw Skip(reason: "no `backup` was supplied") }
         return (try await backup(), try await contents())
     }
 
-    /// Puts the backup back, and makes sure that it was.
+    /// Restores the backup and verifies the content.
     fileprivate func restore(_ putBack: StoreUnderTest.Opening, _ held: [EntryKey: Entry]) async throws -> Trial {
         let restored = through(try await putBack())
         let contents = try await restored.contents()
         try expect(
             contents == held,
-            "the backup had \(held.count) keys; put back, the store has \(contents.count), or other entries")
+            "the backup had \(held.count) entries; the restored store has \(contents.count), or different ones")
         return restored
     }
 
@@ -226,12 +226,12 @@ extension Trial {
         }
     }
 
-    /// A cursor from before the backup may have expired; if it is answered, the answer is whole.
-    fileprivate func expectRest(after cursor: ChangeCursor?, _ expected: [String]) async throws {
+    /// A cursor from before the backup may have expired; if it is accepted, the page must be complete.
+    fileprivate func expectRemainingChanges(after cursor: ChangeCursor?, _ expected: [String]) async throws {
         do {
             let (changes, _) = try await changes(since: cursor, limit: 2)
             let keys = changes.map(\.key.text)
-            try expect(keys == expected, "after \(brief(cursor)), which the backup has, \(keys), not \(expected)")
+            try expect(keys == expected, "after \(brief(cursor)), which the backup contains: \(keys), not \(expected)")
         } catch let error as BackendError where error.kind == .cursorExpired {
             return
         }
@@ -244,10 +244,10 @@ extension Trial {
         if backend.capabilities.changes { cursor = try await changes(since: nil, limit: 100).1 }
         let empty = through(try await wipe())
         let listed = try await empty.keys(limit: 10)
-        try expect(listed.isEmpty, "after the wipe \(listed.map(\.text)) is still there")
+        try expect(listed.isEmpty, "after the wipe \(listed.map(\.text)) still exists")
         if let cursor { try await empty.expectExpired([cursor], "right after the wipe") }
         let repeated = try await empty.writeVersions().filter { before.contains($0) }
-        try expect(repeated.isEmpty, "after the wipe version \(repeated.first?.description ?? "") came again")
+        try expect(repeated.isEmpty, "version \(repeated.first?.description ?? "") was used again after the wipe")
         guard let cursor else { return }
         try await empty.expectExpired([cursor], "after the wipe and as many writes as before")
         let (changes, _) = try await empty.changes(since: nil, limit: 3)

@@ -2,15 +2,15 @@ import SyncCore
 
 extension Conformance {
     static let durability: [Check] = [
-        Check("whoever opens the store again finds what was acknowledged", skippedWhen: withoutSecondLife) { trial in
+        Check("a reopened store contains every acknowledged write", skippedWhen: withoutSecondLife) { trial in
             guard let reopen = trial.store.reopen else { return }
             let expected = try await trial.writeSome("reopened")
-            try await trial.through(try await reopen()).expectAll(expected, "opened again: ")
+            try await trial.through(try await reopen()).expectAll(expected, "after reopening: ")
         },
         Check(
-            "a crash takes nothing that was acknowledged",
+            "a crash loses no acknowledged write",
             skippedWhen: { store in
-                withoutDurability(store) ?? (store.crash == nil ? "nobody said how to make it crash" : nil)
+                withoutDurability(store) ?? (store.crash == nil ? "no `crash` was supplied" : nil)
             },
             { trial in
                 guard let crash = trial.store.crash else { return }
@@ -21,9 +21,9 @@ extension Conformance {
                 try await after.through(try await crash()).expectAll(expected + more, "after the second crash: ")
             }),
         Check(
-            "processes that are killed while they write lose nothing that they acknowledged",
+            "processes that are killed while writing lose no acknowledged write",
             skippedWhen: { store in
-                withoutDurability(store) ?? (store.kill == nil ? "nobody said how to start a process to kill" : nil)
+                withoutDurability(store) ?? (store.kill == nil ? "no `kill` was supplied" : nil)
             },
             { trial in
                 guard let kill = trial.store.kill else { return }
@@ -33,7 +33,7 @@ extension Conformance {
     ]
 
     private static let withoutDurability: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.durability == .process ? "it declares that it ends with the process" : nil
+        store.capabilities.durability == .process ? "the store declares no durability beyond the process" : nil
     }
 
     private static let withoutSecondLife: @Sendable (StoreUnderTest) -> String? = { store in
@@ -42,7 +42,7 @@ extension Conformance {
 }
 
 extension Trial {
-    /// Writes, replaces and deletes; answers what must be there now, `nil` for nothing.
+    /// Writes, replaces and deletes entries. Returns the expected values, `nil` for an absent key.
     fileprivate mutating func writeSome(_ prefix: String) async throws -> [(EntryKey, [UInt8]?)] {
         var expected: [(EntryKey, [UInt8]?)] = []
         for number in 0..<12 {

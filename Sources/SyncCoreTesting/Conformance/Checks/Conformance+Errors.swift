@@ -2,11 +2,11 @@ import SyncCore
 
 extension Conformance {
     static let errors: [Check] = [
-        Check("a write whose answer was lost is settled by repeating it", skippedWhen: withoutCompareAndSwap) {
+        Check("repeating a write after a lost acknowledgement settles it", skippedWhen: withoutCompareAndSwap) {
             trial in
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
-            // As if the answer to this had never come.
+            // As if the acknowledgement of this write had been lost.
             let second = try await trial.put([2], at: key, if: .matches(first))
             let again = try await trial.backend.write([2], to: key, if: .matches(first)).outcome
             try trial.expectConflict(again, with: Entry(value: [2], version: second), "repeating a write that happened")
@@ -14,7 +14,7 @@ extension Conformance {
             let gone = try await trial.backend.delete(key, if: .matches(second)).outcome
             try trial.expectConflict(gone, with: nil, "repeating a delete that happened")
         },
-        Check("after an error the store holds what the error's disposition says", skippedWhen: withoutFailing) {
+        Check("after an error the store is as the error's disposition says", skippedWhen: withoutFailing) {
             trial in
             let faulty = try await trial.openFailing()
             var ledger = ErrorLedger()
@@ -22,13 +22,13 @@ extension Conformance {
             for number in 0..<120 {
                 try await trial.tryOne(number, keys: keys, through: faulty, ledger: &ledger)
             }
-            // Nothing comes later that was said not to have happened.
+            // A write that was reported as not done must not take effect later.
             for key in keys { try await trial.expectPossible(key, ledger, "at the end ") }
             guard ledger.errorCount > 0 else {
-                throw Trial.Skip(reason: "in 120 writes and deletes nothing failed")
+                throw Trial.Skip(reason: "none of 120 writes and deletes failed")
             }
         },
-        Check("a read that fails is never answered as absence", skippedWhen: withoutFailing) { trial in
+        Check("a failed read is never reported as absence", skippedWhen: withoutFailing) { trial in
             let faulty = try await trial.openFailing()
             let keys = try (0..<4).map { try trial.key("k/\($0)") }
             for key in keys { try await trial.put([7], at: key) }
@@ -42,38 +42,38 @@ extension Conformance {
                     } else {
                         let outcome = try await faulty.read(key).outcome
                         let isThere = if case .found(let entry) = outcome { entry.value == [7] } else { false }
-                        try trial.expect(isThere, "\"\(key)\" is there and was answered as \(brief(outcome))")
+                        try trial.expect(isThere, "\"\(key)\" exists, and reading it answered \(brief(outcome))")
                     }
                 } catch is BackendError {
-                    // Of whatever kind: an error is no absence.
+                    // Any kind of error is acceptable; only absence is wrong.
                     errorCount += 1
                 }
             }
-            guard errorCount > 0 else { throw Trial.Skip(reason: "in 120 reads and listings nothing failed") }
+            guard errorCount > 0 else { throw Trial.Skip(reason: "none of 120 reads and listings failed") }
         },
     ]
 
     static let withoutFailing: @Sendable (StoreUnderTest) -> String? = { store in
-        store.failing == nil ? "nobody said how to open it so that it fails now and then" : nil
+        store.failing == nil ? "no `failing` was supplied" : nil
     }
 }
 
 extension Trial {
-    /// The store, opened so that it fails now and then by itself.
+    /// Opens the store so that it fails occasionally by itself.
     func openFailing() async throws -> any KeyValueBackend {
-        guard let failing = store.failing else { throw Skip(reason: "nobody said how to open it so that it fails") }
+        guard let failing = store.failing else { throw Skip(reason: "no `failing` was supplied") }
         let faulty = try await failing()
         guard !(faulty is FaultyBackend) else {
-            throw Skip(reason: "FaultyBackend fails in front of the store, which itself does not: no judgement of it")
+            throw Skip(reason: "`failing` is a FaultyBackend, which fails in front of the store and not in it")
         }
         return faulty
     }
 }
 
-/// What each key may hold, from what a writer was told.
+/// The values that each key may hold, according to the answers to a writer.
 private struct ErrorLedger {
     var errorCount = 0
-    /// What each key may hold now, `nil` for nothing; one thing unless an outcome is unknown.
+    /// The values that each key may hold now, `nil` for absent; more than one only after an unknown outcome.
     private var possible: [EntryKey: [[UInt8]?]] = [:]
 
     func values(of key: EntryKey) -> [[UInt8]?] { possible[key] ?? [nil] }
@@ -84,7 +84,7 @@ private struct ErrorLedger {
 }
 
 extension Trial {
-    /// One write or delete through `faulty`, and a look at what came of it.
+    /// Makes one write or delete through `faulty` and checks the result.
     fileprivate mutating func tryOne(
         _ number: Int, keys: [EntryKey], through faulty: any KeyValueBackend, ledger: inout ErrorLedger
     ) async throws {
@@ -100,7 +100,7 @@ extension Trial {
                     try await faulty.delete(key, if: precondition).outcome
                 }
             switch outcome {
-            // Something that was left open has happened since; it is one of the possible values.
+            // A write of unknown outcome took effect after all; its value is one of the possible ones.
             case .conflict: break
             case .written, .deleted: ledger.settle(key, at: value)
             }
@@ -111,7 +111,7 @@ extension Trial {
         try await expectPossible(key, ledger, "after call \(number) ")
     }
 
-    /// What holds for `key` now, or none where the store takes none.
+    /// Returns a precondition that holds for `key` now, or `any` if the store supports none.
     private func presentPrecondition(of key: EntryKey) async throws -> Precondition {
         guard backend.capabilities.compareAndSwap else { return .any }
         return switch try await backend.read(key).outcome {
@@ -126,7 +126,7 @@ extension Trial {
         let possible = ledger.values(of: key)
         try expect(
             possible.contains(value),
-            "\(context)\"\(key)\" is \(brief(outcome)), and by what was answered it is "
+            "\(context)\"\(key)\" is \(brief(outcome)); the answers allow "
                 + possible.map { $0.map(brief) ?? "absent" }.joined(separator: " or "))
     }
 }

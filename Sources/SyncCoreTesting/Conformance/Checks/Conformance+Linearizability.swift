@@ -2,12 +2,12 @@ import SyncCore
 
 extension Conformance {
     static let linearizability: [Check] = [
-        Check("concurrent operations on a key have an order that explains all answers") { trial in
+        Check("concurrent operations on a key are linearizable") { trial in
             let backend = trial.backend
             try await trial.expectOrder(rounds: 20) { _ in backend }
         },
         Check(
-            "operations through several objects on one store have such an order",
+            "operations through several objects on one store are linearizable",
             skippedWhen: withoutSharing,
             { trial in
                 guard let reopen = trial.store.reopen else { return }
@@ -15,23 +15,26 @@ extension Conformance {
                 try await trial.expectOrder(rounds: 10) { task in objects[task % objects.count] }
             }),
         Check(
-            "operations whose outcome is unknown happened once, later, or never",
+            "an operation of unknown outcome happens at most once, possibly later",
             skippedWhen: withoutFailing,
             { trial in
                 let faulty = try await trial.openFailing()
                 let backend = trial.backend
-                // Some tasks look through the sound object, which sees what the others only guess.
+                // Some tasks use the reliable object, which sees the real outcome of operations that failed for the
+                // others.
                 try await trial.expectOrder(rounds: 10, mayFail: true) { task in task < 4 ? faulty : backend }
             }),
     ]
 
     static let withoutSharing: @Sendable (StoreUnderTest) -> String? = { store in
-        guard store.capabilities.sharedBetweenProcesses else { return "it declares that one process has it alone" }
+        guard store.capabilities.sharedBetweenProcesses else {
+            return "the store declares that only one process may use it"
+        }
         return withoutReopening(store)
     }
 
     static let withoutReopening: @Sendable (StoreUnderTest) -> String? = { store in
-        store.reopen == nil ? "nobody said how to open it again" : nil
+        store.reopen == nil ? "no `reopen` was supplied" : nil
     }
 }
 
@@ -39,11 +42,11 @@ extension Trial {
     private static let taskCount = 6
     private static let operationCount = 8
 
-    /// Lets tasks read, write and delete one key at the same time, and fails unless an order explains what they saw.
+    /// Lets tasks read, write and delete one key concurrently, and fails the check unless the results are linearizable.
     ///
     /// - Parameters:
-    ///   - mayFail: whether errors that will not pass are to be expected.
-    ///   - object: what a task uses.
+    ///   - mayFail: True if permanent errors are to be expected.
+    ///   - object: Returns the backend object that a task uses.
     fileprivate mutating func expectOrder(
         rounds: Int, mayFail: Bool = false, through object: @escaping @Sendable (_ task: Int) -> any KeyValueBackend
     ) async throws {
@@ -76,7 +79,7 @@ extension Trial {
     }
 }
 
-/// What one task does to the key: it draws its calls, and remembers the version that it saw last.
+/// The operations of one task on the key. Draws its calls, and remembers the version that it saw last.
 private struct OperationScript {
     let task: Int
     var generator: SeededGenerator
@@ -90,7 +93,7 @@ private struct OperationScript {
         self.isConditional = isConditional
     }
 
-    /// The next call. No two writes of a history have the same value.
+    /// Returns the next call. No two writes of a history have the same value.
     mutating func next() -> RecordedOperation.Call {
         count += 1
         let value = [UInt8(task), count]
@@ -111,7 +114,7 @@ private struct OperationScript {
         }
     }
 
-    /// How often to let others go first.
+    /// Returns how many times to yield to other tasks.
     mutating func pause() -> Int { Int.random(in: 0..<3, using: &generator) }
 
     private mutating func precondition() -> Precondition {

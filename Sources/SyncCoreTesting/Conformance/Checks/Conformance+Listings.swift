@@ -6,7 +6,7 @@ extension Conformance {
             let page = try await trial.backend.list(prefix: "", after: nil, limit: 10).outcome
             try trial.expect(page == KeyPage(items: [], next: nil), "an empty store lists \(page.items.map(\.key))")
         },
-        Check("listing gives every key once, in the order of its bytes, in pages of every size") { trial in
+        Check("a listing contains every key once, in byte order, for every page size") { trial in
             let keys = try ["b", "a", "a/b", "a-b", "a0", "a/a", "c/d/e", "c", "é", "e\u{301}", "Z", "a/b/c"]
                 .map { try trial.key($0) }
             for key in keys { try await trial.put([1], at: key) }
@@ -16,7 +16,7 @@ extension Conformance {
                 try trial.expect(listed == expected, "in pages of \(limit): \(listed), not \(expected)")
             }
         },
-        Check("listing gives the keys under a prefix of bytes, whether or not it ends a component") { trial in
+        Check("a listing by prefix compares bytes, not path components") { trial in
             let keys = try ["a", "a/b", "a/bc", "a/b/c", "ab", "b/a", "é", "e\u{301}", "e"].map { try trial.key($0) }
             for key in keys { try await trial.put([1], at: key) }
             for prefix in ["a", "a/", "a/b", "a/b/", "ab", "b/", "e", "é", "e\u{301}", "zz", "a/b/c", "a/b/c/d"] {
@@ -27,7 +27,7 @@ extension Conformance {
                 }
             }
         },
-        Check("listing gives the versions that a read gives") { trial in
+        Check("a listing contains the versions that reads return") { trial in
             for number in 0..<10 {
                 let value = [UInt8](repeating: 1, count: number * number * number)
                 try await trial.put(value, at: trial.key("k/\(number)"))
@@ -40,10 +40,10 @@ extension Conformance {
             }
             for item in page.items {
                 let outcome = try await trial.backend.read(item.key, unless: item.version).outcome
-                try trial.expect(outcome == .unchanged, "\"\(item.key)\" is listed with another version than it has")
+                try trial.expect(outcome == .unchanged, "\"\(item.key)\" is listed with an outdated version")
             }
         },
-        Check("listing can go on after a key that does not exist") { trial in
+        Check("a listing can continue after a key that does not exist") { trial in
             for text in ["a", "c", "e/f"] { try await trial.put([1], at: trial.key(text)) }
             let followers = [("b", ["c", "e/f"]), ("a", ["c", "e/f"]), ("e", ["e/f"]), ("e/f", []), ("z", [])]
             for (cursor, expected) in followers {
@@ -52,7 +52,7 @@ extension Conformance {
                 try trial.expect(listed == expected, "after \"\(cursor)\": \(listed), not \(expected)")
             }
         },
-        Check("a key that is there during the whole listing is listed once while others come and go") { trial in
+        Check("a key that exists during the whole listing is listed once while others change") { trial in
             let staying = try (0..<20).map { try trial.key("k/\($0 * 10 + 105)") }
             for key in staying { try await trial.put([1], at: key) }
             var listed: [EntryKey] = []
@@ -67,7 +67,7 @@ extension Conformance {
                     try trial.key("k/\(Int.random(in: 0..<40, using: &trial.generator) * 10 + 100)")
                 }
                 for key in coming { try await trial.put([2], at: key) }
-                // What a page ended with may be gone when the next is asked for.
+                // Delete the last key of the page before the next page is read.
                 if let last = listed.last, !staying.contains(last) {
                     _ = try await trial.backend.delete(last, if: .any)
                 }
@@ -84,12 +84,12 @@ extension Conformance {
     ]
 
     static let batches: [Check] = [
-        Check("an empty batch answers nothing") { trial in
+        Check("an empty batch has no results") { trial in
             let reads = try await trial.backend.read([]).outcome.count
             let writes = try await trial.backend.write([]).outcome.count
             try trial.expect(reads == 0 && writes == 0, "\(reads) reads and \(writes) writes were answered")
         },
-        Check("a batch of reads answers each key in the order of the requests") { trial in
+        Check("a batch of reads returns its results in the order of the requests") { trial in
             let keys = try ["a", "b", "c"].map { try trial.key($0) }
             let first = try await trial.put([1], at: keys[0])
             let third = try await trial.put([3], at: keys[2])
@@ -115,7 +115,7 @@ extension Conformance {
             try await trial.expect(nil, at: keys[1])
             try await trial.expect([], at: keys[2], version: third)
         },
-        Check("a conflict in a batch hinders no other key", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("a conflict in a batch does not affect other keys", skippedWhen: withoutCompareAndSwap) { trial in
             let keys = try ["a", "b", "c"].map { try trial.key($0) }
             let version = try await trial.put([9], at: keys[1])
             let outcomes = try await trial.backend.write(

@@ -3,11 +3,11 @@ import Synchronization
 
 extension Conformance {
     static let withoutCompareAndSwap: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.compareAndSwap ? nil : "it declares no compare-and-swap"
+        store.capabilities.compareAndSwap ? nil : "the store declares no compare-and-swap"
     }
 
     static let preconditions: [Check] = [
-        Check("absent lets the first write through and no second", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("`absent` allows the first write and no second", skippedWhen: withoutCompareAndSwap) { trial in
             let key = try trial.key("k")
             let version = try await trial.put([1], at: key, if: .absent)
             let outcome = try await trial.backend.write([2], to: key, if: .absent).outcome
@@ -15,7 +15,7 @@ extension Conformance {
                 outcome, with: Entry(value: [1], version: version), "writing if absent over an entry")
             try await trial.expect([1], at: key, version: version)
         },
-        Check("matches lets a write through at that version only", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("`matches` allows a write at that version only", skippedWhen: withoutCompareAndSwap) { trial in
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
             let second = try await trial.put([2], at: key, if: .matches(first))
@@ -24,7 +24,7 @@ extension Conformance {
                 outcome, with: Entry(value: [2], version: second), "writing if an older version matches")
             try await trial.expect([2], at: key, version: second)
         },
-        Check("matches holds for no key that is absent", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("`matches` does not hold for an absent key", skippedWhen: withoutCompareAndSwap) { trial in
             let key = try trial.key("k")
             let version = try await trial.put([1], at: key)
             _ = try await trial.backend.delete(key, if: .any)
@@ -34,7 +34,7 @@ extension Conformance {
             try trial.expectConflict(deleting, with: nil, "deleting if a deleted version matches")
             try await trial.expect(nil, at: key)
         },
-        Check("matches compares the version, not the value", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("`matches` compares the version, not the value", skippedWhen: withoutCompareAndSwap) { trial in
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
             try await trial.put([2], at: key)
@@ -43,7 +43,7 @@ extension Conformance {
             try trial.expectConflict(
                 outcome, with: Entry(value: [1], version: third), "writing over an equal value of another version")
         },
-        Check("a delete obeys its precondition", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("a delete honours its precondition", skippedWhen: withoutCompareAndSwap) { trial in
             let key = try trial.key("k")
             let first = try await trial.put([1], at: key)
             let second = try await trial.put([2], at: key)
@@ -54,14 +54,14 @@ extension Conformance {
             }
             try await trial.expect([2], at: key, version: second)
             let outcome = try await trial.backend.delete(key, if: .matches(second)).outcome
-            try trial.expect(outcome == .deleted, "deleting the present version answered \(brief(outcome))")
+            try trial.expect(outcome == .deleted, "deleting the current version answered \(brief(outcome))")
             try await trial.expect(nil, at: key)
             let again = try await trial.backend.delete(key, if: .absent).outcome
-            try trial.expect(again == .deleted, "deleting the absent if absent answered \(brief(again))")
+            try trial.expect(again == .deleted, "deleting an absent key if absent answered \(brief(again))")
         },
         Check(
-            "preconditions that cannot be honoured are refused, and nothing is written",
-            skippedWhen: { $0.capabilities.compareAndSwap ? "it declares compare-and-swap" : nil },
+            "unsupported preconditions are rejected, and nothing is written",
+            skippedWhen: { $0.capabilities.compareAndSwap ? "the store declares compare-and-swap" : nil },
             { trial in
                 let key = try trial.key("k")
                 let version = try await trial.put([1], at: key)
@@ -81,7 +81,8 @@ extension Conformance {
     ]
 
     static let concurrency: [Check] = [
-        Check("of many concurrent writers if absent exactly one wins", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("exactly one of many concurrent writers under `absent` wins", skippedWhen: withoutCompareAndSwap) {
+            trial in
             let backend = trial.backend
             for round in 0..<10 {
                 let key = try trial.key("race/\(round)")
@@ -98,11 +99,12 @@ extension Conformance {
                 try trial.expect(winners.count == 1, "round \(round) has \(winners.count) winners of 16")
                 try await trial.expect(winners[0].value, at: key, version: winners[0].version, "round \(round): ")
                 for case .conflict(let entry) in outcomes {
-                    try trial.expect(entry == winners[0], "a loser was shown \(entry.map(brief) ?? "nothing")")
+                    try trial.expect(entry == winners[0], "a conflict reported \(entry.map(brief) ?? "nothing")")
                 }
             }
         },
-        Check("a counter raised by concurrent tasks loses no step", skippedWhen: withoutCompareAndSwap) { trial in
+        Check("a counter that concurrent tasks increment loses no update", skippedWhen: withoutCompareAndSwap) {
+            trial in
             let backend = trial.backend
             let key = try trial.key("counter")
             try await trial.put([0, 0], at: key, if: .absent)
@@ -111,7 +113,7 @@ extension Conformance {
             }
             try await trial.expect([0, 200], at: key)
         },
-        Check("concurrent writes to different keys are all there") { trial in
+        Check("concurrent writes to different keys are all stored") { trial in
             let backend = trial.backend
             let keys = try (0..<32).map { try trial.key("shared/folder-\($0 % 4)/\($0)") }
             _ = try await gather(0..<32) { index in
@@ -121,10 +123,10 @@ extension Conformance {
             }
             for (index, key) in keys.enumerated() { try await trial.expect([UInt8(index), 4], at: key) }
         },
-        Check("a reader sees one write or another, never a mixture") { trial in
+        Check("a reader sees one write or another, never a mix of both") { trial in
             let backend = trial.backend
             let key = try trial.key("whole")
-            // Long enough to be written in several parts, where so much may be written.
+            // Long enough to be written in several parts, as far as the store accepts such values.
             let size = min(20_000, (backend.capabilities.maximumValueByteCount ?? .max) - 30)
             try await trial.put(mark(0, size), at: key)
             let writing = Flag()
@@ -136,13 +138,13 @@ extension Conformance {
                         await Task.yield()
                     }
                 } else {
-                    // As long as there is something to see; the bound is for a writer that is very slow.
+                    // Reads as long as the writer writes; the limit is for a very slow writer.
                     for _ in 0..<1_000 where writing.isUp {
                         guard case .found(let entry) = try await backend.read(key).outcome else {
                             throw Trial.Failure(description: "a reader saw no entry during a replacement")
                         }
                         if entry.value != mark(Int(entry.value.first ?? 0), size) {
-                            throw Trial.Failure(description: "a reader saw \(brief(entry)), a mixture")
+                            throw Trial.Failure(description: "a reader saw \(brief(entry)), a mix of two writes")
                         }
                         await Task.yield()
                     }
@@ -152,7 +154,7 @@ extension Conformance {
     ]
 }
 
-/// Performs `body` for all of `range` at the same time; the results are in the order of the range.
+/// Runs `body` concurrently for all of `range`; the results are in the order of the range.
 func gather<Result: Sendable>(
     _ range: Range<Int>, _ body: @escaping @Sendable (Int) async throws -> Result
 ) async throws -> [Result] {
@@ -164,7 +166,7 @@ func gather<Result: Sendable>(
     }
 }
 
-/// Adds 1 to a counter of two bytes by compare-and-swap. Each lost race is another task's step, so this ends.
+/// Adds 1 to a counter of two bytes by compare-and-swap. Terminates, because each conflict is another task's success.
 private func raise(_ key: EntryKey, in backend: any KeyValueBackend) async throws {
     var attempt = try await backend.read(key).outcome
     while case .found(let entry) = attempt {
@@ -175,15 +177,15 @@ private func raise(_ key: EntryKey, in backend: any KeyValueBackend) async throw
         case .conflict(let current): attempt = current.map(ReadOutcome.found) ?? .absent
         }
     }
-    throw Trial.Failure(description: "the counter was gone in the middle")
+    throw Trial.Failure(description: "the counter disappeared")
 }
 
-/// The value of a round: its number, over and over, in a length of its own.
+/// The value of a round: its number, repeated, in a length that depends on the round.
 private func mark(_ round: Int, _ size: Int) -> [UInt8] {
     [UInt8](repeating: UInt8(round), count: max(1, size) + round)
 }
 
-/// Something that goes on until one task says that it is over.
+/// A flag that one task lowers to stop others.
 private final class Flag: Sendable {
     private let state = Atomic(true)
 

@@ -9,7 +9,7 @@ extension Conformance {
                 try await trial.expectSignal(in: stream, "subscriber \(number) of 2")
             }
         },
-        Check("a change is signalled again to whoever has taken the signal before", skippedWhen: withoutSignals) {
+        Check("a subscriber that consumed a signal is signalled again", skippedWhen: withoutSignals) {
             trial in
             let stream = trial.backend.signals()
             for number in 0..<3 {
@@ -25,7 +25,7 @@ extension Conformance {
             { trial in
                 guard let reopen = trial.store.reopen else { return }
                 let other = try await reopen()
-                // Its first write makes the store, where it must be made; what counts is what comes after.
+                // The first write may have to create the store; only the next one matters.
                 try await trial.put([0], at: trial.key("k"))
                 let stream = trial.backend.signals()
                 try await trial.through(other).put([1], at: trial.key("k"))
@@ -34,14 +34,14 @@ extension Conformance {
     ]
 
     private static let withoutSignals: @Sendable (StoreUnderTest) -> String? = { store in
-        store.capabilities.signals == .pushed ? nil : "it declares that it is polled"
+        store.capabilities.signals == .pushed ? nil : "the store declares no pushed signals"
     }
 }
 
 extension Trial {
     private static let patience = Duration.seconds(10)
 
-    /// Fails the check unless a signal comes. The host's timer only bounds the wait for one that never does.
+    /// Fails the check unless a signal arrives. The timer only limits the wait for a signal that never comes.
     fileprivate func expectSignal(in stream: AsyncStream<Void>, _ listener: String) async throws {
         let host = host
         let signalled = await withTaskGroup(of: Bool.self) { group in
@@ -56,6 +56,6 @@ extension Trial {
             defer { group.cancelAll() }
             return await group.next() ?? false
         }
-        try expect(signalled, "\(listener) heard nothing for \(Self.patience)")
+        try expect(signalled, "\(listener) received no signal for \(Self.patience)")
     }
 }

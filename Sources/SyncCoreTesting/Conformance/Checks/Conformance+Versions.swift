@@ -2,13 +2,14 @@ import SyncCore
 
 extension Conformance {
     static let versions: [Check] = [
-        Check("versions look like random bits or digests, not like counters or times") { trial in
+        Check("versions look like random bits or digests, not like counters or timestamps") { trial in
             let versions = try await trial.drawVersions()
             if let regular = Regularity.found(in: versions.map(\.bytes)) {
                 throw Trial.Failure(description: "of \(versions.count) versions, \(regular)")
             }
         },
-        Check("the tags of cursors look random, not like counters or times", skippedWhen: withoutChanges) { trial in
+        Check("the tags of cursors look random, not like counters or timestamps", skippedWhen: withoutChanges) {
+            trial in
             let count = try await trial.drawVersions().count
             var tags: [[UInt8]] = []
             var cursor: ChangeCursor?
@@ -24,35 +25,36 @@ extension Conformance {
             }
         },
         Check(
-            "no process repeats a version or a cursor, not after a wipe or a backup either",
+            "no process reuses a version or a cursor, not even after a wipe or a restore",
             skippedWhen: { store in
-                store.lives == nil ? "nobody said how one process after the other opens it" : nil
+                store.lives == nil ? "no `lives` was supplied" : nil
             },
             { trial in
                 guard let lives = trial.store.lives else { return }
                 let histories = try await lives()
-                try trial.expect(histories.count > 1, "\(histories.count) processes wrote; two are needed at least")
+                try trial.expect(histories.count > 1, "\(histories.count) processes wrote; at least two are necessary")
                 var versions: Set<EntryVersion> = []
                 var tags: Set<UInt64> = []
                 for (number, history) in histories.enumerated() {
                     try trial.expect(!history.versions.isEmpty, "process \(number + 1) wrote nothing")
                     for version in history.versions {
                         try trial.expect(
-                            versions.insert(version).inserted, "process \(number + 1) gave version \(version) again")
+                            versions.insert(version).inserted, "process \(number + 1) received version \(version) again"
+                        )
                     }
                     for tag in history.tags {
                         try trial.expect(
-                            tags.insert(tag).inserted, "process \(number + 1) gave a cursor the tag \(tag) again")
+                            tags.insert(tag).inserted, "process \(number + 1) received the cursor tag \(tag) again")
                     }
                 }
                 try trial.expect(
-                    !trial.backend.capabilities.changes || !tags.isEmpty, "the store declares changes and has none")
+                    !trial.backend.capabilities.changes || !tags.isEmpty, "the store declares changes but reports none")
             }),
     ]
 }
 
 extension Trial {
-    /// The versions of 256 writes in their order, each of another key and value.
+    /// Returns the versions of 256 writes in their order, each of another key and value.
     fileprivate func drawVersions() async throws -> [EntryVersion] {
         var versions: [EntryVersion] = []
         for batch in 0..<8 {
@@ -61,7 +63,7 @@ extension Trial {
             }
             for (request, result) in zip(requests, try await backend.write(requests).outcome) {
                 guard case .written(let version) = try result.get() else {
-                    throw Failure(description: "writing \"\(request.key)\" if any was not answered with a version")
+                    throw Failure(description: "writing \"\(request.key)\" under `any` returned no version")
                 }
                 versions.append(version)
             }
