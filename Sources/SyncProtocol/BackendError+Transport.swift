@@ -1,9 +1,9 @@
 package import SyncCore
 
 extension BackendError {
-    /// The error of a store whose request brought no whole answer.
+    /// The error of a store whose request did not get a complete response.
     ///
-    /// - Parameter label: the store's.
+    /// - Parameter label: The store's label, which opens the message.
     package init(_ error: TransportError, operation: Operation, key: EntryKey?, label: String) {
         let isOpen = error.mayHaveArrived && (operation == .write || operation == .delete)
         let kind: BackendError.Kind =
