@@ -76,7 +76,7 @@ extension EntitlementService {
             let fields = try RequestFields(request.body, request.head.headerFields)
             let (code, isApproved) = (try fields.text("user_code"), try fields.flag("approve"))
             guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
-            // Denying a device takes no more than the token.
+            // Denying a device requires only the token.
             let credential =
                 isApproved
                 ? try await accounts.credentials.checkPresence(
@@ -120,7 +120,7 @@ extension EntitlementService {
     }
 
     private func makeAccount(_ request: ServiceRequest) async throws -> TransportAnswer {
-        // With another issuer's token, the request is for a new incarnation after an erasure.
+        // With another issuer's token, the request asks for a new incarnation after an erasure.
         if let field = request.head.headerFields[.authorization] { return try await makeExternalAccount(field) }
         let fields = try RequestFields(request.body, request.head.headerFields)
         let made = try await accounts.signUp(
@@ -132,11 +132,11 @@ extension EntitlementService {
     private func makeExternalAccount(_ field: String) async throws -> TransportAnswer {
         guard case .account(let caller) = try await authenticator.caller(field), caller.session == nil,
             let name = caller.account.name
-        else { throw RequestError(.forbidden, "only a token of another issuer makes an account without a password") }
+        else { throw RequestError(.forbidden, "an account without a password needs a token of another issuer") }
         let record = try await ExternalAccounts(records: accounts.records, host: host).renew(caller)
         guard let record else { throw RequestError.outdatedCredential }
         guard let account = record.living else {
-            throw RequestError(.conflict, "the account is being erased; try again when it is")
+            throw RequestError(.conflict, "the account is being erased; try again when that has finished")
         }
         try await AccountDirectory(backend: store).adopt(account)
         authenticator.forget(account: name)

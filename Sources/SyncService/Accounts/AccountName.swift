@@ -27,8 +27,8 @@ enum AccountName {
         return name.precomposedStringWithCanonicalMapping.utf8.elementsEqual(name.utf8)
     }
 
-    /// Reports whether an account called `name` can exist. Accounts of earlier versions may have names that are no
-    /// longer given to new ones.
+    /// Reports whether an account called `name` can exist. An account that an earlier version created may have a name
+    /// that is not accepted for new accounts.
     static func canExist(_ name: String) -> Bool {
         (try? Account(name)) != nil && (try? AccountRecord.key(of: name)) != nil
     }

@@ -2,8 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// The owners of transactions: one entry a transaction, `tx/STORE/ENVIRONMENT/ID`, written by compare-and-swap.
-///
+/// The owners of transactions: one entry per transaction, `tx/STORE/ENVIRONMENT/ID`, written by compare-and-swap.
 /// An account claims the transactions of a ledger before the ledger is stored. If the ledger is not stored, the claims
 /// are removed or become free, by these rules:
 ///
@@ -29,21 +28,21 @@ struct TransactionOwners: Sendable {
 
     /// The age from which a claim whose ledger does not hold the transaction is free, in milliseconds.
     static let freeAfter: Int64 = 60_000
-    /// The number of other accounts' ledgers that one request may decode. Claims of further accounts are not free for
-    /// it.
+    /// The number of other accounts' ledgers that one request may decode. For this request, the claims of further
+    /// accounts are not free.
     static let ledgerCount = 4
     private static let chunkCount = 256
 
-    /// A claim: the account that came first.
+    /// The claim of the account that recorded a transaction first.
     struct Owner: Codable, Hashable, Sendable {
         var account: String
         var incarnation: String
-        /// When it was written, in milliseconds since 1970 UTC.
+        /// The time at which it was written, in milliseconds since 1970 UTC.
         var since: Int64
-        /// The attempt that wrote it; `nil` in claims of older servers.
+        /// The attempt that wrote it; `nil` in claims that older servers wrote.
         var attempt: String?
 
-        /// `true` if it is `life`.
+        /// Reports whether the claim belongs to this incarnation of an account.
         func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
     }
 
@@ -56,7 +55,7 @@ struct TransactionOwners: Sendable {
         /// The transactions whose claims it has renewed, or may have renewed.
         fileprivate(set) var renewed: [TransactionReference] = []
 
-        /// An attempt of `account`; `id` is random.
+        /// A new attempt of `account`; `id` is random.
         init(of account: Account, at now: Int64, id: UInt64) {
             self.account = account
             owner = Owner(
@@ -66,7 +65,7 @@ struct TransactionOwners: Sendable {
     }
 
     /// Access to other accounts' records and ledgers. An error that concerns one of them is reported to `onError` and
-    /// never thrown, because it may name the account. The claim in question is not free then.
+    /// never thrown, because it may name the account. The claim in question is then not free.
     struct Others: Sendable {
         let decoder: LedgerDecoder
         /// Receives the number of bytes that must be decoded.
@@ -88,7 +87,7 @@ struct TransactionOwners: Sendable {
             let requests = try chunk.map { (transaction) throws(BackendError) in
                 WriteRequest(try Self.key(of: transaction), value: bytes, if: .absent)
             }
-            // Until the outcome is known, all may have been created.
+            // Until the outcome is known, the attempt may have created all of them.
             attempt.created += chunk
             let results = try await records.backend.write(requests).outcome
             guard results.count == chunk.count else { throw LedgerRules.incomplete }
@@ -106,9 +105,9 @@ struct TransactionOwners: Sendable {
         var claim: RecordStore.Held<Owner>
     }
 
-    /// Claims one transaction that had a claim already, or about which the store was not sure.
+    /// Claims one transaction that already had a claim, or whose outcome was unknown.
     ///
-    /// - Returns: The claim of another account; `nil` if the transaction is the attempt's.
+    /// - Returns: The claim of another account; `nil` if the attempt holds the claim now.
     private func claim(
         _ transaction: TransactionReference, for attempt: inout Attempt, _ others: Others
     ) async throws(BackendError) -> Held? {
@@ -121,16 +120,16 @@ struct TransactionOwners: Sendable {
                 attempt.created.removeLast(transaction)
                 return Held(transaction: transaction, claim: held)
             }
-            // Before the write: it may take effect although it fails.
+            // Recorded before the write, which may take effect although it fails.
             if isOwn, attempt.created.removeLast(transaction) { attempt.renewed.append(transaction) }
             if try await records.replace(key, with: attempt.owner, if: held?.version) { return nil }
         }
-        throw BackendError(.busy, key: key, message: "other servers claim this transaction all the time; try again")
+        throw BackendError(.busy, key: key, message: "other servers keep changing this claim; try again")
     }
 
     /// Takes over the claims that are free, by rule 3.
     ///
-    /// - Returns: The transactions of the others.
+    /// - Returns: The transactions whose claims remain with other accounts.
     private func takeOver(
         _ claims: [Held], for attempt: inout Attempt, _ others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
@@ -142,7 +141,7 @@ struct TransactionOwners: Sendable {
             guard !free.isEmpty, await fence(ledger, ledgerKey, others) else { continue }
             for held in free {
                 let key = try Self.key(of: held.transaction)
-                // Before the write: it may take effect although it fails.
+                // Recorded before the write, which may take effect although it fails.
                 attempt.created.append(held.transaction)
                 if try await records.replace(key, with: attempt.owner, if: held.claim.version) {
                     refused.remove(held.transaction)
@@ -154,7 +153,7 @@ struct TransactionOwners: Sendable {
         return refused
     }
 
-    /// Those of `transactions` that `account` can claim now.
+    /// The subset of `transactions` that `account` can claim now.
     func free(
         among transactions: some Sequence<TransactionReference>, for account: Account, at now: Int64,
         beside others: Others
@@ -180,7 +179,7 @@ struct TransactionOwners: Sendable {
         return free
     }
 
-    /// Removes those claims on `transactions` that have not changed since an attempt wrote them.
+    /// Removes the claims on `transactions` that have not changed since an attempt wrote them.
     func release(_ transactions: [TransactionReference], of owner: Owner) async throws(BackendError) {
         let bytes = try records.bytes(of: owner)
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
@@ -198,14 +197,14 @@ struct TransactionOwners: Sendable {
         }
     }
 
-    /// Gives up `transaction` if it is `account`'s: the next account that records it owns it.
+    /// Gives up `transaction` if it belongs to `account`. The next account that records it becomes its owner.
     func release(_ transaction: TransactionReference, of account: Account) async throws(BackendError) {
         let key = try Self.key(of: transaction)
         for _ in 0..<32 {
             guard let held = try await records.read(key, as: Owner.self), held.value.isOf(account) else { return }
             if try await records.replace(key, with: Owner?.none, if: held.version) { return }
         }
-        throw BackendError(.busy, key: key, message: "other servers claim this transaction all the time; try again")
+        throw BackendError(.busy, key: key, message: "other servers keep changing this claim; try again")
     }
 
     private func isErased(_ owner: Owner, _ others: Others) async -> Bool {
@@ -218,7 +217,7 @@ struct TransactionOwners: Sendable {
         }
     }
 
-    /// Ids are up to 255 bytes each. They fit into a key unless too many slashes in them must be escaped.
+    /// Ids are up to 255 bytes long. They fit into a key unless too many slashes must be escaped.
     private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
         let parts = [transaction.store.rawValue, transaction.environment.rawValue, transaction.id.rawValue]
         return try EntryKey("tx/" + parts.map(LedgerKeys.escaped).joined(separator: "/"))
@@ -239,7 +238,7 @@ extension TransactionOwners {
     private static func byLedger(_ claims: [Held]) -> [EntryKey: [Held]] {
         var groups: [EntryKey: [Held]] = [:]
         for held in claims {
-            // Without a name that can be a key's there is no ledger to compare with: the claim is not free.
+            // Without a name that fits into a key there is no ledger to compare with, so the claim is not free.
             guard let life = try? Account(held.claim.value.account, incarnation: held.claim.value.incarnation),
                 let key = try? LedgerKeys(life).ledger
             else { continue }
@@ -248,7 +247,7 @@ extension TransactionOwners {
         return groups
     }
 
-    /// The ledger under `key`; `nil` for one that cannot be read or decoded: its account keeps its claims.
+    /// The ledger under `key`; `nil` if it cannot be read or decoded. Its account then keeps its claims.
     private func ownerLedger(_ key: EntryKey, _ others: Others) async -> OwnerLedger? {
         do throws(BackendError) {
             guard case .found(let entry) = try await records.backend.read(key).outcome else { return OwnerLedger() }
@@ -261,11 +260,11 @@ extension TransactionOwners {
         }
     }
 
-    /// Makes sure that no attempt can store the ledger that has read it before.
+    /// Ensures that no attempt that has read this ledger can store its own ledger afterwards.
     ///
-    /// - Returns: `false` when it has changed since it was read, its version stays the same, or the store fails.
+    /// - Returns: `false` if the ledger has changed since it was read, its version stays the same, or the store fails.
     private func fence(_ ledger: OwnerLedger, _ key: EntryKey, _ others: Others) async -> Bool {
-        // Nothing is stored in the place of the marker.
+        // No ledger is ever stored in the place of the marker.
         if ledger.isErased { return true }
         let bytes = ledger.entry?.value ?? LedgerDocument().encoded()
         let precondition = ledger.entry.map { Precondition.matches($0.version) } ?? .absent
