@@ -16,7 +16,7 @@ extension WireTarget.Place {
 }
 
 extension EntitlementService {
-    func respondToAnybody(_ target: WireTarget, _ request: ServiceRequest) async throws -> TransportAnswer {
+    func respondUnauthenticated(_ target: WireTarget, _ request: ServiceRequest) async throws -> TransportAnswer {
         switch target.place {
         case .accounts: return try await makeAccount(request)
         case .sessions: return try await makeSession(request)

@@ -191,7 +191,7 @@ public final class EntitlementService: Sendable {
         do {
             if place.isOpen(to: request.head.method) {
                 try admitStranger(place, peer: request.peer)
-                return ServiceAnswer(try await respondToAnybody(target, request), route: place.route)
+                return ServiceAnswer(try await respondUnauthenticated(target, request), route: place.route)
             }
             let caller = try await identify(request.head, peer: request.peer)
             let ticket = try enter(caller, request)
@@ -285,10 +285,10 @@ public final class EntitlementService: Sendable {
     func failure(_ error: any Error) -> TransportAnswer {
         switch error {
         case let error as RequestError: return error.answer
-        case let error as BackendError: return .failure(.told(of: error, onError))
+        case let error as BackendError: return .failure(.report(of: error, onError))
         case let error as AuthenticationFailure: return failure(error)
         default:
-            return .failure(.told(of: BackendError(.other, message: "unexpected", cause: error), onError))
+            return .failure(.report(of: BackendError(.other, message: "unexpected", cause: error), onError))
         }
     }
 
@@ -303,7 +303,7 @@ public final class EntitlementService: Sendable {
             answer.response.headerFields[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
         case .nameTaken:
             answer = .refusal(.forbidden, "an account of this name was made here with a password")
-        case .store(let error): answer = .failure(.told(of: error, onError))
+        case .store(let error): answer = .failure(.report(of: error, onError))
         }
         return answer
     }

@@ -36,7 +36,7 @@ struct AccountRecord: Hashable, Sendable, Codable {
     var living: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
 
     /// Reports whether an incarnation was erased, or is being erased.
-    func isErased(_ life: String) -> Bool { erased.contains { $0.utf8.elementsEqual(life.utf8) } }
+    func isErased(_ incarnation: String) -> Bool { erased.contains { $0.utf8.elementsEqual(incarnation.utf8) } }
 
     static func key(of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(prefix + LedgerKeys.escaped(name))
@@ -84,7 +84,7 @@ struct SessionRecord: Hashable, Sendable, Codable {
     }
 
     /// Reports whether the session belongs to this incarnation of the account.
-    func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
+    func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
 
     static func prefix(of name: String) -> String {
         KeyScope.serverPrefix + "sessions/" + LedgerKeys.escaped(name) + "/"
@@ -106,7 +106,7 @@ struct RecordStore: Sendable {
     let backend: any KeyValueBackend
 
     /// A record and its version.
-    struct Held<Value: Sendable>: Sendable {
+    struct Versioned<Value: Sendable>: Sendable {
         var value: Value
         var version: EntryVersion
     }
@@ -114,10 +114,11 @@ struct RecordStore: Sendable {
     /// The record under `key`; `nil` if there is none.
     func read<Value: Codable & Sendable>(
         _ key: EntryKey, as type: Value.Type = Value.self
-    ) async throws(BackendError) -> Held<Value>? {
+    ) async throws(BackendError) -> Versioned<Value>? {
         guard case .found(let entry) = try await backend.read(key).outcome else { return nil }
         do {
-            return Held(value: try JSONDecoder().decode(Value.self, from: Data(entry.value)), version: entry.version)
+            let value = try JSONDecoder().decode(Value.self, from: Data(entry.value))
+            return Versioned(value: value, version: entry.version)
         } catch {
             throw BackendError(
                 .damaged, operation: .read, key: key, message: "the server's record cannot be read", cause: error)

@@ -38,7 +38,7 @@ struct Erasure: Sendable {
     func finish(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         let keys = try LedgerKeys(account)
-        try await bury(keys.ledger, of: account)
+        try await replaceWithMarker(keys.ledger, of: account)
         try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
         _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
@@ -61,7 +61,7 @@ struct Erasure: Sendable {
 
     /// Replaces the ledger with the marker, after releasing the ledger's claims on transactions, which contain the
     /// account's name.
-    private func bury(_ key: EntryKey, of account: Account) async throws(BackendError) {
+    private func replaceWithMarker(_ key: EntryKey, of account: Account) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
         for _ in 0..<32 {
             var precondition = Precondition.absent

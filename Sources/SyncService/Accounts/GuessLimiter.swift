@@ -57,7 +57,7 @@ final class GuessLimiter: Sendable {
     func attempt<Value>(
         _ peer: String, _ subject: Subject, now: Int64, _ check: () async throws -> Value?
     ) async throws -> Value? {
-        let peer = ClientAddress.guesser(peer)
+        let peer = ClientAddress.guessKey(peer)
         let keys = [Self.key(peer, subject), Self.key(peer, nil)]
         if let delay = reserve(keys, now: now) {
             throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)

@@ -23,7 +23,7 @@ final class ChangeHub: Sendable {
         /// The changes in its scope up to a cursor.
         case changes([ChangePage.Change], ChangeCursor)
         /// A heartbeat. There are no other changes up to the cursor.
-        case stands(ChangeCursor?)
+        case heartbeat(ChangeCursor?)
         /// The cursor has expired; the listener must start over.
         case expired
     }
@@ -106,7 +106,7 @@ final class ChangeHub: Sendable {
     private let state = Mutex(State())
     /// Held while notes are sent. Otherwise a heartbeat could carry a cursor that is ahead of changes that were not
     /// sent yet.
-    private let telling = Mutex<Void>(())
+    private let delivery = Mutex<Void>(())
 
     /// - Parameter onChange: Called for every changed key.
     init(
@@ -187,7 +187,7 @@ final class ChangeHub: Sendable {
     /// whole page or nothing of it.
     private func deliver(_ page: ChangePage) {
         for change in page.changes { onChange(change.key) }
-        telling.withLock { _ in
+        delivery.withLock { _ in
             let (notes, ended) = state.withLock { state in
                 defer {
                     state.position = page.cursor ?? state.position
@@ -237,7 +237,7 @@ final class ChangeHub: Sendable {
 
     private func beat(_ part: UInt64) {
         let now = host.now()
-        telling.withLock { _ in
+        delivery.withLock { _ in
             let (listeners, position) = state.withLock { state in
                 let chosen = state.listeners.filter { $0.key % Self.beatCount == part }
                 return (chosen.sorted { $0.key < $1.key }.map(\.value), state.isFollowing ? state.position : nil)
@@ -245,7 +245,7 @@ final class ChangeHub: Sendable {
             for listener in listeners {
                 if listener.expires <= now {
                     listener.continuation.finish()
-                } else if case .dropped = listener.continuation.yield(.stands(position)) {
+                } else if case .dropped = listener.continuation.yield(.heartbeat(position)) {
                     listener.continuation.finish()
                 }
             }

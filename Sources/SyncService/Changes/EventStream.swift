@@ -91,7 +91,7 @@ actor EventStream {
                 // Skips changes that the client received while it was catching up.
                 if isResumed, let known = self.cursor, cursor.sequence <= known.sequence { continue }
                 return changes.flatMap(event) + position(cursor)
-            case .stands(let cursor):
+            case .heartbeat(let cursor):
                 return Array(": \(host.now())\n".utf8) + (cursor.map { position($0) } ?? Array("\n".utf8))
             case .expired: return end(true)
             }

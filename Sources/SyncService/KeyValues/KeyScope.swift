@@ -40,8 +40,8 @@ public final class KeyScope: Sendable {
         let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
         if isErased { readable.insert(keys.ledger) }
         for incarnation in erased where !isErased {
-            guard let life = try? Account(name, incarnation: incarnation) else { continue }
-            readable.insert(try LedgerKeys(life).ledger)
+            guard let account = try? Account(name, incarnation: incarnation) else { continue }
+            readable.insert(try LedgerKeys(account).ledger)
         }
         return KeyScope(
             prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isEmpty: isErased,

@@ -248,7 +248,7 @@ extension KeyValueService {
 
     /// The problem that reports an error of the store to the client.
     func problem(_ error: BackendError) -> Problem {
-        guard error.cause is LimitReached else { return .told(of: error, onError) }
+        guard error.cause is LimitReached else { return .report(of: error, onError) }
         var problem = Problem(error)
         // The account must wait; the server itself is not overloaded.
         if error.retryAfter != nil { problem.status = HTTPResponse.Status.tooManyRequests.code }

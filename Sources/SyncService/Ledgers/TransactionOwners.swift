@@ -43,7 +43,7 @@ struct TransactionOwners: Sendable {
         var attempt: String?
 
         /// Reports whether the claim belongs to this incarnation of an account.
-        func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
+        func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
     }
 
     /// One attempt to store a ledger.
@@ -81,7 +81,7 @@ struct TransactionOwners: Sendable {
     ) async throws(BackendError) -> Set<TransactionReference> {
         guard policy == .keepWithFirst, attempt.account.name != nil else { return [] }
         let bytes = try records.bytes(of: attempt.owner)
-        var held: [Held] = []
+        var held: [OtherClaim] = []
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
             let chunk = transactions[start..<min(start + Self.chunkCount, transactions.count)]
             let requests = try chunk.map { (transaction) throws(BackendError) in
@@ -100,9 +100,9 @@ struct TransactionOwners: Sendable {
     }
 
     /// A claim of another account that is not erased.
-    private struct Held: Sendable {
+    private struct OtherClaim: Sendable {
         var transaction: TransactionReference
-        var claim: RecordStore.Held<Owner>
+        var claim: RecordStore.Versioned<Owner>
     }
 
     /// Claims one transaction that already had a claim, or whose outcome was unknown.
@@ -110,7 +110,7 @@ struct TransactionOwners: Sendable {
     /// - Returns: The claim of another account; `nil` if the attempt holds the claim now.
     private func claim(
         _ transaction: TransactionReference, for attempt: inout Attempt, _ others: Others
-    ) async throws(BackendError) -> Held? {
+    ) async throws(BackendError) -> OtherClaim? {
         let key = try Self.key(of: transaction)
         for _ in 0..<32 {
             let held = try await records.read(key, as: Owner.self)
@@ -118,7 +118,7 @@ struct TransactionOwners: Sendable {
             let isOwn = held?.value.isOf(attempt.account) ?? false
             if let held, !isOwn, await !isErased(held.value, others) {
                 attempt.created.removeLast(transaction)
-                return Held(transaction: transaction, claim: held)
+                return OtherClaim(transaction: transaction, claim: held)
             }
             // Recorded before the write, which may take effect although it fails.
             if isOwn, attempt.created.removeLast(transaction) { attempt.renewed.append(transaction) }
@@ -131,7 +131,7 @@ struct TransactionOwners: Sendable {
     ///
     /// - Returns: The transactions whose claims remain with other accounts.
     private func takeOver(
-        _ claims: [Held], for attempt: inout Attempt, _ others: Others
+        _ claims: [OtherClaim], for attempt: inout Attempt, _ others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
         var refused = Set(claims.map(\.transaction))
         let aged = claims.filter { Self.isAged($0.claim.value, at: attempt.owner.since) }
@@ -159,7 +159,7 @@ struct TransactionOwners: Sendable {
         beside others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
         var free: Set<TransactionReference> = []
-        var aged: [Held] = []
+        var aged: [OtherClaim] = []
         for transaction in transactions {
             guard let held = try await records.read(try Self.key(of: transaction), as: Owner.self) else {
                 free.insert(transaction)
@@ -169,7 +169,7 @@ struct TransactionOwners: Sendable {
             if isErased || held.value.isOf(account) {
                 free.insert(transaction)
             } else if Self.isAged(held.value, at: now) {
-                aged.append(Held(transaction: transaction, claim: held))
+                aged.append(OtherClaim(transaction: transaction, claim: held))
             }
         }
         for (ledgerKey, claims) in Self.byLedger(aged).prefix(Self.ledgerCount) {
@@ -235,12 +235,12 @@ extension TransactionOwners {
 
     private static func isAged(_ owner: Owner, at now: Int64) -> Bool { now - owner.since >= freeAfter }
 
-    private static func byLedger(_ claims: [Held]) -> [EntryKey: [Held]] {
-        var groups: [EntryKey: [Held]] = [:]
+    private static func byLedger(_ claims: [OtherClaim]) -> [EntryKey: [OtherClaim]] {
+        var groups: [EntryKey: [OtherClaim]] = [:]
         for held in claims {
             // Without a name that fits into a key there is no ledger to compare with, so the claim is not free.
-            guard let life = try? Account(held.claim.value.account, incarnation: held.claim.value.incarnation),
-                let key = try? LedgerKeys(life).ledger
+            guard let owner = try? Account(held.claim.value.account, incarnation: held.claim.value.incarnation),
+                let key = try? LedgerKeys(owner).ledger
             else { continue }
             groups[key, default: []].append(held)
         }

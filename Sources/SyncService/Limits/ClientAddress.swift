@@ -43,7 +43,7 @@ package struct ClientAddress: Hashable, Sendable {
     }
 
     /// The key by which wrong guesses are counted: the network as text, or the text itself if it is not an address.
-    static func guesser(_ peer: String) -> String {
+    static func guessKey(_ peer: String) -> String {
         guard let address = ClientAddress(peer), !address.isVersion4 else { return peer }
         let network = address.network
         return String(network.high, radix: 16) + "::/64"

@@ -48,7 +48,7 @@ extension Problem {
     /// The problem that reports an error of the server's store to a client. Paths and causes must not reach the client;
     /// such errors go to `onError`. Errors that the client caused do not, because malformed requests must not fill the
     /// server's log.
-    static func told(of error: BackendError, _ onError: (BackendError) -> Void) -> Problem {
+    static func report(of error: BackendError, _ onError: (BackendError) -> Void) -> Problem {
         if error.cause is QuotaReached {
             var problem = Problem(error)
             (problem.type, problem.title) = ("urn:entitlementsync:problem:quota", "quota")
@@ -56,13 +56,14 @@ extension Problem {
         }
         // A missing permission of the server process, or of its file system, is a failure of the server and not a
         // refusal.
-        let isOurs = error.kind == .permissionDenied
-        let isTheirs = !isOurs && error.cause == nil && (400..<500).contains(Problem.status(of: error).code)
-        if !isTheirs { onError(error) }
-        let error = isOurs ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
+        let isInternal = error.kind == .permissionDenied
+        let isClientError = !isInternal && error.cause == nil && (400..<500).contains(Problem.status(of: error).code)
+        if !isClientError { onError(error) }
+        let error =
+            isInternal ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
         let detail =
             switch error.kind {
-            case _ where !isTheirs: "the server could not do this (\(error.kind)); its log says why"
+            case _ where !isClientError: "the server could not do this (\(error.kind)); its log says why"
             // The store's own message contains its location.
             case .cursorExpired: "this cursor has expired; read everything again"
             default: error.message

@@ -290,8 +290,8 @@ final class Authenticator: Sendable {
             if !isErased, let since = record.tokensSince, issued ?? .min <= since {
                 throw AuthenticationFailure.invalid("all tokens up to its own were ended")
             }
-            let life = record.account?.incarnation ?? record.erased.last ?? ""
-            let account = try Account(subject, incarnation: life)
+            let incarnation = record.account?.incarnation ?? record.erased.last ?? ""
+            let account = try Account(subject, incarnation: incarnation)
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
             return try AccountCaller(
                 account, epoch: record.epoch, erased: record.erased, session: nil, issued: issued, expires: expires,
@@ -301,7 +301,7 @@ final class Authenticator: Sendable {
         }
     }
 
-    private func record(_ name: String) async throws(BackendError) -> RecordStore.Held<AccountRecord>? {
+    private func record(_ name: String) async throws(BackendError) -> RecordStore.Versioned<AccountRecord>? {
         try await records.read(try AccountRecord.key(of: name))
     }
 

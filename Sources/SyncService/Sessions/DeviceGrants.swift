@@ -156,7 +156,7 @@ struct DeviceGrants: Sendable {
     /// Deletes a code together with its expiry, and releases its place.
     ///
     /// - Returns: `false` if another request deleted it first.
-    private func remove(_ code: String, _ held: RecordStore.Held<Waiting>) async throws(BackendError) -> Bool {
+    private func remove(_ code: String, _ held: RecordStore.Versioned<Waiting>) async throws(BackendError) -> Bool {
         guard try await records.replace(try Self.key(code), with: Waiting?.none, if: held.version) else { return false }
         tickets.release(code)
         let key = try Self.key(of: Expiry(code: code, expires: held.value.expires))

@@ -12,7 +12,7 @@ struct RefreshToken: Hashable {
     var session: String
     var generation: Int64
     var secret: [UInt8]
-    private var seal: [UInt8]
+    private var code: [UInt8]
 
     /// The longest token that is parsed, in bytes.
     private static let maximumByteCount = 1_024
@@ -23,8 +23,8 @@ struct RefreshToken: Hashable {
         key: [UInt8]
     ) {
         (self.account, self.session, self.generation, self.secret) = (account, session, generation, secret)
-        seal = []
-        seal = cryptography.authenticationCode(of: sealed, key: key)
+        code = []
+        code = cryptography.authenticationCode(of: authenticated, key: key)
     }
 
     /// Parses a token, which may be a forgery; see ``isAuthentic(_:key:)``.
@@ -35,20 +35,20 @@ struct RefreshToken: Hashable {
             secret.count == 32, parts[2].utf8.count == 32,
             parts[2].utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }),
             let generation = Int64(parts[3]), generation >= 0, parts[3] == "\(generation)",
-            let seal = Self.data(parts[4]), seal.count == 32
+            let code = Self.data(parts[4]), code.count == 32
         else { return nil }
         (self.account, self.session, self.generation) = (account, String(parts[2]), generation)
-        (self.secret, self.seal) = (Array(secret), Array(seal))
+        (self.secret, self.code) = (Array(secret), Array(code))
     }
 
     /// The text form for clients.
-    var text: String { statement + "." + Self.base64URL(Data(seal)) }
+    var text: String { statement + "." + Self.base64URL(Data(code)) }
 
     /// Reports whether a server with `key` issued the token.
-    func isGenuine(_ cryptography: any ServiceCryptography, key: [UInt8]) -> Bool {
+    func isAuthentic(_ cryptography: any ServiceCryptography, key: [UInt8]) -> Bool {
         // Digests are compared, so that the time reveals nothing about the code.
-        let right = cryptography.authenticationCode(of: sealed, key: key)
-        return cryptography.digest(of: right) == cryptography.digest(of: seal)
+        let right = cryptography.authenticationCode(of: authenticated, key: key)
+        return cryptography.digest(of: right) == cryptography.digest(of: code)
     }
 
     private var statement: String {
@@ -57,7 +57,7 @@ struct RefreshToken: Hashable {
     }
 
     /// The authenticated bytes. No other message under this key begins with this prefix.
-    private var sealed: [UInt8] { Array("refresh token ".utf8) + Array(statement.utf8) }
+    private var authenticated: [UInt8] { Array("refresh token ".utf8) + Array(statement.utf8) }
 
     private static func base64URL(_ data: Data) -> String {
         String(

@@ -64,7 +64,7 @@ struct Sessions: Sendable {
     func refresh(_ text: String) async throws(BackendError) -> Grant? {
         guard let token = RefreshToken(text) else { return nil }
         if keys.secret.isEmpty { try await keys.load() }
-        guard token.isGenuine(cryptography, key: keys.secret) else { return nil }
+        guard token.isAuthentic(cryptography, key: keys.secret) else { return nil }
         let now = host.now()
         // Derived from the old secret, so that a repeated request gets the same answer and only the server can create
         // it.
@@ -138,7 +138,7 @@ struct Sessions: Sendable {
         }
     }
 
-    private func record(_ name: String) async throws(BackendError) -> RecordStore.Held<AccountRecord>? {
+    private func record(_ name: String) async throws(BackendError) -> RecordStore.Versioned<AccountRecord>? {
         try await records.read(try AccountRecord.key(of: name))
     }
 

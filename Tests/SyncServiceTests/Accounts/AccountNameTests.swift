@@ -13,7 +13,7 @@ struct AccountNameTests {
     init() async throws { service = try await .open(store) }
 
     @Test(
-        "a name that looks like another, or like nothing, is nobody's",
+        "A name that is invisible, or can look like another name, is refused",
         arguments: [
             " ", "alice ", " alice", "\u{A0}alice", "alice\u{3000}", "ali\u{200B}ce", "\u{202E}ecila", "alice\u{AD}",
             "a\u{2028}b", "a\u{85}b", "\u{FEFF}alice", "\u{E000}", "a\u{378}", "cafe\u{301}", "\u{212B}",
@@ -22,14 +22,14 @@ struct AccountNameTests {
         ])
     func unfit(_ name: String) async throws {
         #expect(await AccountPerson(service, name).signUp().status == 400)
-        // A header field cannot carry it.
+        // A header field cannot carry this name.
         guard !name.contains("\n") else { return }
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 401)
     }
 
     @Test(
-        "a name in any script, and with anything in it that is seen, may be taken",
+        "A name in any script is accepted if all its characters are visible",
         arguments: [
             "alice", "Jos\u{E9} P.", "🦉", "李 雷", "\u{AC00}", "a/b", "..", "%2F", "o'hara@example.com", "x\u{328}",
         ])
@@ -39,11 +39,11 @@ struct AccountNameTests {
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 200)
     }
 
-    @Test("an account that has a reserved name from before keeps working, and the name is not given out again")
+    @Test("An existing account with a reserved name keeps working, and the name cannot be taken again")
     func reserved() async throws {
         #expect(await AccountPerson(service, "alice").signUp().status == 201)
         guard case .found(let entry) = try await store.read(try EntryKey("server/accounts/alice")).outcome else {
-            Issue.record("there is no record")
+            Issue.record("the account has no record")
             return
         }
         for name in ["operator", "self"] {
@@ -60,7 +60,7 @@ struct AccountNameTests {
         }
     }
 
-    @Test("an ampersand in a path belongs to the name: what is meant for a&b does not reach a")
+    @Test("An ampersand in a path is part of the name: a request for a&b does not reach a")
     func ampersands() async throws {
         for name in ["a", "a&b", "a&name=c", "c"] {
             #expect(await AccountPerson(service, name).signUp().status == 201)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import SyncService
 
-@Suite("Guesses that come at once")
+@Suite("Concurrent guesses")
 struct GuessTests {
     /// Counts the passwords that are checked.
     private final class Counter: Sendable {
@@ -41,7 +41,7 @@ struct GuessTests {
         }
     }
 
-    @Test("400 wrong passwords at once are ten that are looked at")
+    @Test("Of 400 concurrent wrong passwords, ten are checked")
     func wrong() async throws {
         let replies = await logIn((0..<400).map { "wrong password \($0)" })
         #expect(checked.count == 10)
@@ -52,7 +52,7 @@ struct GuessTests {
         #expect(await alice.logIn(peer: "198.51.100.7").status == 200)
     }
 
-    @Test("right ones that come at once wait a second at most, and cost nothing when they are over")
+    @Test("Concurrent correct passwords wait a second at most, and are not counted afterwards")
     func right() async throws {
         for _ in 0..<20 {
             let replies = await logIn(Array(repeating: "correct horse", count: 10))
@@ -63,7 +63,7 @@ struct GuessTests {
         #expect(await alice.logIn().status == 200)
     }
 
-    @Test("3,000 names of 60 KB are refused as wrong, and nothing of them is remembered")
+    @Test("3,000 names of 60 KB are refused as wrong, and none of them is remembered")
     func longNames() async throws {
         let long = String(repeating: "x", count: 60_000)
         for number in 0..<3_000 {
@@ -74,7 +74,7 @@ struct GuessTests {
         #expect(service.accounts.credentials.guesses.byteCount < 4_096)
     }
 
-    @Test("however many addresses guess names of full length, the table stays below 2 MiB")
+    @Test("The table of guesses stays below 2 MiB, however many addresses guess names of full length")
     func manyNames() async throws {
         let guesses = GuessLimiter()
         let long = String(repeating: "x", count: 240)

@@ -10,7 +10,7 @@ struct LedgerAccount {
     let service: EntitlementService
     let name: String
     let token: String
-    /// The path of its keys.
+    /// The path under which the account's keys are.
     let path: String
 
     init(_ service: EntitlementService, _ name: String) async {

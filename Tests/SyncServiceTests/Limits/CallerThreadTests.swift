@@ -8,10 +8,10 @@ import SyncService
 import Synchronization
 import Testing
 
-/// A server asks for what is short on the thread of an event loop, which has others to look after.
-@Suite("What may take long is left to other threads")
+/// A server answers short requests on the thread of an event loop, which must not be blocked.
+@Suite("Long work leaves the caller's thread")
 struct CallerThreadTests {
-    /// Runs tasks on a queue of its own.
+    /// Runs tasks on its own queue.
     private final class QueueExecutor: TaskExecutor {
         private static let mark = DispatchSpecificKey<Bool>()
         private let queue = DispatchQueue(label: "event loop")
@@ -26,7 +26,7 @@ struct CallerThreadTests {
         static var isCurrent: Bool { DispatchQueue.getSpecific(key: mark) == true }
     }
 
-    /// Notes which calls came from the queue, and which did not.
+    /// Records each call, and whether it came from the queue.
     private final class WatchedStore: KeyValueBackend {
         private let wrapped = MemoryBackend()
         private let calls = Mutex<Set<Call>>([])
@@ -43,7 +43,7 @@ struct CallerThreadTests {
             calls.withLock { _ = $0.insert(Call(name: name, isOfQueue: QueueExecutor.isCurrent)) }
         }
 
-        /// What was called since this was asked last.
+        /// The calls since the last time that this method was called.
         func take() -> Set<Call> {
             calls.withLock { calls in
                 defer { calls = [] }
@@ -90,7 +90,7 @@ struct CallerThreadTests {
         func signals() -> AsyncStream<Void> { wrapped.signals() }
     }
 
-    @Test("counting an account, its ledger, and what a stream has missed; small writes are not")
+    @Test("Counting an account, its ledger and catching up a stream leave the caller's thread; small writes do not")
     func threads() async throws {
         let store = WatchedStore()
         let service = try await EntitlementService.open(store)
@@ -99,7 +99,7 @@ struct CallerThreadTests {
         let session = await alice.logIn()
         let token = session["access_token"]
         let path = "/v1/kv/accounts/alice/\(session["incarnation"] ?? "")/"
-        // From then on the token is known.
+        // From now on the token is cached.
         #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 200)
         let executor = QueueExecutor()
         func put(_ name: String, _ body: [UInt8]) async -> Set<WatchedStore.Call> {
