@@ -5,7 +5,7 @@ extension BackendError {
     ///
     /// - Parameter label: The store's label, which opens the message.
     package init(_ error: TransportError, operation: Operation, key: EntryKey?, label: String) {
-        let isOpen = error.mayHaveArrived && (operation == .write || operation == .delete)
+        let isOutcomeUnknown = error.mayHaveArrived && (operation == .write || operation == .delete)
         let kind: BackendError.Kind =
             switch error.kind {
             case .cancelled: .cancelled
@@ -15,7 +15,7 @@ extension BackendError {
             case .unreachable, .interrupted, .timedOut, .other: .unavailable
             }
         self.init(
-            kind, operation: operation, key: key, disposition: isOpen ? .outcomeUnknown : nil,
+            kind, operation: operation, key: key, disposition: isOutcomeUnknown ? .outcomeUnknown : nil,
             message: "\(label): \(error.message)", cause: error)
     }
 }

@@ -113,7 +113,7 @@ public enum ChangePageBody {
             do throws(BackendError) {
                 read.cursor = try CursorText.cursor(text)
             } catch {
-                throw foreign("an answer has an invalid cursor: \(error.message)")
+                throw damaged("an answer has an invalid cursor: \(error.message)")
             }
         }
         return read
@@ -138,17 +138,17 @@ private func key(_ text: String) throws(BackendError) -> EntryKey {
     do throws(BackendError) {
         return try EntryKey(text)
     } catch {
-        throw foreign("an answer has an invalid key: \(error.message)")
+        throw damaged("an answer has an invalid key: \(error.message)")
     }
 }
 
 private func version(_ text: String) throws(BackendError) -> EntryVersion {
     guard let version = EntityTag(text: text, isWeak: false).version else {
-        throw foreign("an answer has an invalid version")
+        throw damaged("an answer has an invalid version")
     }
     return version
 }
 
-private func foreign(_ reason: String) -> BackendError {
+private func damaged(_ reason: String) -> BackendError {
     BackendError(.damaged, message: "\(reason); is this the right server?")
 }

@@ -103,11 +103,11 @@ public struct Problem: Hashable, Sendable, Codable {
     ) -> BackendError {
         let known = kind.flatMap { BackendError.Kind(name: $0) }
         let kind = known ?? Self.kind(ofStatus: status)
-        let told = disposition.flatMap { BackendError.Disposition(rawValue: $0) }
+        let stated = disposition.flatMap { BackendError.Disposition(rawValue: $0) }
         // Without a disposition in the answer, the server may have carried out the change before it failed.
-        let isOpen = told == nil && status >= 500 && (operation == .write || operation == .delete)
+        let isOutcomeUnknown = stated == nil && status >= 500 && (operation == .write || operation == .delete)
         return BackendError(
-            kind, operation: operation, key: asked, disposition: told ?? (isOpen ? .outcomeUnknown : nil),
+            kind, operation: operation, key: asked, disposition: stated ?? (isOutcomeUnknown ? .outcomeUnknown : nil),
             message: detail.isEmpty ? "the server answered \(status) \(title)" : detail, retryAfter: retryAfter)
     }
 

@@ -25,8 +25,8 @@ public enum WirePath {
             }
             let isOnlyDots = part.allSatisfy { $0 == dot }
             for byte in part {
-                let isAsItIs = PercentCoding.isUnreserved(byte) && !isOnlyDots
-                if isAsItIs { path.append(byte) } else { path += PercentCoding.encoded(byte) }
+                let isLiteral = PercentCoding.isUnreserved(byte) && !isOnlyDots
+                if isLiteral { path.append(byte) } else { path += PercentCoding.encoded(byte) }
             }
         }
         return String(decoding: path, as: UTF8.self)
@@ -47,7 +47,7 @@ public enum WirePath {
         var partStart = rest.startIndex
         for index in rest.startIndex...rest.endIndex {
             if index < rest.endIndex, rest[index] != slash {
-                guard PercentCoding.isUnreserved(rest[index]) || others.contains(rest[index]) else {
+                guard PercentCoding.isUnreserved(rest[index]) || otherCharacters.contains(rest[index]) else {
                     throw invalid("the path has a character that must be percent-encoded")
                 }
                 isPlain = isPlain && rest[index] != percent
@@ -71,7 +71,7 @@ public enum WirePath {
     private static let percent = UInt8(ascii: "%")
     private static let dot = UInt8(ascii: ".")
     /// Characters that a path may contain in addition to the unreserved ones.
-    private static let others = Array("/%!$&'()*+,;=:@".utf8)
+    private static let otherCharacters = Array("/%!$&'()*+,;=:@".utf8)
 
     private static func invalid(_ reason: String) -> BackendError { BackendError(.invalidKey, message: reason) }
 }

@@ -35,8 +35,8 @@ public struct WireQuery: Hashable, Sendable {
     public static func encoded(_ text: String) -> String {
         var bytes: [UInt8] = []
         for byte in text.utf8 {
-            let isAsItIs = PercentCoding.isUnreserved(byte) || byte == UInt8(ascii: "/")
-            bytes += isAsItIs ? [byte] : PercentCoding.encoded(byte)
+            let isLiteral = PercentCoding.isUnreserved(byte) || byte == UInt8(ascii: "/")
+            bytes += isLiteral ? [byte] : PercentCoding.encoded(byte)
         }
         return String(decoding: bytes, as: UTF8.self)
     }

@@ -52,14 +52,14 @@ extension EntitlementService {
             return try .json { json(describing(caller.account, created: caller.isErased ? nil : record?.created)) }
         case .sessions:
             try await accounts.logOut(caller, everywhere: try target.query.flag("everywhere") ?? false)
-            hub.poke()
+            hub.wakeUp()
             return .done
         case .ownPassword:
             let fields = try RequestFields(request.body, request.head.headerFields)
             try await accounts.changePassword(
                 of: caller, from: try fields.text("password"), to: try fields.text("new_password"),
                 peer: request.peer)
-            hub.poke()
+            hub.wakeUp()
             return .done
         case .ownRecoveryCodes:
             let fields = try RequestFields(request.body, request.head.headerFields)
@@ -84,7 +84,7 @@ extension EntitlementService {
             try await devices.decide(code, isApproved: isApproved, by: credential, peer: request.peer)
             return .done
         case .entitlements: return try await entitlements(of: caller, target.query, request)
-        default: return .problem(.notYours)
+        default: return .problem(.outOfScope)
         }
     }
 
@@ -116,7 +116,7 @@ extension EntitlementService {
         authenticator.forget(account: account.name ?? "")
         // Another server over this store may have admitted requests before it noticed the mark.
         try await erasure.clear(account)
-        hub.poke()
+        hub.wakeUp()
     }
 
     private func makeAccount(_ request: ServiceRequest) async throws -> TransportAnswer {
@@ -135,7 +135,7 @@ extension EntitlementService {
         else { throw RequestError(.forbidden, "an account without a password needs a token of another issuer") }
         let record = try await ExternalAccounts(records: accounts.records, host: host).renew(caller)
         guard let record else { throw RequestError.outdatedCredential }
-        guard let account = record.living else {
+        guard let account = record.activeAccount else {
             throw RequestError(.conflict, "the account is being erased; try again when that has finished")
         }
         try await AccountDirectory(backend: store).adopt(account)

@@ -72,7 +72,7 @@ extension String {
 }
 
 /// A wall clock that a test controls.
-package final class SetClock: Sendable {
+package final class TestClock: Sendable {
     private let time: Mutex<Int64>
 
     /// A clock that shows `time`, in milliseconds since 1970 UTC.
@@ -97,12 +97,12 @@ extension EntitlementService {
     package static func open(
         _ store: any KeyValueBackend, now: Int64, onError: @escaping @Sendable (BackendError) -> Void = { _ in }
     ) async throws(BackendError) -> EntitlementService {
-        try await open(store, clock: SetClock(now), onError: onError)
+        try await open(store, clock: TestClock(now), onError: onError)
     }
 
     /// A service for tests whose time is that of `clock`.
     package static func open(
-        _ store: any KeyValueBackend, clock: SetClock = SetClock(1_800_000_000_000), issuer: String? = nil,
+        _ store: any KeyValueBackend, clock: TestClock = TestClock(1_800_000_000_000), issuer: String? = nil,
         cryptography: (any ServiceCryptography)? = nil, onError: @escaping @Sendable (BackendError) -> Void = { _ in },
         configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws(BackendError) -> EntitlementService {

@@ -9,7 +9,7 @@ import Testing
 
 @Suite("The client of accounts at a server")
 struct AccountClientTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
     private let transport: CountingTransport
     private let client: AccountClient

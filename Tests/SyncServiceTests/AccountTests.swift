@@ -8,7 +8,7 @@ import Testing
 @Suite("Accounts and sessions")
 struct AccountTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
 
     init() async throws { service = try await .open(store, clock: clock) }

@@ -12,7 +12,7 @@ import Testing
 @Suite("Devices of an account on a server")
 struct DeviceTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let service: EntitlementService
     private let catalog: Catalog
 
@@ -27,7 +27,7 @@ struct DeviceTests {
                 """.utf8))
     }
 
-    private func device(clock: SetClock? = nil, local: MemoryBackend = MemoryBackend()) async throws -> Device {
+    private func device(clock: TestClock? = nil, local: MemoryBackend = MemoryBackend()) async throws -> Device {
         try await Device(service, catalog, clock: clock ?? self.clock, local: local)
     }
 
@@ -95,7 +95,7 @@ struct DeviceTests {
     @Test("A device reads each decision of the server once, applies and reports it, and knows it offline")
     func decisions() async throws {
         // A clock that is a year ahead, and a purchase that it dates.
-        let ahead = SetClock(Self.now + 365 * 86_400_000)
+        let ahead = TestClock(Self.now + 365 * 86_400_000)
         let (local, tabletLocal) = (MemoryBackend(), MemoryBackend())
         let (phone, tablet) = (
             try await device(clock: ahead, local: local), try await device(local: tabletLocal)

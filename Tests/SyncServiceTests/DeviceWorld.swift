@@ -61,7 +61,7 @@ struct Device {
     static let password = "correct horse"
 
     init(
-        _ service: EntitlementService, _ catalog: Catalog, clock: SetClock, local: MemoryBackend = MemoryBackend()
+        _ service: EntitlementService, _ catalog: Catalog, clock: TestClock, local: MemoryBackend = MemoryBackend()
     ) async throws {
         let transport = CountingTransport(service)
         client = try AccountClient(server: Self.server, transport: transport)

@@ -10,7 +10,7 @@ import Testing
 @Suite("Event streams of a service")
 struct EventStreamTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
     private let alice: Reply
     private let bob: Reply

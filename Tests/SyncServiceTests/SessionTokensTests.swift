@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// A session store that fails to save while a test wants it to.
-private final class FragileStore: SessionStore {
+private final class FailingSessionStore: SessionStore {
     let wrapped = MemorySessionStore()
     let isFull = Mutex(false)
 
@@ -26,12 +26,12 @@ private final class FragileStore: SessionStore {
 
 @Suite("Access tokens of a session")
 struct SessionTokensTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let machine = ManualHost(seed: 7)
     private let service: EntitlementService
     private let transport: CountingTransport
     private let client: AccountClient
-    private let sessions = FragileStore()
+    private let sessions = FailingSessionStore()
 
     init() async throws {
         service = try await .open(MemoryBackend(), clock: clock)

@@ -18,7 +18,7 @@ enum AccountName {
     private static let reserved: Set = ["operator", "self"]
 
     /// Reports whether a new account may be called `name`.
-    static func isFit(_ name: String) -> Bool {
+    static func isAllowed(_ name: String) -> Bool {
         guard canExist(name), !reserved.contains(name), let first = name.unicodeScalars.first,
             let last = name.unicodeScalars.last
         else { return false }

@@ -33,7 +33,7 @@ struct AccountRecord: Hashable, Sendable, Codable {
     var account: Account? { incarnation.flatMap { try? Account(name, incarnation: $0) } }
 
     /// The current incarnation, unless it is being erased.
-    var living: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
+    var activeAccount: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
 
     /// Reports whether an incarnation was erased, or is being erased.
     func isErased(_ incarnation: String) -> Bool { erased.contains { $0.utf8.elementsEqual(incarnation.utf8) } }

@@ -34,7 +34,7 @@ struct AccountService: Sendable {
         if AccountName.canExist(name), try await credentials.record(name)?.incarnation != nil {
             return SignUp(grant: try await join(name, password, peer), recoveryCodes: nil)
         }
-        guard AccountName.isFit(name) else { throw RequestError(.badRequest, AccountName.rule) }
+        guard AccountName.isAllowed(name) else { throw RequestError(.badRequest, AccountName.rule) }
         let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
         let hash = try await credentials.hash(password, peer: peer)
         guard let credential = try await credentials.create(name, password: hash, recoveryCodes: codes.map(digest))
@@ -117,7 +117,7 @@ struct AccountService: Sendable {
         let code = newCode()
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
-            guard var record = known, record.living != nil, record.issuer == nil else { return nil }
+            guard var record = known, record.activeAccount != nil, record.issuer == nil else { return nil }
             record.recoveryCodes.append(digest(code))
             return record
         }

@@ -82,7 +82,7 @@ struct Credentials: Sendable {
         let erased = RequestError(.forbidden, "the account was erased")
         let name = caller.credential.name
         let record = try await record(name)
-        guard (isErasing ? record?.account : record?.living) == caller.account else { throw erased }
+        guard (isErasing ? record?.account : record?.activeAccount) == caller.account else { throw erased }
         guard caller.session != nil else {
             throw RequestError(.forbidden, "this account has no password here; its issuer manages it")
         }
@@ -124,7 +124,8 @@ struct Credentials: Sendable {
         guard AccountName.canExist(name) else { return nil }
         return try await guesses.attempt(peer, .account(name), now: host.now()) {
             () async throws -> VerifiedCredential? in
-            guard let record = try await record(name), record.living != nil, record.recoveryCodes.contains(digest)
+            guard let record = try await record(name), record.activeAccount != nil,
+                record.recoveryCodes.contains(digest)
             else { return nil }
             return VerifiedCredential(record)
         }
@@ -134,7 +135,7 @@ struct Credentials: Sendable {
     func check(
         approvalBy name: String, incarnation: String?, epoch: Int64?
     ) async throws(BackendError) -> VerifiedCredential? {
-        guard let record = try await record(name), record.living != nil, record.incarnation == incarnation,
+        guard let record = try await record(name), record.activeAccount != nil, record.incarnation == incarnation,
             record.epoch == epoch
         else { return nil }
         return VerifiedCredential(record)
@@ -142,7 +143,7 @@ struct Credentials: Sendable {
 
     /// Reports whether the epoch of `credential` still lasts.
     func isCurrent(_ credential: VerifiedCredential) async throws(BackendError) -> Bool {
-        guard let record = try await record(credential.name), record.living != nil else { return false }
+        guard let record = try await record(credential.name), record.activeAccount != nil else { return false }
         return credential.isCurrent(in: record)
     }
 
@@ -179,9 +180,8 @@ struct Credentials: Sendable {
     ) async throws(BackendError) -> VerifiedCredential? {
         let changed = try await records.update(try AccountRecord.key(of: credential.name)) {
             (known: AccountRecord?) throws(BackendError) in
-            guard var record = known, record.living != nil, credential.isCurrent(in: record), isAllowed(record) else {
-                return nil
-            }
+            guard var record = known, record.activeAccount != nil, credential.isCurrent(in: record), isAllowed(record)
+            else { return nil }
             body(&record)
             return record
         }

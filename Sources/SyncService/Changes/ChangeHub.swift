@@ -120,7 +120,7 @@ final class ChangeHub: Sendable {
     var listenerCount: Int { state.withLock { $0.listeners.count } }
 
     /// Makes ``run()`` read the store at once, after a write of this process.
-    func poke() { wake.signal() }
+    func wakeUp() { wake.signal() }
 
     /// Follows the store until the task is cancelled. Then all streams end.
     func run() async {

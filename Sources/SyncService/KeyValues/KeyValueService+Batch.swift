@@ -24,9 +24,9 @@ extension KeyValueService {
     /// The problem of an operation that is refused without asking the store; `nil` if the operation is allowed.
     func verdict(_ operation: BatchOperation) -> Problem? {
         switch operation {
-        case .read(let request): return scope.mayRead(request.key) ? nil : .notYours
+        case .read(let request): return scope.mayRead(request.key) ? nil : .outOfScope
         case .write(let request):
-            guard scope.mayWrite(request.key) else { return .notYours }
+            guard scope.mayWrite(request.key) else { return .outOfScope }
             guard (request.value?.count ?? 0) > limits.valueByteCount else { return nil }
             return Problem(tooLarge(request.key))
         }

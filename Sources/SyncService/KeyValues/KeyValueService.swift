@@ -74,7 +74,7 @@ public struct KeyValueService: Sendable {
 
 extension KeyValueService {
     private func read(_ key: EntryKey, _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
-        guard scope.mayRead(key) else { return .problem(.notYours) }
+        guard scope.mayRead(key) else { return .problem(.outOfScope) }
         guard let condition = ReadCondition(fields) else {
             return .refusal(.badRequest, "If-None-Match must be * or a list of entity tags")
         }
@@ -117,7 +117,7 @@ extension KeyValueService {
     private func change(
         _ key: EntryKey, _ request: HTTPRequest, _ query: WireQuery, _ body: [UInt8]
     ) async throws(BackendError) -> TransportAnswer {
-        guard scope.mayWrite(key) else { return .problem(.notYours) }
+        guard scope.mayWrite(key) else { return .problem(.outOfScope) }
         guard request.method == .delete || body.count <= limits.valueByteCount else {
             throw tooLarge(key)
         }

@@ -20,12 +20,12 @@ extension LedgerRules {
     ///   - decided: The decisions as they are stored.
     /// - Returns: The new version of the decisions; `nil` if no decision was made.
     func decide(
-        about news: [Purchase], beyond known: Ledger, _ decided: Entry?,
+        about newPurchases: [Purchase], beyond known: Ledger, _ decided: Entry?,
         for attempt: inout TransactionOwners.Attempt
     ) async throws(BackendError) -> EntryVersion? {
         var refused: Set<TransactionReference> = []
         if let decided { refused = Set(try await decode(decided).refused) }
-        return try await decide(about: news, beyond: known, refused, for: &attempt)
+        return try await decide(about: newPurchases, beyond: known, refused, for: &attempt)
     }
 
     private var minute: Int64 { host.now() / 60_000 }

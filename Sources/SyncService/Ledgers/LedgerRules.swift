@@ -128,19 +128,20 @@ final class LedgerRules: KeyValueBackend {
         guard !Ledger.join(known, sent).rightLacks else {
             return Answer(.conflict(stored), relatedVersion: decided?.version)
         }
-        let news = sent.records(beyond: known).compactMap { record -> Purchase? in
+        let newPurchases = sent.records(beyond: known).compactMap { record -> Purchase? in
             guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
             return purchase
         }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-        guard !news.isEmpty else {
+        guard !newPurchases.isEmpty else {
             let outcome = try await store.write(value, to: key, if: condition).outcome
             if case .written = outcome { await removeLeftovers(stored: (sent, mark)) }
             return Answer(outcome, relatedVersion: decided?.version)
         }
         return try await writeLedger(
             Change(
-                value: value, sent: sent, known: known, condition: condition, news: news, decided: decided, mark: mark))
+                value: value, sent: sent, known: known, condition: condition, newPurchases: newPurchases,
+                decided: decided, mark: mark))
     }
 
     /// A change of the ledger that adds purchases.
@@ -149,7 +150,7 @@ final class LedgerRules: KeyValueBackend {
         let sent: Ledger
         let known: Ledger
         let condition: Precondition
-        let news: [Purchase]
+        let newPurchases: [Purchase]
         let decided: Entry?
         /// The mark that was taken before the ledger was read.
         let mark: Int
@@ -157,21 +158,21 @@ final class LedgerRules: KeyValueBackend {
 
     /// Stores a ledger with new purchases: claims their transactions, decides about them, and then stores it.
     private func writeLedger(_ change: Change) async throws(BackendError) -> Answer<WriteOutcome> {
-        let (key, news) = (keys.ledger, change.news)
+        let (key, newPurchases) = (keys.ledger, change.newPurchases)
         await removeLeftovers()
-        guard environment.claims.begin(news.count, of: key, limit: limits.recordCount) else {
+        guard environment.claims.begin(newPurchases.count, of: key, limit: limits.recordCount) else {
             throw BackendError(
                 .busy, operation: .write, key: key, disposition: .transient,
                 message: "other writes of this ledger are not settled yet; try again", cause: LimitReached())
         }
-        charge(writes: news.count / RequestLimiter.operationsPerRequest)
+        charge(writes: newPurchases.count / RequestLimiter.operationsPerRequest)
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
         var isOver = true
         let relatedVersion: EntryVersion?
         let outcome: WriteOutcome
         do throws(BackendError) {
             relatedVersion =
-                try await decide(about: news, beyond: change.known, change.decided, for: &attempt)
+                try await decide(about: newPurchases, beyond: change.known, change.decided, for: &attempt)
                 ?? change.decided?.version
             isOver = false
             outcome = try await store.write(change.value, to: key, if: change.condition).outcome
@@ -187,7 +188,7 @@ final class LedgerRules: KeyValueBackend {
             if let winner { held = await ledgerOrReport(winner, key) }
             await end(change, attempt, beside: held, isOver: held != nil)
         case .written, .deleted:
-            environment.claims.end(news.count, of: key)
+            environment.claims.end(newPurchases.count, of: key)
             await removeLeftovers(stored: (change.sent, change.mark))
         }
         return Answer(outcome, relatedVersion: relatedVersion)
@@ -216,7 +217,8 @@ final class LedgerRules: KeyValueBackend {
                 owner: attempt.owner, transactions: transactions.filter { !held.contains($0) }, isOver: isOver)
         }
         environment.claims.end(
-            change.news.count, of: keys.ledger, leaving: leftovers, renewing: attempt.renewed, since: change.mark)
+            change.newPurchases.count, of: keys.ledger, leaving: leftovers, renewing: attempt.renewed,
+            since: change.mark)
         await removeLeftovers()
     }
 

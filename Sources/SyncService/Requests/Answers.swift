@@ -43,7 +43,7 @@ extension TransportAnswer {
 
 extension Problem {
     /// The refusal of a key outside the caller's scope. It is the same for all keys, whether they exist or not.
-    static let notYours = Problem(.forbidden, "this is not yours: a token reaches its own account's keys and no other")
+    static let outOfScope = Problem(.forbidden, "a token gives access to the keys of its own account only")
 
     /// The problem that reports an error of the server's store to a client. Paths and causes must not reach the client;
     /// such errors go to `onError`. Errors that the client caused do not, because malformed requests must not fill the

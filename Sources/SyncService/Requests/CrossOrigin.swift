@@ -7,9 +7,9 @@ struct CrossOrigin {
     /// The permitted origins, compared byte by byte.
     let origins: [String]
 
-    private static let exposed =
+    private static let exposedFields =
         "ETag, Retry-After, Location, \(WireFields.serverTime), \(WireFields.decisions), \(WireFields.requestID)"
-    private static let taken =
+    private static let allowedFields =
         "Authorization, Content-Type, If-Match, If-None-Match, \(WireFields.lastEventID), \(WireFields.requestID)"
 
     /// Adds the header fields that let a page of `origin` read an answer.
@@ -19,7 +19,7 @@ struct CrossOrigin {
         fields[.vary] = "Origin"
         guard let origin, origins.contains(where: { $0.utf8.elementsEqual(origin.utf8) }) else { return }
         fields[.accessControlAllowOrigin] = origin
-        fields[.accessControlExposeHeaders] = Self.exposed
+        fields[.accessControlExposeHeaders] = Self.exposedFields
     }
 
     /// The answer to a preflight request for a path that accepts the methods `names`.
@@ -28,7 +28,7 @@ struct CrossOrigin {
         response.headerFields[.allow] = names
         guard request.headerFields[.accessControlRequestMethod] != nil else { return TransportAnswer(response) }
         response.headerFields[.accessControlAllowMethods] = names
-        response.headerFields[.accessControlAllowHeaders] = Self.taken
+        response.headerFields[.accessControlAllowHeaders] = Self.allowedFields
         response.headerFields[.accessControlMaxAge] = "600"
         return TransportAnswer(response)
     }

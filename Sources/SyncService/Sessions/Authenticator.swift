@@ -280,13 +280,13 @@ final class Authenticator: Sendable {
             _ = try Account(subject)
             var held = try await record(subject)
             if held == nil {
-                guard AccountName.isFit(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
+                guard AccountName.isAllowed(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
                 try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
                 held = try await record(subject)
             }
             guard let held, held.value.issuer == issuer else { throw AuthenticationFailure.nameTaken }
             let record = held.value
-            let isErased = record.living == nil
+            let isErased = record.activeAccount == nil
             if !isErased, let since = record.tokensSince, issued ?? .min <= since {
                 throw AuthenticationFailure.invalid("all tokens up to its own were ended")
             }

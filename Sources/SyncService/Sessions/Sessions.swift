@@ -48,7 +48,7 @@ struct Sessions: Sendable {
             throw BackendError(.busy, key: key, message: "the new session's id is taken; try again")
         }
         // A session of an ended epoch is void, and must not remain after the others were deleted.
-        guard let record = try await record(name), counts(session, record.value) else {
+        guard let record = try await record(name), isValid(session, record.value) else {
             try await end(session.id, of: name)
             throw RequestError(
                 .badRequest, "the account's password or sessions changed meanwhile; log in again", code: "invalid_grant"
@@ -76,7 +76,7 @@ struct Sessions: Sendable {
         let rotate = { (known: SessionRecord?) throws(BackendError) -> SessionRecord? in
             (isReplayed, isOfOtherEpoch) = (false, false)
             guard var session = known, !session.isOver(at: now, lifetime: lifetime) else { return nil }
-            guard counts(session, record.value) else {
+            guard isValid(session, record.value) else {
                 isOfOtherEpoch = true
                 return nil
             }
@@ -144,7 +144,7 @@ struct Sessions: Sendable {
 
     /// Reports whether a session is valid: it belongs to the current incarnation and epoch of the account. A session of
     /// an erased incarnation is valid too, because its device must learn of the erasure.
-    private func counts(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
+    private func isValid(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
         let isErased = record.isErased(session.incarnation)
         let isCurrent = record.incarnation.map { $0.utf8.elementsEqual(session.incarnation.utf8) } == true
         return isErased || (isCurrent && session.epoch == record.epoch)
@@ -167,11 +167,11 @@ struct Sessions: Sendable {
     private func endOldest(of account: Account, now: Int64) async throws(BackendError) {
         guard let name = account.name else { return }
         let sessions = try await all(of: name)
-        let over = sessions.filter { $0.isOver(at: now, lifetime: lifetime) }
-        let living = sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
+        let ended = sessions.filter { $0.isOver(at: now, lifetime: lifetime) }
+        let current = sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
             .sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
-        let surplus = living.prefix(max(0, living.count - Self.mostForAccount + 1))
-        for session in over + surplus { try await end(session.id, of: name) }
+        let surplus = current.prefix(max(0, current.count - Self.mostForAccount + 1))
+        for session in ended + surplus { try await end(session.id, of: name) }
     }
 
     private func grant(_ session: SessionRecord, _ account: Account, _ secret: [UInt8]) async throws(BackendError)

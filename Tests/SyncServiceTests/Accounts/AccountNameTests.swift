@@ -21,7 +21,7 @@ struct AccountNameTests {
             "\u{1100}\u{1161}", "\u{3164}", "", "a\nb", "anonymous", "operator", "self",
         ])
     func unfit(_ name: String) async throws {
-        #expect(await AccountPerson(service, name).signUp().status == 400)
+        #expect(await AccountOwner(service, name).signUp().status == 400)
         // A header field cannot carry this name.
         guard !name.contains("\n") else { return }
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
@@ -34,14 +34,14 @@ struct AccountNameTests {
             "alice", "Jos\u{E9} P.", "🦉", "李 雷", "\u{AC00}", "a/b", "..", "%2F", "o'hara@example.com", "x\u{328}",
         ])
     func fit(_ name: String) async throws {
-        #expect(await AccountPerson(service, name).signUp().status == 201)
+        #expect(await AccountOwner(service, name).signUp().status == 201)
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 200)
     }
 
     @Test("An existing account with a reserved name keeps working, and the name cannot be taken again")
     func reserved() async throws {
-        #expect(await AccountPerson(service, "alice").signUp().status == 201)
+        #expect(await AccountOwner(service, "alice").signUp().status == 201)
         guard case .found(let entry) = try await store.read(try EntryKey("server/accounts/alice")).outcome else {
             Issue.record("the account has no record")
             return
@@ -50,7 +50,7 @@ struct AccountNameTests {
             let record = String(decoding: entry.value, as: UTF8.self).replacing("\"alice\"", with: "\"\(name)\"")
             let key = try EntryKey("server/accounts/\(name)")
             _ = try await store.write(Array(record.utf8), to: key, if: .absent)
-            let person = AccountPerson(service, name)
+            let person = AccountOwner(service, name)
             #expect(await person.signUp().status == 200)
             let session = await person.logIn()
             #expect(session.status == 200 && session["account"] == name)
@@ -63,7 +63,7 @@ struct AccountNameTests {
     @Test("An ampersand in a path is part of the name: a request for a&b does not reach a")
     func ampersands() async throws {
         for name in ["a", "a&b", "a&name=c", "c"] {
-            #expect(await AccountPerson(service, name).signUp().status == 201)
+            #expect(await AccountOwner(service, name).signUp().status == 201)
         }
         for (path, name) in [("a&b", "a&b"), ("a%26name%3Dc", "a&name=c"), ("a&name=c", "a&name=c")] {
             let code = await service.ask(.post, "/v1/accounts/\(path)/recovery-code", token: .operatorToken)
@@ -73,7 +73,7 @@ struct AccountNameTests {
             #expect(await service.ask(.post, "/v1/accounts/\(path)/erasure", token: .operatorToken).status == 204)
         }
         for (name, status) in [("a", 200), ("c", 200), ("a&b", 400), ("a&name=c", 400)] {
-            #expect(await AccountPerson(service, name).logIn().status == status, "\(name)")
+            #expect(await AccountOwner(service, name).logIn().status == status, "\(name)")
         }
     }
 }

@@ -9,7 +9,7 @@ import Testing
 @Suite("A server whose clock was ahead")
 struct ClockTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
 
     /// The names of the signing keys, the newest one last.
     private func keys() async throws -> [String] {
@@ -28,12 +28,12 @@ struct ClockTests {
         let first = try await keys()
         clock.advance(seconds: -seconds)
         let service = try await EntitlementService.open(store, clock: clock, configure: { $0.isClockAccepted = true })
-        #expect(await AccountPerson(service).signUp().status == 201)
+        #expect(await AccountOwner(service).signUp().status == 201)
         let now = try await keys()
         #expect(now.count == count && now.first == first.first)
         // The next key rotates as usual.
         clock.advance(seconds: 30 * 86_400 + seconds)
-        #expect(await AccountPerson(service).logIn().status == 200)
+        #expect(await AccountOwner(service).logIn().status == 200)
         #expect(try await keys().last != now.last)
     }
 
@@ -41,16 +41,16 @@ struct ClockTests {
     func sessions(_ seconds: Int64, _ status: Int) async throws {
         let service = try await EntitlementService.open(store, clock: clock)
         clock.advance(seconds: seconds)
-        let session = await AccountPerson(service).signUp()
+        let session = await AccountOwner(service).signUp()
         clock.advance(seconds: -seconds)
         #expect(await service.refresh(session["refresh_token"]).status == status)
-        #expect(await AccountPerson(service).logIn().status == 200)
+        #expect(await AccountOwner(service).logIn().status == 200)
     }
 
     @Test("The current session lifetime applies to sessions that were created under a longer one")
     func shorter() async throws {
         let made = try await EntitlementService.open(store, clock: clock)
-        let (first, second) = (await AccountPerson(made).signUp(), await AccountPerson(made).logIn())
+        let (first, second) = (await AccountOwner(made).signUp(), await AccountOwner(made).logIn())
         let service = try await EntitlementService.open(store, clock: clock, configure: { $0.sessionLifetime = 86_400 })
         clock.advance(seconds: 86_399)
         #expect(await service.refresh(first["refresh_token"]).status == 200)

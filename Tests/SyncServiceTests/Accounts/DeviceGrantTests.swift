@@ -9,13 +9,13 @@ import Testing
 @Suite("Devices that wait for approval")
 struct DeviceGrantTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(store, clock: clock)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
     @Test("An approval is void after a log-out everywhere or a password change")
@@ -25,7 +25,7 @@ struct DeviceGrantTests {
         #expect(await alice.approve(first["user_code"], token: token).status == 204)
         #expect(await alice.changePassword(to: "battery staple", token: token).status == 204)
         #expect(await service.redeem(first["device_code"]).problem?.error == "invalid_grant")
-        let owner = AccountPerson(service, password: "battery staple")
+        let owner = AccountOwner(service, password: "battery staple")
         let second = await service.ask(.post, "/v1/devices")
         #expect(await owner.approve(second["user_code"], token: token).status == 204)
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: token).status == 204)
@@ -99,7 +99,7 @@ struct DeviceGrantTests {
         let device = await service.ask(.post, "/v1/devices")
         #expect(await alice.approve(device["user_code"], token: token).status == 204)
         #expect(await alice.erase(token: token).status == 204)
-        #expect(await AccountPerson(service, password: "another person").signUp().status == 201)
+        #expect(await AccountOwner(service, password: "another person").signUp().status == 201)
         #expect(await service.redeem(device["device_code"]).problem?.error == "invalid_grant")
     }
 

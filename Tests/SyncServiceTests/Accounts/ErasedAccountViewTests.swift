@@ -8,18 +8,18 @@ import Testing
 @Suite("An erased account and its successor of the same name")
 struct ErasedAccountViewTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
     private let former: Reply
     private let next: Reply
-    private let owner: AccountPerson
+    private let owner: AccountOwner
 
     init() async throws {
         service = try await .open(store, clock: clock)
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         former = await alice.signUp()
         #expect(await alice.erase(token: former["access_token"]).status == 204)
-        owner = AccountPerson(service, password: "another person")
+        owner = AccountOwner(service, password: "another person")
         next = await owner.signUp()
         #expect(next.status == 201)
     }
@@ -60,7 +60,7 @@ struct ErasedAccountViewTests {
         let everywhere = "/v1/sessions?everywhere=true"
         #expect(await service.ask(.delete, everywhere, token: next["access_token"]).status == 204)
         #expect(await service.refresh(next["refresh_token"]).status == 400)
-        let owner = AccountPerson(service, password: "battery staple")
+        let owner = AccountOwner(service, password: "battery staple")
         for _ in 0..<101 { #expect(await owner.logIn().status == 200) }
         let session = await service.refresh(former["refresh_token"])
         #expect(session.status == 200)

@@ -10,13 +10,13 @@ import Testing
 @Suite("Erasing an account")
 struct ErasureTests {
     private let store = HookedBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(store, clock: clock)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
     private func put(_ key: String, token: String?) async -> Int {
@@ -79,7 +79,7 @@ struct ErasureTests {
             #expect(status == 503)
             // Once the erasure has written anything, other writes are refused.
             #expect(await put(home + "c", token: reply["access_token"]) == (step == 1 ? 200 : 403), "\(step)")
-            let stranger = AccountPerson(service, password: "wrong password")
+            let stranger = AccountOwner(service, password: "wrong password")
             #expect(await stranger.erase(token: reply["access_token"]).status == 400)
             // Another device with the password can repeat it as well.
             let token = step.isMultiple(of: 2) ? await alice.logIn()["access_token"] : reply["access_token"]
@@ -108,14 +108,14 @@ struct ErasureTests {
     @Test("An erasure frees the account's own claims and keeps those of other accounts")
     func claims() async throws {
         let reply = await alice.signUp()
-        let bob = AccountPerson(service, "bob")
+        let bob = AccountOwner(service, "bob")
         let bobs = await bob.signUp()
         #expect(await record(["1"], as: bobs).status == 200)
         #expect(await record(["1", "2", "3"], as: reply).status == 200)
         #expect(try await owners().count == 3)
         #expect(await alice.erase(token: reply["access_token"]).status == 204)
         #expect(try await owners() == ["tx/reported/production/1"])
-        let anew = await AccountPerson(service, password: "another person").signUp()
+        let anew = await AccountOwner(service, password: "another person").signUp()
         #expect(await record(["1", "2"], as: anew).status == 200)
         let decisions = "/v1/kv/accounts/alice/\(anew["incarnation"] ?? "")/decisions"
         let decided = await service.ask(.get, decisions, token: anew["access_token"])
@@ -131,7 +131,7 @@ struct ErasureTests {
         let errors = Mutex<[String]>([])
         let service = try await EntitlementService.open(
             store, clock: clock, onError: { error in errors.withLock { $0.append(error.message) } })
-        #expect(await AccountPerson(service).erase(token: reply["access_token"]).status == 204)
+        #expect(await AccountOwner(service).erase(token: reply["access_token"]).status == 204)
         let told = errors.withLock { $0 }
         #expect(told.count == 1 && told[0].hasPrefix("the claims of an erased ledger stay"))
         let marker = await service.ask(.get, "/v1/kv/" + key.text, token: reply["access_token"])

@@ -45,7 +45,7 @@ struct ExternalTests {
     }
 
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
 
     @Test("Ending all sessions also ends the issuer's tokens so far; a single token can only be ended at the issuer")
     func ending() async throws {

@@ -16,10 +16,10 @@ struct GuessTests {
         func increment() { value.withLock { $0 += 1 } }
     }
 
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let checked = Counter()
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         var cryptography = PlainCryptography(host: clock.host)
@@ -28,14 +28,14 @@ struct GuessTests {
             for _ in 0..<1_000 { await Task.yield() }
         }
         service = try await .open(MemoryBackend(), clock: clock, cryptography: cryptography)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
     }
 
     private func logIn(_ passwords: [String], peer: String = "192.0.2.1") async -> [Reply] {
         await withTaskGroup(of: Reply.self) { group in
             for password in passwords {
-                group.addTask { await AccountPerson(service, password: password).logIn(peer: peer) }
+                group.addTask { await AccountOwner(service, password: password).logIn(peer: peer) }
             }
             return await group.reduce(into: []) { $0.append($1) }
         }
@@ -67,7 +67,7 @@ struct GuessTests {
     func longNames() async throws {
         let long = String(repeating: "x", count: 60_000)
         for number in 0..<3_000 {
-            let guess = AccountPerson(service, "\(number)\(long)")
+            let guess = AccountOwner(service, "\(number)\(long)")
             let reply = await guess.logIn(peer: "198.51.\(number / 256).\(number % 256)")
             #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
         }

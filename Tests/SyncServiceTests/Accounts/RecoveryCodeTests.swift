@@ -8,11 +8,11 @@ import Testing
 @Suite("Recovery codes after a change of password")
 struct RecoveryCodeTests {
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(MemoryBackend())
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
     private func codes(_ reply: Reply) throws -> [String] {

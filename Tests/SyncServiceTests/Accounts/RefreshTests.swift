@@ -7,13 +7,13 @@ import Testing
 
 @Suite("Refresh tokens that were used")
 struct RefreshTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(MemoryBackend(), clock: clock)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
     @Test("A token that is two or more steps old ends its own session at any time", arguments: [2, 3, 10])

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Cached tokens")
 struct RememberedTokenTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
 
     private func status(_ service: EntitlementService, _ field: String) async -> Int {
         await service.ask(.get, "/v1/accounts/self", [.authorization: field]).status
@@ -16,7 +16,7 @@ struct RememberedTokenTests {
     @Test("A token takes one place in the cache, however its header field is written")
     func spellings() async throws {
         let service = try await EntitlementService.open(MemoryBackend(), clock: clock)
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let token = try #require(await alice.logIn()["access_token"])
         for scheme in ["bEaReR", "bearer", "BEARER", "Bearer"] {

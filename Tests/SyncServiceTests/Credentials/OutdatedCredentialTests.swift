@@ -10,10 +10,10 @@ import Testing
 @Suite("A credential that is out of date when it is used")
 struct OutdatedCredentialTests {
     private let store = HookedBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let gate = Gate()
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
     private let owner: String?
     private let thief: String?
     private let codes: [String]
@@ -22,7 +22,7 @@ struct OutdatedCredentialTests {
         var cryptography = PlainCryptography(host: clock.host)
         cryptography.afterVerifying = { [gate] in await gate.pass() }
         service = try await .open(store, clock: clock, cryptography: cryptography)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
         let made = await alice.signUp()
         owner = made["access_token"]
         codes = try #require(made.members["recovery_codes"] as? [String])
@@ -46,7 +46,7 @@ struct OutdatedCredentialTests {
 
     private func changePassword() async -> Reply { await alice.changePassword(to: "battery staple", token: owner) }
 
-    private var renewed: AccountPerson { AccountPerson(service, password: "battery staple") }
+    private var renewed: AccountOwner { AccountOwner(service, password: "battery staple") }
 
     private func expectThatOnlyTheOwnerIsIn() async throws {
         #expect(await service.status(of: owner) == 200)
@@ -87,7 +87,7 @@ struct OutdatedCredentialTests {
             await changePassword()
         }
         #expect(reply.status == 403)
-        #expect(await AccountPerson(service, password: "thief's password").logIn().status == 400)
+        #expect(await AccountOwner(service, password: "thief's password").logIn().status == 400)
         try await expectThatOnlyTheOwnerIsIn()
     }
 
@@ -160,7 +160,7 @@ struct OutdatedCredentialTests {
             await service.ask(.delete, "/v1/sessions?everywhere=true", token: owner)
         }
         #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
-        #expect(await AccountPerson(service, password: "another horse").logIn().status == 400)
+        #expect(await AccountOwner(service, password: "another horse").logIn().status == 400)
         #expect(await alice.logIn().status == 200)
     }
 

@@ -12,7 +12,7 @@ import Testing
 @Suite("Decisions and claims of writes that lose a race")
 struct ClaimRaceTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let store = HookedBackend()
     private let service: EntitlementService
     private let (alice, bob): (LedgerAccount, LedgerAccount)
@@ -151,7 +151,7 @@ struct ClaimRaceTests {
     func failingReview() async throws {
         #expect(await alice.put([purchase("t")]).status == 200)
         let written = await bob.put([purchase("t")])
-        #expect(await AccountPerson(service).erase(token: alice.token).status == 204)
+        #expect(await AccountOwner(service).erase(token: alice.token).status == 204)
         let field = try #require(HTTPField.Name(WireFields.decisions))
         breakDown(.transient, writing: "/decisions")
         let read = await bob.get()

@@ -11,7 +11,7 @@ import Testing
 @Suite("Claims on transactions whose ledger is not stored")
 struct ClaimTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let store = HookedBackend()
     private let service: EntitlementService
     private let (alice, bob): (LedgerAccount, LedgerAccount)

@@ -10,7 +10,7 @@ import Testing
 @Suite("The cost of long ledgers")
 struct LedgerCostTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let store = MemoryBackend()
     private let decisionsField = HTTPField.Name(WireFields.decisions)
 
@@ -97,7 +97,7 @@ struct LedgerCostTests {
         let refused = await mallory.get()
         let field = try #require(decisionsField)
         #expect(mallory.synchronousGet()?.response.headerFields[field] == refused.fields[field])
-        #expect(await AccountPerson(service).erase(token: alice.token).status == 204)
+        #expect(await AccountOwner(service).erase(token: alice.token).status == 204)
         #expect(await mallory.get().fields[field] == refused.fields[field])
         clock.advance(seconds: 60)
         #expect(mallory.synchronousGet() == nil)

@@ -19,7 +19,7 @@ enum LedgerDocumentBytes {
 struct LedgerRuleTests {
     private static let now: Int64 = 1_800_000_000_000
     private let store = MemoryBackend()
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let service: EntitlementService
     private let session: Reply
     private let path: String

@@ -33,14 +33,14 @@ struct CallerThreadTests {
 
         struct Call: Hashable {
             var name: String
-            var isOfQueue: Bool
+            var isOnQueue: Bool
         }
 
         var capabilities: Capabilities { wrapped.capabilities }
         var label: String { wrapped.label }
 
         private func note(_ name: String) {
-            calls.withLock { _ = $0.insert(Call(name: name, isOfQueue: QueueExecutor.isCurrent)) }
+            calls.withLock { _ = $0.insert(Call(name: name, isOnQueue: QueueExecutor.isCurrent)) }
         }
 
         /// The calls since the last time that this method was called.
@@ -94,7 +94,7 @@ struct CallerThreadTests {
     func threads() async throws {
         let store = WatchedStore()
         let service = try await EntitlementService.open(store)
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let session = await alice.logIn()
         let token = session["access_token"]
@@ -110,11 +110,11 @@ struct CallerThreadTests {
             #expect(status == 200)
             return store.take()
         }
-        #expect(await put("a", [1]) == [Call(name: "list", isOfQueue: false), Call(name: "write", isOfQueue: true)])
-        #expect(await put("a", [2]) == [Call(name: "write", isOfQueue: true)])
+        #expect(await put("a", [1]) == [Call(name: "list", isOnQueue: false), Call(name: "write", isOnQueue: true)])
+        #expect(await put("a", [2]) == [Call(name: "write", isOnQueue: true)])
         let ledger = await put("ledger", LedgerDocument().encoded())
-        #expect(ledger.contains(Call(name: "write", isOfQueue: false)))
-        #expect(ledger.allSatisfy { !$0.isOfQueue })
+        #expect(ledger.contains(Call(name: "write", isOnQueue: false)))
+        #expect(ledger.allSatisfy { !$0.isOnQueue })
         let start = try #require(try await store.changes(since: nil, limit: 1).outcome.cursor)
         _ = store.take()
         let head = HTTPRequest(
@@ -134,7 +134,7 @@ struct CallerThreadTests {
         }
         #expect(text.contains("event: change"))
         #expect(
-            store.take() == [Call(name: "look at changes", isOfQueue: true), Call(name: "changes", isOfQueue: false)])
+            store.take() == [Call(name: "look at changes", isOnQueue: true), Call(name: "changes", isOnQueue: false)])
     }
 
     private typealias Call = WatchedStore.Call

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The quota of an account")
 struct QuotaTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let store = HookedBackend()
 
     private func open(keys: Int? = nil, bytes: Int? = nil) async throws -> EntitlementService {
@@ -20,7 +20,7 @@ struct QuotaTests {
 
     /// Alice's token, and the path of her keys.
     private func enter(_ service: EntitlementService) async throws -> (token: String, path: String) {
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let reply = await alice.logIn()
         let (token, incarnation) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
@@ -109,7 +109,7 @@ struct QuotaTests {
         let (token, path) = try await enter(service)
         let full = [UInt8](repeating: 1, count: 1_000)
         #expect(await service.ask(.put, path + "a?if=any", token: token, body: full).status == 200)
-        #expect(await AccountPerson(service).erase(token: token).status == 204)
+        #expect(await AccountOwner(service).erase(token: token).status == 204)
         let next = try await enter(service)
         #expect(next.path != path)
         #expect(await service.ask(.put, next.path + "a?if=any", token: next.token, body: full).status == 200)

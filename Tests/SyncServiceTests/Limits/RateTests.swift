@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Rate limits of addresses and accounts")
 struct RateTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let refusals = Refusals()
 
     private final class Refusals: Sendable {
@@ -32,7 +32,7 @@ struct RateTests {
     @Test("A read counts once, however it is answered, and short values are answered synchronously")
     func readsAtOnce() async throws {
         let service = try await open { $0.accountReads = Rate(perSecond: 1, burst: 6) }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let reply = await alice.logIn()
         let (token, incarnation) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
@@ -60,7 +60,7 @@ struct RateTests {
             limits.accountReads = Rate(perSecond: 0.001, burst: 2)
             limits.addressRequests = Rate(perSecond: 0.001, burst: 10)
         }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         // Two requests of the address.
         _ = await alice.signUp()
         let reply = await alice.logIn()
@@ -84,7 +84,7 @@ struct RateTests {
     func skippedChanges(count: Int) async throws {
         let store = MemoryBackend()
         let service = try await open(store) { $0.accountReads = Rate(perSecond: 0.001, burst: 10) }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let token = await alice.logIn()["access_token"]
         for number in 0..<count { _ = try await store.write([1], to: try EntryKey("other/\(number)"), if: .any) }
@@ -96,7 +96,7 @@ struct RateTests {
     @Test("An account that reads too often must wait and gets a problem; other accounts and its own writes continue")
     func account() async throws {
         let service = try await open { $0.accountReads = Rate(perSecond: 2, burst: 5) }
-        let (alice, bob) = (AccountPerson(service), AccountPerson(service, "bob"))
+        let (alice, bob) = (AccountOwner(service), AccountOwner(service, "bob"))
         #expect(await alice.signUp().status == 201)
         #expect(await bob.signUp().status == 201)
         let token = await alice.logIn()["access_token"]
@@ -125,12 +125,12 @@ struct RateTests {
             limits.logIns = Rate(perSecond: 0.1, burst: 2)
             limits.signUps = Rate(perSecond: 0.01, burst: 1)
         }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp(peer: "2001:db8:1:2::1").status == 201)
-        let second = await AccountPerson(service, "bob").signUp(peer: "2001:db8:1:2:ffff::9")
+        let second = await AccountOwner(service, "bob").signUp(peer: "2001:db8:1:2:ffff::9")
         #expect(second.status == 429)
         #expect(second.fields[.retryAfter] == "100")
-        #expect(await AccountPerson(service, "bob").signUp(peer: "2001:db8:1:3::1").status == 201)
+        #expect(await AccountOwner(service, "bob").signUp(peer: "2001:db8:1:3::1").status == 201)
         for _ in 0..<2 { #expect(await alice.logIn(peer: "2001:db8:1:2::5").status == 200) }
         let third = await alice.logIn(peer: "2001:db8:1:2::6")
         #expect(third.status == 429)
@@ -143,7 +143,7 @@ struct RateTests {
     @Test("Invalid tokens count against the address, which does not block valid tokens from it")
     func strangers() async throws {
         let service = try await open { $0.strangerRequests = Rate(perSecond: 1, burst: 3) }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"]
         for _ in 0..<3 { #expect(await service.ask(.get, "/v1/kv", token: "forged").status == 401) }
@@ -155,7 +155,7 @@ struct RateTests {
     @Test("The streams of an account are limited, and ending one makes room")
     func streams() async throws {
         let service = try await open { $0.accountStreams = 2 }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"] ?? ""
         var head = HTTPRequest(method: .get, scheme: nil, authority: nil, path: "/v1/changes")
@@ -173,7 +173,7 @@ struct RateTests {
     @Test("A long body is accepted only for an account's values, and never from an unknown sender")
     func longBodies() async throws {
         let service = try await open { _ in }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"] ?? ""
         func status(_ method: HTTPRequest.Method, _ path: String, _ token: String?) async -> Int? {

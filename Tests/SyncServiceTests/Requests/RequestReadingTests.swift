@@ -41,8 +41,8 @@ struct RequestReadingTests {
 
     @Test("Unknown query parameters of listings and of the operator's routes are refused by name")
     func unknownParameters() async throws {
-        #expect(await AccountPerson(service).signUp().status == 201)
-        let token = await AccountPerson(service).logIn()["access_token"]
+        #expect(await AccountOwner(service).signUp().status == 201)
+        let token = await AccountOwner(service).logIn()["access_token"]
         for (path, known) in [
             ("/v1/kv", "known here: prefix, after, limit"), ("/v1/changes", "known here: after, limit"),
         ] {
@@ -63,7 +63,7 @@ struct RequestReadingTests {
 
     @Test("A JSON body with a member twice is refused, at any depth and in any spelling")
     func duplicateMembers() async throws {
-        #expect(await AccountPerson(service).signUp().status == 201)
+        #expect(await AccountOwner(service).signUp().status == 201)
         let members = #""grant_type":"password","username":"alice","password":"correct horse""#
         func logIn(_ body: String) async -> Reply {
             await service.ask(.post, "/v1/sessions", [.contentType: "application/json"], body: Array(body.utf8))
@@ -80,7 +80,7 @@ struct RequestReadingTests {
 
     @Test("The operator's listing finds every key except the server's own, and no cursor names one of those")
     func listings() async throws {
-        for name in ["alice", "bob", "carol"] { #expect(await AccountPerson(service, name).signUp().status == 201) }
+        for name in ["alice", "bob", "carol"] { #expect(await AccountOwner(service, name).signUp().status == 201) }
         let own = ["a", "server", "server.", "server0", "serves", "z"]
         for key in own { _ = try await store.write([1], to: try EntryKey(key), if: .absent) }
         let all = try await store.list(prefix: "", after: nil, limit: 1_000).outcome.items.map(\.key.text)
@@ -104,7 +104,7 @@ struct RequestReadingTests {
 
     @Test("The answer to the operator names the account that it concerns, also after a failure")
     func subjects() async throws {
-        #expect(await AccountPerson(service, "a/b%").signUp().status == 201)
+        #expect(await AccountOwner(service, "a/b%").signUp().status == 201)
         func subject(_ method: HTTPRequest.Method, _ path: String, token: String) async -> String? {
             let head = HTTPRequest(
                 method: method, scheme: "http", authority: "x", path: path,

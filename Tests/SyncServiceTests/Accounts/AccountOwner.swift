@@ -4,7 +4,7 @@ import SyncProtocol
 import SyncService
 
 /// The owner of an account, who sends requests to a service as a client would.
-struct AccountPerson {
+struct AccountOwner {
     let service: EntitlementService
     let name: String
     let password: String
