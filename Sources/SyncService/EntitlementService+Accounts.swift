@@ -102,7 +102,7 @@ extension EntitlementService {
             }
             try await erase(account, by: nil)
             return .done
-        default: throw RequestError(.forbidden, "this is for accounts only, not for the operator")
+        default: throw RequestError(.forbidden, "this path is for accounts; the operator's token is not accepted")
         }
     }
 
@@ -152,7 +152,7 @@ extension EntitlementService {
                 try fields.text("username"), password: try fields.text("password"), peer: request.peer)
         case "refresh_token":
             guard let refreshed = try await accounts.sessions.refresh(try fields.text("refresh_token")) else {
-                throw RequestError(.badRequest, "the session is over; log in again", code: "invalid_grant")
+                throw RequestError(.badRequest, "the session has ended; log in again", code: "invalid_grant")
             }
             grant = refreshed
         case "urn:ietf:params:oauth:grant-type:device_code":
@@ -162,7 +162,7 @@ extension EntitlementService {
                 try fields.text("username"), code: try fields.text("recovery_code"),
                 newPassword: try fields.text("new_password"), peer: request.peer)
         default:
-            throw RequestError(.badRequest, "this grant_type is unknown", code: "unsupported_grant_type")
+            throw RequestError(.badRequest, "the grant_type is unknown", code: "unsupported_grant_type")
         }
         return try .json { json(describing(grant)) }
     }

@@ -175,7 +175,7 @@ public final class EntitlementService: Sendable {
         if request.head.method == .head { request.head.method = .get }
         guard place.methods.contains(request.head.method) else {
             let methods = place.allowed
-            var answer = TransportAnswer.refusal(.methodNotAllowed, "this path takes \(methods)")
+            var answer = TransportAnswer.refusal(.methodNotAllowed, "this path accepts \(methods)")
             answer.response.headerFields[.allow] = methods
             return ServiceAnswer(answer, route: place.route)
         }
@@ -296,13 +296,13 @@ public final class EntitlementService: Sendable {
         var answer: TransportAnswer
         switch error {
         case .missing:
-            answer = .refusal(.unauthorized, "this needs an access token: Authorization: Bearer …")
+            answer = .refusal(.unauthorized, "this request needs an access token (Authorization: Bearer …)")
             answer.response.headerFields[.wwwAuthenticate] = "Bearer"
         case .invalid:
             answer = .refusal(.unauthorized, "the access token is invalid or has expired; log in or refresh")
             answer.response.headerFields[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
         case .nameTaken:
-            answer = .refusal(.forbidden, "an account of this name was made here with a password")
+            answer = .refusal(.forbidden, "this server already has a password account of this name")
         case .store(let error): answer = .failure(.report(of: error, onError))
         }
         return answer

@@ -133,7 +133,7 @@ extension BatchBody {
             guard field == 1 else { return }
             count += 1
             guard count <= maximumOperationCount else {
-                throw BackendError(.tooLarge, message: "a batch has at most \(maximumOperationCount) operations")
+                throw BackendError(.tooLarge, message: "a batch can have at most \(maximumOperationCount) operations")
             }
             try body(try data(value))
         }

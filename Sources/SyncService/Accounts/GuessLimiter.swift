@@ -4,10 +4,9 @@ import Synchronization
 /// Limits the guessing of secrets: a number of wrong ones in five minutes per address and account, and a larger number
 /// per address over all accounts. An IPv6 address counts with its /64.
 ///
-/// A correct secret is not counted in the end. While it is checked it takes the place of a wrong one, so that
-/// concurrent guesses have no advantage over consecutive ones. The table is kept in memory and has a bounded size in
-/// bytes. Its keys are hashes under a random key of the process, so that callers control neither their length nor their
-/// collisions.
+/// Correct secrets do not count. While a secret is being checked it counts as a wrong one, so that concurrent guesses
+/// have no advantage over consecutive ones. The table is kept in memory and has a bounded size in bytes. Its keys are
+/// hashes under a random key of the process, so that callers control neither their length nor their collisions.
 final class GuessLimiter: Sendable {
     /// The number of wrong secrets that an address may send for one account.
     static let guessesForAccount = 10

@@ -63,7 +63,7 @@ final class ChangeHub: Sendable {
                     return (bySession[id] ?? []).compactMap { listeners[$0] }
                 }
                 guard let name = AccountRecord.escapedName(of: change.key) else { return [] }
-                // Reading the version of the record with which a listener started does not end its stream.
+                // A stream does not end when the hub reads the record version with which it started.
                 return (byAccount[name] ?? []).compactMap { listeners[$0] }
                     .filter { $0.origin != .account(name, change.version) }
             }

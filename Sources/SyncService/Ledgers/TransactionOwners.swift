@@ -3,6 +3,7 @@ import Entitlements
 import SyncCore
 
 /// The owners of transactions: one entry per transaction, `tx/STORE/ENVIRONMENT/ID`, written by compare-and-swap.
+///
 /// An account claims the transactions of a ledger before the ledger is stored. If the ledger is not stored, the claims
 /// are removed or become free, by these rules:
 ///
@@ -13,10 +14,10 @@ import SyncCore
 ///    the entry is unchanged. If another attempt of the account relies on the claim, it has renewed the entry, by rule
 ///    1.
 /// 3. Another account may take over a claim that is older than ``freeAfter`` and whose ledger does not hold the
-///    transaction. It first reads the claim, then the owner's ledger, then stores that ledger anew under the condition
-///    that it is unchanged, and then replaces the claim under the condition that it is unchanged. If all of this
-///    succeeds, no attempt can rely on the claim any more: it would have written the entry before it was read, so it
-///    has read its ledger's version before that, and this version is gone. No clock is needed for that; the age only
+///    transaction. It reads the claim, reads the owner's ledger, stores that ledger again under the condition that it
+///    is unchanged, and finally replaces the claim under the condition that it is unchanged. If all steps succeed, no
+///    attempt can rely on the claim: such an attempt would have written the entry before it was read, and would have
+///    read the ledger's version even earlier, but this version no longer exists. The proof needs no clock; the age only
 ///    spares the owner needless conflicts.
 ///
 /// Rule 2 does not apply to a renewed claim, because an earlier attempt may rely on it. Such a claim is removed

@@ -110,7 +110,7 @@ struct DeviceGrants: Sendable {
             }
         }
         guard decided != nil else {
-            throw RequestError(.notFound, "no device waits with this code; it may have expired")
+            throw RequestError(.notFound, "no device is waiting with this code; it may have expired")
         }
         // The device cannot redeem such an approval, and its code is used up.
         if isApproved, try await !credentials.isCurrent(credential) {
@@ -124,7 +124,7 @@ struct DeviceGrants: Sendable {
     /// Begins a session for an approved device. A code works once.
     func redeem(_ deviceCode: String) async throws -> Sessions.Grant {
         let parts = deviceCode.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
-        let unknown = RequestError(.badRequest, "no device waits with this code", code: "invalid_grant")
+        let unknown = RequestError(.badRequest, "no device is waiting with this code", code: "invalid_grant")
         guard parts.count == 2, parts[0].utf8.count == 8, parts[0].utf8.allSatisfy({ (0x41...0x5A).contains($0) })
         else { throw unknown }
         let (code, now) = (parts[0], credentials.host.now())
@@ -141,11 +141,11 @@ struct DeviceGrants: Sendable {
             waiting.lastAsked = now
             _ = try await records.replace(key, with: waiting, if: held.version)
             throw isHasty
-                ? RequestError(.badRequest, "ask at most every 5 s", code: "slow_down")
+                ? RequestError(.badRequest, "poll at most every 5 s", code: "slow_down")
                 : RequestError(.badRequest, "the device is not approved yet", code: "authorization_pending")
         }
         guard try await remove(code, held) else { throw unknown }
-        if waiting.isDenied { throw RequestError(.badRequest, "the device was refused", code: "access_denied") }
+        if waiting.isDenied { throw RequestError(.badRequest, "the device was denied", code: "access_denied") }
         guard let name = waiting.account,
             let credential = try await credentials.check(
                 approvalBy: name, incarnation: waiting.incarnation, epoch: waiting.epoch)
