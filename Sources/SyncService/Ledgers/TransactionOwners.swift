@@ -261,7 +261,7 @@ extension TransactionOwners {
         }
     }
 
-    /// Ensures that no attempt that has read this ledger can store its own ledger afterwards.
+    /// Stores the ledger again, so that no attempt that has read its former version can store it afterwards.
     ///
     /// - Returns: `false` if the ledger has changed since it was read, its version stays the same, or the store fails.
     private func fence(_ ledger: OwnerLedger, _ key: EntryKey, _ others: Others) async -> Bool {

@@ -84,9 +84,9 @@ enum AuthenticationFailure: Error {
 final class Authenticator: Sendable {
     /// The number of cached tokens.
     static let capacity = 100_000
-    /// Their total size, in bytes.
+    /// The total size of the cached tokens, in bytes.
     static let byteCapacity = 64 << 20
-    /// The number of cached tokens of one account. One more evicts another of the account.
+    /// The number of cached tokens of one account. A further token evicts another one of the account.
     static let accountCapacity = 256
     /// The longest token, in bytes.
     static let tokenByteCount = 8_192
@@ -258,7 +258,7 @@ final class Authenticator: Sendable {
                 session.account.utf8.elementsEqual(claims.account.utf8),
                 session.incarnation.utf8.elementsEqual(claims.incarnation.utf8),
                 !session.isOver(at: now, lifetime: configuration.sessionMilliseconds)
-            else { throw AuthenticationFailure.invalid("its session is over") }
+            else { throw AuthenticationFailure.invalid("its session has ended") }
             let account = try Account(claims.account, incarnation: claims.incarnation)
             let isErased = record.isErased(claims.incarnation)
             let isCurrent = record.account == account && session.epoch == record.epoch
