@@ -1,11 +1,11 @@
 package import SyncCore
 
 extension BackendError {
-    /// The error of a store whose request brought no whole answer.
+    /// The error of a store whose request did not get a complete response.
     ///
-    /// - Parameter label: the store's.
+    /// - Parameter label: The store's label, which opens the message.
     package init(_ error: TransportError, operation: Operation, key: EntryKey?, label: String) {
-        let isOpen = error.mayHaveArrived && (operation == .write || operation == .delete)
+        let isOutcomeUnknown = error.mayHaveArrived && (operation == .write || operation == .delete)
         let kind: BackendError.Kind =
             switch error.kind {
             case .cancelled: .cancelled
@@ -15,7 +15,7 @@ extension BackendError {
             case .unreachable, .interrupted, .timedOut, .other: .unavailable
             }
         self.init(
-            kind, operation: operation, key: key, disposition: isOpen ? .outcomeUnknown : nil,
+            kind, operation: operation, key: key, disposition: isOutcomeUnknown ? .outcomeUnknown : nil,
             message: "\(label): \(error.message)", cause: error)
     }
 }

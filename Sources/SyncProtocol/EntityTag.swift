@@ -1,12 +1,12 @@
 public import SyncCore
 
-/// A version as HTTP names it: its bytes in hexadecimal between quotation marks, a strong validator (RFC 9110, section
-/// 8.8.3), since a version stands for exactly one content.
+/// An entry version as an HTTP entity tag: its bytes in hexadecimal between quotation marks. It is a strong validator
+/// (RFC 9110, section 8.8.3), because a version identifies exactly one content.
 public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
-    /// What is between the quotation marks.
+    /// The text between the quotation marks.
     public let text: String
-    /// Whether it is marked `W/`: equal in meaning, perhaps not in bytes. No precondition of a write accepts such a
-    /// tag.
+    /// True if the tag is marked `W/`: equivalent content, perhaps not the same bytes. A weak tag satisfies no
+    /// precondition of a write.
     public let isWeak: Bool
 
     /// The tag of `version`.
@@ -32,7 +32,7 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
         self.isWeak = isWeak
     }
 
-    /// The version that this tag names; `nil` for tags that no store here has made, and for weak ones.
+    /// The version that this tag names; `nil` for a weak tag, and for a text other than 1 to 64 bytes in hexadecimal.
     public var version: EntryVersion? {
         let digits = Array(text.utf8)
         guard !isWeak, digits.count.isMultiple(of: 2), (2...128).contains(digits.count) else { return nil }
@@ -46,10 +46,10 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
         return EntryVersion(bytes: bytes)
     }
 
-    /// As it stands in a header field.
+    /// The tag as it is written in a header field.
     public var description: String { (isWeak ? "W/" : "") + "\"\(text)\"" }
 
-    /// Lower case only: each version has one tag.
+    /// Accepts lower case only, so that each version has exactly one tag.
     private static func value(of digit: UInt8) -> UInt8? {
         switch digit {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
@@ -61,12 +61,12 @@ public struct EntityTag: Hashable, Sendable, CustomStringConvertible {
 
 /// The value of `If-Match` or `If-None-Match`.
 public enum TagCondition: Hashable, Sendable {
-    /// `*`: whatever is there.
+    /// `*`: any current entry.
     case anything
-    /// One of these, one or more.
+    /// One or more tags, any of which may match.
     case tags([EntityTag])
 
-    /// Reads the value of a header field (RFC 9110, section 13.1); `nil` where it is none.
+    /// Reads the value of a header field (RFC 9110, section 13.1); `nil` if it is malformed.
     public init?(_ field: String) {
         var parser = TagParser(field)
         guard let condition = parser.condition() else { return nil }
@@ -74,7 +74,7 @@ public enum TagCondition: Hashable, Sendable {
     }
 }
 
-/// Reads lists of entity tags. A tag may have commas in it, so a list is not split at them.
+/// Parses lists of entity tags. A tag may contain commas, so the list cannot be split at them.
 private struct TagParser {
     private let bytes: [UInt8]
     private var index = 0

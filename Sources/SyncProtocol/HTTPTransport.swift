@@ -1,67 +1,67 @@
 public import HTTPTypes
 
-/// What carries requests to a server and answers back: libcurl, URLSession, a simulated network.
+/// Sends HTTP requests and receives the responses: libcurl, URLSession, a simulated network.
 ///
-/// It follows no redirect, keeps no cookies and repeats nothing: whoever asked knows better what may be done twice.
-/// A connection of HTTP/1.1 that hands out the answer to another request, as ``WireFields/requestID`` tells, is not to
-/// be used again: all that come after it would be one too late as well. The exchange ends with
-/// ``TransportError/Kind/interrupted``.
+/// A transport follows no redirects, keeps no cookies, and never retries: only the caller knows which requests are safe
+/// to repeat. If a connection of HTTP/1.1 delivers the response to another request, which ``WireFields/requestID``
+/// reveals, the transport must not reuse the connection, because all later responses on it would be shifted as well.
+/// The exchange then ends with ``TransportError/Kind/interrupted``.
 public protocol HTTPTransport: Sendable {
-    /// Sends `request` and reads all of the answer.
+    /// Sends `request` and reads the whole response.
     ///
     /// Cancelling the task ends the exchange.
     ///
     /// - Parameters:
-    ///   - request: method, address and header.
-    ///   - body: what is sent after the header, empty for nothing.
-    ///   - timeout: how long all of it may take.
-    ///   - maximumByteCount: a longer answer is ``TransportError/Kind/tooLarge``.
+    ///   - request: The method, address and header fields.
+    ///   - body: The bytes sent after the header; empty for none.
+    ///   - timeout: The time limit of the whole exchange.
+    ///   - maximumByteCount: The largest body, in bytes. A longer response fails with ``TransportError/Kind/tooLarge``.
     func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
     ) async throws(TransportError) -> TransportAnswer
 }
 
-/// All of an answer.
+/// A complete response.
 public struct TransportAnswer: Hashable, Sendable {
-    /// Status and header.
+    /// The status and header fields.
     public var response: HTTPResponse
-    /// The body, without any coding of the transfer.
+    /// The body, without any transfer coding.
     public var body: [UInt8]
 
-    /// An answer of these parts.
+    /// A response of the given parts.
     public init(_ response: HTTPResponse, body: [UInt8] = []) {
         self.response = response
         self.body = body
     }
 }
 
-/// An exchange that brought no whole answer.
+/// The error of an exchange that did not bring a complete response.
 public struct TransportError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What went wrong, for a program to decide by.
+    /// The category of an error, for programs to act on.
     public enum Kind: String, Hashable, Sendable {
-        /// Nobody answers at that address, or there is none of that name.
+        /// No server responds at that address, or the host name is unknown.
         case unreachable
-        /// The other side cannot prove who it is.
+        /// The server could not prove its identity.
         case untrusted
-        /// The connection ended in the middle.
+        /// The connection ended in the middle of the exchange.
         case interrupted
-        /// It took too long.
+        /// The time limit was exceeded.
         case timedOut
-        /// What came is no HTTP.
+        /// The response is not valid HTTP.
         case malformed
-        /// The answer is longer than allowed.
+        /// The response is longer than allowed.
         case tooLarge
         /// The task was cancelled.
         case cancelled
-        /// None of the others.
+        /// Any other error.
         case other
     }
 
-    /// What went wrong.
+    /// The category of the error.
     public let kind: Kind
-    /// Whether the request may have reached the server, all of it; so what it asked for may have been done.
+    /// True if the whole request may have reached the server, so that its effect may have taken place.
     public let mayHaveArrived: Bool
-    /// One line for a person.
+    /// A one-line description for people.
     public let message: String
 
     /// An error of `kind`.

@@ -6,25 +6,25 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A place in a sequence of changes as one word: `17-00000000000000ff`, the number of the change and its tag. It is the
-/// `after` of a request, the `cursor` of a page and the `id` of a server-sent event.
+/// The text form of a position in the sequence of changes: `17-00000000000000ff`, the number of the change and its tag.
+/// It is the `after` of a request, the `cursor` of a page and the `id` of a server-sent event.
 public enum CursorText {
-    /// The word for `cursor`.
+    /// The text of `cursor`.
     public static func text(of cursor: ChangeCursor) -> String {
         let tag = String(cursor.tag, radix: 16)
         return "\(cursor.sequence)-" + String(repeating: "0", count: 16 - tag.utf8.count) + tag
     }
 
-    /// The cursor that `text` stands for.
+    /// The cursor that `text` represents.
     ///
-    /// - Throws: `BackendError.Kind.invalidCursor` for anything that ``text(of:)`` never answers.
+    /// - Throws: `BackendError.Kind.invalidCursor` for any text that ``text(of:)`` does not produce.
     public static func cursor(_ text: String) throws(BackendError) -> ChangeCursor {
         let parts = text.utf8.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
         guard parts.count == 2, parts[1].count == 16, let sequence = UInt64(String(decoding: parts[0], as: UTF8.self)),
             let tag = UInt64(String(decoding: parts[1], as: UTF8.self), radix: 16)
         else { throw invalid(text) }
         let cursor = ChangeCursor(sequence: sequence, tag: tag)
-        // One word for each: no sign, no leading zero, no capital.
+        // Each cursor has one text: no sign, no leading zeros, no upper case.
         guard Self.text(of: cursor) == text else { throw invalid(text) }
         return cursor
     }
@@ -32,7 +32,7 @@ public enum CursorText {
     private static func invalid(_ text: String) -> BackendError {
         BackendError(
             .invalidCursor, operation: .changes,
-            message: "a cursor is a number, a hyphen and 16 hexadecimal digits, as a page of changes has it")
+            message: "a cursor must be a number, a hyphen and 16 hexadecimal digits, as in a page of changes")
     }
 }
 
@@ -47,7 +47,7 @@ public enum KeyPageBody {
         var next: String?
     }
 
-    /// The JSON of `page`, members in the order of their names.
+    /// The JSON of `page`, with members sorted by name.
     public static func json(of page: KeyPage) throws -> [UInt8] {
         try encoded(
             Page(
@@ -55,9 +55,9 @@ public enum KeyPageBody {
                 next: page.next?.text))
     }
 
-    /// The page that `json` is.
+    /// The page that `json` encodes.
     ///
-    /// - Throws: `BackendError.Kind.damaged` for anything else.
+    /// - Throws: `BackendError.Kind.damaged` if `json` is not a valid page.
     public static func page(json: [UInt8]) throws(BackendError) -> KeyPage {
         let page: Page = try decoded(json, "a page of keys")
         var items: [KeyPage.Item] = []
@@ -71,7 +71,7 @@ public enum KeyPageBody {
 
 /// A page of changes as JSON:
 /// `{"changes":[{"key":"a","version":"0f"},{"key":"b"}],"cursor":"2-00000000000000ff","hasMore":false}`. A change
-/// without version is a deletion; without changes since the beginning there is no cursor.
+/// without a version is a deletion. A store that has never changed has no cursor.
 public enum ChangePageBody {
     private struct Page: Codable {
         struct Change: Codable {
@@ -83,13 +83,13 @@ public enum ChangePageBody {
         var hasMore: Bool
     }
 
-    /// The JSON of one change, as an event has it: `{"key":"a","version":"0f"}`.
+    /// The JSON of one change, as in an event: `{"key":"a","version":"0f"}`.
     public static func json(of change: ChangePage.Change) -> [UInt8] {
-        // Two strings: nothing in it can fail to be encoded.
+        // Encoding two strings cannot fail.
         (try? encoded(Page.Change(key: change.key.text, version: change.version?.description))) ?? Array("{}".utf8)
     }
 
-    /// The JSON of `page`, members in the order of their names.
+    /// The JSON of `page`, with members sorted by name.
     public static func json(of page: ChangePage) throws -> [UInt8] {
         try encoded(
             Page(
@@ -97,9 +97,9 @@ public enum ChangePageBody {
                 cursor: page.cursor.map { CursorText.text(of: $0) }, hasMore: page.hasMore))
     }
 
-    /// The page that `json` is.
+    /// The page that `json` encodes.
     ///
-    /// - Throws: `BackendError.Kind.damaged` for anything else.
+    /// - Throws: `BackendError.Kind.damaged` if `json` is not a valid page.
     public static func page(json: [UInt8]) throws(BackendError) -> ChangePage {
         let page: Page = try decoded(json, "a page of changes")
         var changes: [ChangePage.Change] = []
@@ -113,7 +113,7 @@ public enum ChangePageBody {
             do throws(BackendError) {
                 read.cursor = try CursorText.cursor(text)
             } catch {
-                throw foreign("an answer names a cursor that is none: \(error.message)")
+                throw damaged("an answer has an invalid cursor: \(error.message)")
             }
         }
         return read
@@ -138,17 +138,17 @@ private func key(_ text: String) throws(BackendError) -> EntryKey {
     do throws(BackendError) {
         return try EntryKey(text)
     } catch {
-        throw foreign("an answer names a key that is none: \(error.message)")
+        throw damaged("an answer has an invalid key: \(error.message)")
     }
 }
 
 private func version(_ text: String) throws(BackendError) -> EntryVersion {
     guard let version = EntityTag(text: text, isWeak: false).version else {
-        throw foreign("an answer names a version that is none")
+        throw damaged("an answer has an invalid version")
     }
     return version
 }
 
-private func foreign(_ reason: String) -> BackendError {
+private func damaged(_ reason: String) -> BackendError {
     BackendError(.damaged, message: "\(reason); is this the right server?")
 }

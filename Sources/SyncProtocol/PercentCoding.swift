@@ -1,9 +1,9 @@
-/// Percent-encoding (RFC 3986, section 2.1): each byte that is not unreserved as `%` and two digits.
+/// Percent-encoding (RFC 3986, section 2.1): `%` and two hexadecimal digits for each byte that is not unreserved.
 package enum PercentCoding {
     private static let digits = Array("0123456789ABCDEF".utf8)
     private static let percent = UInt8(ascii: "%")
 
-    /// Whether `byte` needs no encoding anywhere (RFC 3986, section 2.3).
+    /// Reports whether `byte` needs no encoding in any part of a URI (RFC 3986, section 2.3).
     static func isUnreserved(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -16,7 +16,7 @@ package enum PercentCoding {
 
     static func encoded(_ byte: UInt8) -> [UInt8] { [percent, digits[Int(byte >> 4)], digits[Int(byte & 0xF)]] }
 
-    /// The bytes that `text` stands for; `nil` where a percent sign has no two hexadecimal digits after it.
+    /// The decoded bytes of `text`; `nil` if a percent sign is not followed by two hexadecimal digits.
     package static func decoded(_ text: some Sequence<UInt8>) -> [UInt8]? {
         var decoded: [UInt8] = []
         var iterator = text.makeIterator()

@@ -7,8 +7,8 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Why a request was not done, as `application/problem+json` (RFC 9457): the status for everybody on the way, and kind
-/// and disposition for the program that asked.
+/// The reason why a request failed, as `application/problem+json` (RFC 9457). The status is for every intermediary; the
+/// kind and the disposition are for the client.
 ///
 /// ```json
 /// {"detail":"no space is left; free some","disposition":"permanent","key":"a/b","kind":"full","status":507,
@@ -19,26 +19,26 @@ public struct Problem: Hashable, Sendable, Codable {
     public static let mediaType = "application/problem+json"
     private static let typePrefix = "urn:entitlementsync:problem:"
 
-    /// What of: the kind, as a URN. `about:blank` where the status says it all.
+    /// The category as a URN; `about:blank` if the status says everything.
     public var type: String
-    /// The kind in a word.
+    /// The category in a few words.
     public var title: String
     /// The status of the response.
     public var status: Int
-    /// One line for a person: what is wrong and what to do.
+    /// One line for people: what is wrong and what to do about it.
     public var detail: String
-    /// The kind of the storage contract, where it is one of those.
+    /// The `BackendError.Kind` of the error, if it is an error of the storage contract.
     public var kind: String?
-    /// Whether it may have happened, and whether to try again.
+    /// The `BackendError.Disposition` of the error: whether it may have taken effect, and whether to retry.
     public var disposition: String?
-    /// Which key it was about.
+    /// The key concerned.
     public var key: String?
-    /// The entity tag of the entry that stood against a write, if its value was left out of the answer.
+    /// The entity tag of the entry that a write conflicted with, if its value was left out of the answer.
     public var version: String?
-    /// The error's name in OAuth 2.0 (RFC 6749, section 5.2; RFC 8628, section 3.5), of log-ins that are refused.
+    /// The OAuth 2.0 error code (RFC 6749, section 5.2; RFC 8628, section 3.5) of a rejected log-in.
     public var error: String?
 
-    /// A problem that is none of the storage contract's: a path that is not there, a missing credential.
+    /// A problem outside the storage contract, such as an unknown path or a missing credential.
     public init(_ status: HTTPResponse.Status, _ detail: String) {
         type = "about:blank"
         title = status.reasonPhrase
@@ -46,10 +46,10 @@ public struct Problem: Hashable, Sendable, Codable {
         self.detail = detail
     }
 
-    /// The problem that a client gets told of `error`.
+    /// The problem that reports `error` to a client.
     ///
-    /// - Parameter detail: instead of the error's own message, where that names what is the server's affair, such as
-    ///   the path of a file.
+    /// - Parameter detail: A replacement for the error's own message, if that contains details that clients must not
+    ///   see, such as the path of a file.
     public init(_ error: BackendError, detail: String? = nil) {
         let name = error.kind.description
         type = Self.typePrefix + name
@@ -61,7 +61,7 @@ public struct Problem: Hashable, Sendable, Codable {
         key = error.key?.text
     }
 
-    /// The status of `error`: of 400 to 499 what the client can mend, else of the server.
+    /// The status for `error`: 400 to 499 if the client can correct the request, otherwise 500 or above.
     public static func status(of error: BackendError) -> HTTPResponse.Status {
         if error.disposition == .outcomeUnknown { return .internalServerError }
         return switch error.kind {
@@ -77,41 +77,41 @@ public struct Problem: Hashable, Sendable, Codable {
         }
     }
 
-    /// Reads the body of a response; `nil` where it is no problem.
+    /// Reads the body of a response; `nil` if it is not a problem.
     public init?(json: [UInt8]) {
         guard let problem = try? JSONDecoder().decode(Problem.self, from: Data(json)) else { return nil }
         self = problem
     }
 
-    /// Its JSON, members in the order of their names.
+    /// The JSON, with members sorted by name.
     public var json: [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        // Strings and a number: nothing in it can fail to be encoded.
+        // Encoding strings and a number cannot fail.
         guard let data = try? encoder.encode(self) else { return Array("{}".utf8) }
         return Array(data)
     }
 
-    /// The error that this problem tells of, for a call that can have done something or not.
+    /// The error that this problem reports, for a call that may or may not have taken effect.
     ///
     /// - Parameters:
-    ///   - operation: what was asked for.
-    ///   - asked: the key that was asked for.
-    ///   - retryAfter: how long the server asked to be left alone.
+    ///   - operation: The operation that was requested.
+    ///   - asked: The key that was requested.
+    ///   - retryAfter: The pause that the server asked for.
     public func error(
         during operation: BackendError.Operation, key asked: EntryKey? = nil, retryAfter: Duration? = nil
     ) -> BackendError {
         let known = kind.flatMap { BackendError.Kind(name: $0) }
         let kind = known ?? Self.kind(ofStatus: status)
-        let told = disposition.flatMap { BackendError.Disposition(rawValue: $0) }
-        // A server that does not say may have done it before it failed.
-        let isOpen = told == nil && status >= 500 && (operation == .write || operation == .delete)
+        let stated = disposition.flatMap { BackendError.Disposition(rawValue: $0) }
+        // Without a disposition in the answer, the server may have carried out the change before it failed.
+        let isOutcomeUnknown = stated == nil && status >= 500 && (operation == .write || operation == .delete)
         return BackendError(
-            kind, operation: operation, key: asked, disposition: told ?? (isOpen ? .outcomeUnknown : nil),
+            kind, operation: operation, key: asked, disposition: stated ?? (isOutcomeUnknown ? .outcomeUnknown : nil),
             message: detail.isEmpty ? "the server answered \(status) \(title)" : detail, retryAfter: retryAfter)
     }
 
-    /// What a status means whose body says nothing: of a proxy on the way, most often.
+    /// The kind for a status whose body carries none; most often such a response comes from a proxy.
     static func kind(ofStatus status: Int) -> BackendError.Kind {
         switch status {
         case 401, 403: .permissionDenied

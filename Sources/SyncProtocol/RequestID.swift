@@ -1,18 +1,18 @@
 public import HTTPTypes
 
 extension WireFields {
-    /// What a client names its request by: 1 to 64 visible ASCII characters that nobody repeats. The server's answer
-    /// has the same, so that a client whose answers were mixed up on the way (a proxy that sends one twice, and all
-    /// after it one too late) takes none for that of another request.
+    /// The identifier of a request, chosen by the client: 1 to 64 visible ASCII characters that are never reused. The
+    /// server's answer repeats it, so that a client never takes an answer for that of another request. A proxy that
+    /// sends one answer twice, for example, shifts all later ones.
     public static let requestID = "EntitlementSync-Request-ID"
 
     fileprivate static let requestIDName = HTTPField.Name(requestID)
 
-    /// Copies the name of a request to its answer, where it has one.
+    /// Copies the identifier of a request, if it has one, to the header fields of the answer.
     ///
     /// - Parameters:
-    ///   - request: the request's fields.
-    ///   - fields: the answer's.
+    ///   - request: The request's header fields.
+    ///   - fields: The answer's header fields.
     public static func noteRequestID(of request: HTTPFields, in fields: inout HTTPFields) {
         guard let name = requestIDName, let id = request.value(of: name), (1...64).contains(id.utf8.count),
             id.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
@@ -22,23 +22,24 @@ extension WireFields {
 }
 
 extension WireFields {
-    /// The name of the request whose header, or whose answer's, has these fields; `nil` for none.
+    /// The request identifier in the header fields of a request or an answer; `nil` for none.
     package static func requestID(of fields: HTTPFields) -> String? { requestIDName.flatMap(fields.value(of:)) }
 }
 
 extension TransportError {
-    /// What came names another request than the one that was sent.
+    /// The error of an answer that carries the identifier of another request.
     package static let answerOfAnother = TransportError(
         .interrupted, mayHaveArrived: true,
-        message: "what came is the answer to another request; something on the way mixes them up")
+        message: "the answer belongs to another request; a proxy on the way mixes up answers")
 }
 
 extension HTTPTransport {
-    /// Sends `request` as ``send(_:body:timeout:maximumByteCount:)`` does, under a name of its own, and takes no
-    /// answer that has another one. An answer without any is taken: it may be a proxy's, which says what is wrong.
+    /// Sends `request` as ``send(_:body:timeout:maximumByteCount:)`` does, with an identifier of its own, and rejects
+    /// an answer with another identifier. An answer without one is accepted, because it may be a proxy's report of an
+    /// error.
     ///
-    /// - Parameter id: 64 bits that no other request has.
-    /// - Throws: what the transport throws, and ``TransportError/Kind/interrupted`` for another request's answer.
+    /// - Parameter id: 64 bits that no other request uses.
+    /// - Throws: The transport's errors, and ``TransportError/Kind/interrupted`` for an answer to another request.
     package func exchange(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int, id: UInt64
     ) async throws(TransportError) -> TransportAnswer {
@@ -50,11 +51,11 @@ extension HTTPTransport {
 }
 
 extension HTTPStreamingTransport {
-    /// Opens a stream as ``stream(_:idleTimeout:)`` does, of a request with a name of its own, and takes no answer that
-    /// has another one.
+    /// Opens a stream as ``stream(_:idleTimeout:)`` does, with an identifier of its own, and rejects an answer with
+    /// another identifier.
     ///
-    /// - Parameter id: 64 bits that no other request has.
-    /// - Throws: what the transport throws, and ``TransportError/Kind/interrupted`` for another request's answer.
+    /// - Parameter id: 64 bits that no other request uses.
+    /// - Throws: The transport's errors, and ``TransportError/Kind/interrupted`` for an answer to another request.
     package func stream(
         _ request: HTTPRequest, idleTimeout: Duration, id: UInt64
     ) async throws(TransportError) -> TransportStream {
@@ -75,12 +76,12 @@ extension HTTPRequest {
 }
 
 extension HTTPResponse {
-    /// Whether the answer is of `request`, or does not say so.
+    /// Reports whether the answer belongs to `request` or carries no identifier.
     package func mayAnswer(_ request: HTTPRequest) -> Bool {
         mayAnswer(requestID: WireFields.requestID(of: request.headerFields))
     }
 
-    /// Whether the answer is of the request with that name, or does not say so.
+    /// Reports whether the answer belongs to the request identified by `id` or carries no identifier.
     package func mayAnswer(requestID id: String?) -> Bool {
         guard let id, let other = WireFields.requestID(of: headerFields) else { return true }
         return other == id

@@ -1,12 +1,12 @@
 public import HTTPTypes
 
-/// The header field `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date.
+/// The header field `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, or a date.
 public enum RetryAfter {
-    /// No server is obeyed for longer: a day.
+    /// The longest pause that is honoured: a day.
     public static let maximum = Duration.seconds(86_400)
 
-    /// How long the server asks to be left alone; `nil` where it does not say. A date counts from the server's own
-    /// `Date`, so no other clock has to agree.
+    /// The pause that the server asks for; `nil` if it asks for none. A date is compared with the response's own
+    /// `Date`, so the client's clock does not matter.
     public static func pause(of response: HTTPResponse) -> Duration? {
         guard let field = response.headerFields[.retryAfter] else { return nil }
         if !field.isEmpty, field.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
@@ -16,7 +16,8 @@ public enum RetryAfter {
         return min(max(.seconds(end - start), .zero), maximum)
     }
 
-    /// The seconds since 1970 of a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7).
+    /// The seconds since 1970 UTC of a date in the HTTP format: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section
+    /// 5.6.7).
     package static func seconds(_ date: String) -> Int64? {
         let parts = date.split(separator: " ")
         guard parts.count == 6, parts[5] == "GMT", let month = months.firstIndex(of: String(parts[2])),
@@ -39,7 +40,8 @@ public enum RetryAfter {
         return number
     }
 
-    /// Days from 1970-01-01 in the Gregorian calendar; years begin in March, so that a leap day is a year's last.
+    /// The number of days from 1970-01-01 in the Gregorian calendar. The computation starts years in March, so that a
+    /// leap day is the last day of a year.
     private static func days(year: Int64, month: Int64, day: Int64) -> Int64 {
         let year = month <= 2 ? year - 1 : year
         let dayOfYear = (153 * ((month + 9) % 12) + 2) / 5 + day - 1

@@ -1,20 +1,20 @@
 public import HTTPTypes
 public import SyncCore
 
-/// The header fields of the wire that RFC 9110 does not define.
+/// The header fields of the protocol that RFC 9110 does not define.
 public enum WireFields {
-    /// The server's clock when it answered: milliseconds since 1970 UTC, in decimal digits. `Date` has whole seconds
-    /// only.
+    /// The server's clock at the time of the answer: milliseconds since 1970 UTC, in decimal digits. `Date` has a
+    /// resolution of seconds only.
     public static let serverTime = "EntitlementSync-Time"
 
-    /// The entity tag of what the server has decided about a ledger, in the answers about that ledger, where it has
-    /// decided anything.
+    /// The entity tag of the server's decisions about a ledger. Answers about the ledger carry it once there are
+    /// decisions.
     public static let decisions = "EntitlementSync-Decisions"
 
     private static let serverTimeName = HTTPField.Name(serverTime)
     private static let decisionsName = HTTPField.Name(decisions)
 
-    /// The version of the server's decisions that an answer about a ledger tells of; `nil` for none.
+    /// The version of the server's decisions in an answer about a ledger; `nil` for none.
     public static func decisions(of response: HTTPResponse) -> EntryVersion? {
         guard let name = decisionsName, let field = response.headerFields.value(of: name),
             case .tags(let tags) = TagCondition(field), tags.count == 1
@@ -22,14 +22,14 @@ public enum WireFields {
         return tags[0].version
     }
 
-    /// Notes the version of the server's decisions in `fields`.
+    /// Adds the version of the server's decisions to `fields`.
     public static func note(decisions version: EntryVersion, in fields: inout HTTPFields) {
         guard let name = decisionsName else { return }
         fields[name] = EntityTag(version).description
     }
 
-    /// The server's clock of an answer that comes from it directly; `nil` where it does not say, and for an answer that
-    /// a cache kept, which says so by `Age`.
+    /// The server's clock in an answer that comes directly from the server. `nil` if the answer does not state it, and
+    /// for an answer from a cache, which has an `Age` field.
     public static func serverTime(of response: HTTPResponse) -> Int64? {
         guard let name = serverTimeName, !response.headerFields.contains(.age),
             let text = response.headerFields.value(of: name), let time = Int64(text),
@@ -38,7 +38,7 @@ public enum WireFields {
         return time
     }
 
-    /// Notes the server's clock in `fields`.
+    /// Adds the server's clock to `fields`.
     public static func note(serverTime time: Int64, in fields: inout HTTPFields) {
         guard let name = serverTimeName else { return }
         fields[name] = String(time)
@@ -63,22 +63,22 @@ extension HTTPFields {
 }
 
 extension WireFields {
-    /// The position from which a stream of events is to go on (the WHATWG's server-sent events).
+    /// The position after which a stream of events resumes (server-sent events, WHATWG).
     public static let lastEventID = "Last-Event-ID"
 }
 
 extension Problem {
     private static let postponement = "urn:entitlementsync:problem:postponed"
 
-    /// The result of an operation of a batch that was not begun, because the answer is long enough already.
+    /// The result of an operation of a batch that was not started, because the answer had no room for another value.
     public static var postponed: Problem {
         var problem = Problem(
-            BackendError(.busy, disposition: .transient, message: "the answer is full; ask for this once more"))
+            BackendError(.busy, disposition: .transient, message: "the answer is full; send this operation again"))
         (problem.type, problem.title) = (postponement, "postponed")
         return problem
     }
 
-    /// Whether an operation of a batch was not begun, because the answer was long enough.
+    /// True if the problem is ``postponed``.
     public var isPostponed: Bool { type == Self.postponement }
 
     private static let omission = "urn:entitlementsync:problem:value-left-out"
@@ -86,22 +86,23 @@ extension Problem {
     /// The problem of a conflict (412) whose answer has no room for the value of the entry. The client reads the key to
     /// get the value.
     ///
-    /// The version is a member of the problem and not the answer's `ETag`: a client that does not know this problem
-    /// takes the body of a 412 with an `ETag` for the value.
+    /// The version is a member of the problem and is not in the answer's `ETag`: a client that does not know this
+    /// problem would take the body of a 412 with an `ETag` for the value.
     public static func valueLeftOut(_ key: EntryKey, _ version: EntryVersion) -> Problem {
         var problem = Problem(
-            .preconditionFailed, "the condition did not hold; the value was left out for lack of room: read the key")
+            .preconditionFailed, "the condition did not hold, and the answer has no room for the value; read the key")
         (problem.type, problem.title, problem.key) = (omission, "value left out", key.text)
         problem.version = EntityTag(version).description
         return problem
     }
 
-    /// Indicates whether it is a conflict whose value was left out.
+    /// True if the problem is a conflict whose value was left out, see ``valueLeftOut(_:_:)``.
     public var isValueLeftOut: Bool { type == Self.omission }
 
     private static let absence = "urn:entitlementsync:problem:absent"
 
-    /// The answer that a key holds nothing: the server has looked. A 404 that does not say so may be any server's.
+    /// The answer that a key holds nothing, after the server has read the store. A 404 of any other type may come from
+    /// any server.
     public static func absent(_ key: EntryKey, status: HTTPResponse.Status) -> Problem {
         var problem = Problem(status, "nothing is stored under this key")
         problem.type = absence
@@ -110,6 +111,6 @@ extension Problem {
         return problem
     }
 
-    /// Whether it is the answer that a key holds nothing.
+    /// True if the problem states that a key holds nothing, see ``absent(_:status:)``.
     public var isAbsence: Bool { type == Self.absence }
 }

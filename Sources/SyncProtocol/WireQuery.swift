@@ -1,21 +1,21 @@
 /// The query of a request: `name=value` pairs between ampersands, percent-encoded.
 public struct WireQuery: Hashable, Sendable {
-    /// The pairs in their order, decoded.
+    /// The decoded pairs, in their original order.
     public let pairs: [Pair]
 
     /// A name and its value.
     public struct Pair: Hashable, Sendable {
         /// The name.
         public var name: String
-        /// The value, empty where there is none.
+        /// The value; empty if there is none.
         public var value: String
     }
 
-    /// No query.
+    /// An empty query.
     public init() { pairs = [] }
 
-    /// Reads what stands behind the question mark; `nil` where a percent sign has no two hexadecimal digits after it,
-    /// or the bytes are no UTF-8. A plus sign is a plus sign.
+    /// Parses the text after the question mark; `nil` if a percent sign is not followed by two hexadecimal digits, or
+    /// the decoded bytes are not UTF-8. A plus sign stands for itself.
     public init?(_ text: Substring) {
         var pairs: [Pair] = []
         for part in text.utf8.split(separator: UInt8(ascii: "&")) {
@@ -28,15 +28,15 @@ public struct WireQuery: Hashable, Sendable {
         self.pairs = pairs
     }
 
-    /// The value of `name`; `nil` where it is missing. The first where it is there twice.
+    /// The value of `name`, the first one if it occurs several times; `nil` if it is missing.
     public subscript(name: String) -> String? { pairs.first { $0.name == name }?.value }
 
-    /// `text` as it stands in a query.
+    /// `text`, encoded for a query.
     public static func encoded(_ text: String) -> String {
         var bytes: [UInt8] = []
         for byte in text.utf8 {
-            let isAsItIs = PercentCoding.isUnreserved(byte) || byte == UInt8(ascii: "/")
-            bytes += isAsItIs ? [byte] : PercentCoding.encoded(byte)
+            let isLiteral = PercentCoding.isUnreserved(byte) || byte == UInt8(ascii: "/")
+            bytes += isLiteral ? [byte] : PercentCoding.encoded(byte)
         }
         return String(decoding: bytes, as: UTF8.self)
     }

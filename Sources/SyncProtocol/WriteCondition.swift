@@ -1,32 +1,33 @@
 public import HTTPTypes
 public import SyncCore
 
-/// Under which condition a `PUT` or `DELETE` is to happen.
+/// The condition of a `PUT` or `DELETE`.
 ///
-/// | of the contract | in the request |
+/// | precondition | in the request |
 /// |---|---|
 /// | `absent` | `If-None-Match: *` |
 /// | `matches(version)` | `If-Match: "…"` |
 /// | `any` | `?if=any` in the query, and neither field |
 ///
-/// A request with none of the three is a mistake more often than not: it overwrites what its sender has never seen. It
-/// is answered with 428 (RFC 6585).
+/// A request with none of the three is usually a mistake, because it would overwrite an entry that the client has never
+/// seen. It is answered with 428 (RFC 6585).
 public enum WriteCondition: Hashable, Sendable {
-    /// One of the contract's.
+    /// A precondition of the storage contract.
     case precondition(Precondition)
-    /// `If-Match: *`: something has to be there.
+    /// `If-Match: *`: the key must hold an entry.
     case present
-    /// `If-Match` with several tags, or with such as no store here has made: one of these versions, which may be none.
+    /// `If-Match` with several tags, or with tags that cannot be versions: the key must hold one of these versions. An
+    /// empty list never matches.
     case oneOf([EntryVersion])
 
-    /// What of the query stands for `any`.
+    /// The query parameter that stands for `any`.
     public static let overwriting = "if=any"
 
     /// The condition of a request.
     ///
     /// - Parameters:
-    ///   - fields: its header.
-    ///   - isOverwriting: whether its query says ``overwriting``.
+    ///   - fields: The header fields.
+    ///   - isOverwriting: True if the query contains ``overwriting``.
     /// - Throws: ``ConditionError``.
     public init(_ fields: HTTPFields, isOverwriting: Bool) throws(ConditionError) {
         switch (fields.value(of: .ifMatch), fields.value(of: .ifNoneMatch), isOverwriting) {
@@ -34,33 +35,33 @@ public enum WriteCondition: Hashable, Sendable {
         case (nil, nil, false): throw .missing
         case (let field?, nil, false):
             switch TagCondition(field) {
-            case nil: throw .malformed("If-Match is * or a list of entity tags")
+            case nil: throw .malformed("If-Match must be * or a list of entity tags")
             case .anything: self = .present
             case .tags(let tags):
-                // A weak tag matches nothing here (RFC 9110, section 13.1.1).
+                // A weak tag never satisfies `If-Match` (RFC 9110, section 13.1.1).
                 let versions = tags.compactMap(\.version)
                 self = tags.count == 1 && versions.count == 1 ? .precondition(.matches(versions[0])) : .oneOf(versions)
             }
         case (nil, let field?, false):
             guard case .anything = TagCondition(field) else {
-                throw .malformed("If-None-Match of a write is *; to replace a version, name it in If-Match")
+                throw .malformed("If-None-Match of a write must be *; to replace a version, name it in If-Match")
             }
             self = .precondition(.absent)
-        default: throw .malformed("If-Match, If-None-Match and ?if=any exclude each other")
+        default: throw .malformed("send only one of If-Match, If-None-Match and ?if=any")
         }
     }
 }
 
-/// Why a request has no condition that could be kept.
+/// The reason why a request has no usable condition.
 public enum ConditionError: Error, Hashable, Sendable {
-    /// It has none: 428.
+    /// The request has no condition: 428.
     case missing
-    /// It contradicts itself or is none: 400. One line that says what to do.
+    /// The condition is malformed or contradictory: 400. The associated value is one line that says what to do.
     case malformed(String)
 }
 
 extension Precondition {
-    /// The header field and the part of the query that ask for it.
+    /// The header field and the query parameter that express this precondition.
     public var wire: (field: HTTPField?, query: String?) {
         switch self {
         case .any: (nil, WriteCondition.overwriting)

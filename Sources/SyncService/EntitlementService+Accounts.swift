@@ -16,7 +16,7 @@ extension WireTarget.Place {
 }
 
 extension EntitlementService {
-    func respondToAnybody(_ target: WireTarget, _ request: ServiceRequest) async throws -> TransportAnswer {
+    func respondUnauthenticated(_ target: WireTarget, _ request: ServiceRequest) async throws -> TransportAnswer {
         switch target.place {
         case .accounts: return try await makeAccount(request)
         case .sessions: return try await makeSession(request)
@@ -52,14 +52,14 @@ extension EntitlementService {
             return try .json { json(describing(caller.account, created: caller.isErased ? nil : record?.created)) }
         case .sessions:
             try await accounts.logOut(caller, everywhere: try target.query.flag("everywhere") ?? false)
-            hub.poke()
+            hub.wakeUp()
             return .done
         case .ownPassword:
             let fields = try RequestFields(request.body, request.head.headerFields)
             try await accounts.changePassword(
                 of: caller, from: try fields.text("password"), to: try fields.text("new_password"),
                 peer: request.peer)
-            hub.poke()
+            hub.wakeUp()
             return .done
         case .ownRecoveryCodes:
             let fields = try RequestFields(request.body, request.head.headerFields)
@@ -76,7 +76,7 @@ extension EntitlementService {
             let fields = try RequestFields(request.body, request.head.headerFields)
             let (code, isApproved) = (try fields.text("user_code"), try fields.flag("approve"))
             guard !caller.isErased else { throw RequestError(.forbidden, "the account was erased") }
-            // Denying a device takes no more than the token.
+            // Denying a device requires only the token.
             let credential =
                 isApproved
                 ? try await accounts.credentials.checkPresence(
@@ -84,7 +84,7 @@ extension EntitlementService {
             try await devices.decide(code, isApproved: isApproved, by: credential, peer: request.peer)
             return .done
         case .entitlements: return try await entitlements(of: caller, target.query, request)
-        default: return .problem(.notYours)
+        default: return .problem(.outOfScope)
         }
     }
 
@@ -102,7 +102,7 @@ extension EntitlementService {
             }
             try await erase(account, by: nil)
             return .done
-        default: throw RequestError(.forbidden, "this is for accounts only, not for the operator")
+        default: throw RequestError(.forbidden, "this path is for accounts; the operator's token is not accepted")
         }
     }
 
@@ -116,11 +116,11 @@ extension EntitlementService {
         authenticator.forget(account: account.name ?? "")
         // Another server over this store may have admitted requests before it noticed the mark.
         try await erasure.clear(account)
-        hub.poke()
+        hub.wakeUp()
     }
 
     private func makeAccount(_ request: ServiceRequest) async throws -> TransportAnswer {
-        // With another issuer's token, the request is for a new incarnation after an erasure.
+        // With another issuer's token, the request asks for a new incarnation after an erasure.
         if let field = request.head.headerFields[.authorization] { return try await makeExternalAccount(field) }
         let fields = try RequestFields(request.body, request.head.headerFields)
         let made = try await accounts.signUp(
@@ -132,11 +132,11 @@ extension EntitlementService {
     private func makeExternalAccount(_ field: String) async throws -> TransportAnswer {
         guard case .account(let caller) = try await authenticator.caller(field), caller.session == nil,
             let name = caller.account.name
-        else { throw RequestError(.forbidden, "only a token of another issuer makes an account without a password") }
+        else { throw RequestError(.forbidden, "an account without a password needs a token of another issuer") }
         let record = try await ExternalAccounts(records: accounts.records, host: host).renew(caller)
         guard let record else { throw RequestError.outdatedCredential }
-        guard let account = record.living else {
-            throw RequestError(.conflict, "the account is being erased; try again when it is")
+        guard let account = record.activeAccount else {
+            throw RequestError(.conflict, "the account is being erased; try again when that has finished")
         }
         try await AccountDirectory(backend: store).adopt(account)
         authenticator.forget(account: name)
@@ -152,7 +152,7 @@ extension EntitlementService {
                 try fields.text("username"), password: try fields.text("password"), peer: request.peer)
         case "refresh_token":
             guard let refreshed = try await accounts.sessions.refresh(try fields.text("refresh_token")) else {
-                throw RequestError(.badRequest, "the session is over; log in again", code: "invalid_grant")
+                throw RequestError(.badRequest, "the session has ended; log in again", code: "invalid_grant")
             }
             grant = refreshed
         case "urn:ietf:params:oauth:grant-type:device_code":
@@ -162,7 +162,7 @@ extension EntitlementService {
                 try fields.text("username"), code: try fields.text("recovery_code"),
                 newPassword: try fields.text("new_password"), peer: request.peer)
         default:
-            throw RequestError(.badRequest, "this grant_type is unknown", code: "unsupported_grant_type")
+            throw RequestError(.badRequest, "the grant_type is unknown", code: "unsupported_grant_type")
         }
         return try .json { json(describing(grant)) }
     }

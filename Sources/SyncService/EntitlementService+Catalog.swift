@@ -5,7 +5,7 @@ import SyncCore
 import SyncProtocol
 
 extension EntitlementService {
-    /// The catalogue.
+    /// The answer to a request for the catalogue.
     func catalog(_ request: ServiceRequest) throws -> TransportAnswer {
         guard !configuration.catalogJSON.isEmpty else {
             throw RequestError(.notFound, "this server has no catalogue (syncd serve --catalog)")
@@ -17,7 +17,7 @@ extension EntitlementService {
         if let field = request.head.headerFields[.ifNoneMatch] {
             let isKnown: Bool
             switch TagCondition(field) {
-            case nil: throw RequestError(.badRequest, "If-None-Match is * or a list of entity tags")
+            case nil: throw RequestError(.badRequest, "If-None-Match must be * or a list of entity tags")
             case .anything: isKnown = true
             case .tags(let tags): isKnown = tags.contains { $0.text == tag.text }
             }
@@ -30,7 +30,7 @@ extension EntitlementService {
         return TransportAnswer(response, body: configuration.catalogJSON)
     }
 
-    /// The account's entitlements, derived from its ledger and from the server's decisions.
+    /// The answer with the account's entitlements, derived from its ledger and from the server's decisions.
     func entitlements(of caller: AccountCaller, _ query: WireQuery, _ request: ServiceRequest) async throws
         -> TransportAnswer
     {
@@ -55,7 +55,7 @@ extension EntitlementService {
         return try .json { json }
     }
 
-    /// The answer that was derived before, if the store still has the versions that it was derived from.
+    /// The cached answer, if the store still has the versions from which it was derived.
     private func known(of keys: LedgerKeys, at instant: Timestamp) async throws -> [UInt8]? {
         guard let known = ledgers.decoder.cache.answer(of: keys.ledger), known.holds(at: instant) else { return nil }
         let results = try await store.read([

@@ -3,11 +3,10 @@ public import HTTPTypes
 public import SyncCore
 import SyncProtocol
 
-/// Everything that a server answers under `/v1`: request in, answer out, without a framework, over any store with
+/// The HTTP interface of a server under `/v1`: it turns requests into answers, without a framework, over any store with
 /// compare-and-swap. Several services may share one store.
 ///
-/// An account's token reaches that account's keys and no other. ``KeyScope`` is the only place that says which those
-/// are.
+/// An account's token gives access to that account's keys only. ``KeyScope`` alone defines these keys.
 public final class EntitlementService: Sendable {
     let store: any KeyValueBackend
     let configuration: ServiceConfiguration
@@ -29,15 +28,14 @@ public final class EntitlementService: Sendable {
     /// A service over `store`.
     ///
     /// - Parameters:
-    ///   - store: where everything is, the accounts too. It must be able to compare and swap.
-    ///   - configuration: how it behaves.
-    ///   - cryptography: hashes passwords, signs and verifies tokens.
-    ///   - host: clock, timer and randomness.
-    ///   - onError: is told of each error of the store that is not the client's mistake; a client does not see its
-    ///     text.
-    ///   - onRefusal: is told of each request that is refused for one of the limits.
-    /// - Throws: the store's error where it cannot be read or written, and `BackendError.Kind.unsupported` where it
-    ///   cannot compare and swap.
+    ///   - store: The store of all data, including the accounts. It must support compare-and-swap.
+    ///   - configuration: The configuration of the service.
+    ///   - cryptography: Hashes passwords, signs and verifies tokens.
+    ///   - host: The clock, the timer and the source of randomness.
+    ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
+    ///   - onRefusal: Called for each request that is refused because of a limit.
+    /// - Throws: The store's error if it cannot be read or written, and `BackendError.Kind.unsupported` if it cannot
+    ///   compare and swap or follow changes.
     public init(
         _ store: any KeyValueBackend, configuration: ServiceConfiguration, cryptography: any ServiceCryptography,
         host: HostServices = .system, onError: @escaping @Sendable (BackendError) -> Void,
@@ -82,8 +80,8 @@ public final class EntitlementService: Sendable {
         hub = ChangeHub(store, host: host, onError: onError) { key in authenticator.notice(key) }
     }
 
-    /// Follows what changes in the store, for streams of events and for tokens that are revoked by another server.
-    /// Returns when the task is cancelled; the streams end then.
+    /// Follows the changes of the store, for event streams and for tokens that another server has revoked. Returns when
+    /// the task is cancelled; the streams end then.
     public func run() async {
         await withTaskGroup(of: Void.self) { group in
             let (clockGuard, onError) = (clockGuard, onError)
@@ -93,22 +91,22 @@ public final class EntitlementService: Sendable {
         }
     }
 
-    /// The number of open streams of events.
+    /// The number of open event streams.
     public var streamCount: Int { hub.listenerCount }
 
-    /// Checks that the store answers, that the clock can be right, and that writing worked when it was last tried.
+    /// Checks that the store answers, that the clock is plausible, and that the most recent write succeeded.
     ///
-    /// After a failed write, a test write is done every five seconds at most.
+    /// After a failed write, a test write is attempted at most every five seconds.
     ///
-    /// - Throws: the store's error, and `BackendError.Kind.unavailable` where the clock was set back.
+    /// - Throws: The store's error, and `BackendError.Kind.unavailable` if the clock was set back.
     public func checkReadiness() async throws(BackendError) {
         try clockGuard.check()
-        // One by itself may be answered from the store's memory.
+        // Reads by the call for several keys, because the store may answer a read of one key from memory.
         _ = try await store.read([ReadRequest(try EntryKey(KeyScope.serverPrefix + "keys"))])
         try await health.check(store, now: host.now())
     }
 
-    /// The answer to `request`. Cancelling its task gives up what has not been written yet.
+    /// The answer to `request`. Cancelling the task abandons everything that has not been written yet.
     public func respond(to request: ServiceRequest) async -> ServiceAnswer {
         var answer: ServiceAnswer
         if let refusal = countAddress(of: request.head, peer: request.peer) { return refusal }
@@ -127,13 +125,13 @@ public final class EntitlementService: Sendable {
         return answer
     }
 
-    /// The answer to a read of one entry, the most frequent request, on the caller's thread. `nil` for every other
-    /// request, for a token that was not verified before, and for an entry that the store does not have in memory:
+    /// The answer to a read of one entry, the most frequent request, on the caller's thread. `nil` for any other
+    /// request, for a token that is not cached, and for an entry that the store does not have in memory;
     /// ``respond(to:)`` answers those.
     ///
     /// - Parameters:
-    ///   - peer: the client's address.
-    ///   - longest: the longest value that is answered, in bytes.
+    ///   - peer: The client's address.
+    ///   - longest: The longest value to answer with, in bytes.
     public func fastRead(_ request: HTTPRequest, peer: String, longest: Int = .max) -> ServiceAnswer? {
         guard request.method == .get, let field = request.headerFields.value(of: .authorization),
             let target = try? WireTarget(request), case .key(let key) = target.place, ledgers.synchronousStore != nil
@@ -143,7 +141,7 @@ public final class EntitlementService: Sendable {
         guard let caller = authenticator.known(field), !caller.isErased, caller.scope.mayRead(key),
             let answer = KeyValueService.read(
                 key, request.headerFields, synchronouslyBy: ledgerRules(of: caller), longest: longest),
-            // Last, because every other request is counted where it is answered.
+            // Checked last, because a request that is not answered here is counted by ``respond(to:)``.
             limiter.admitsRead(peer, account: caller.account.name ?? "", now: host.now())
         else { return nil }
         var whole = ServiceAnswer(answer, route: target.place.route, caller: caller.name)
@@ -151,13 +149,14 @@ public final class EntitlementService: Sendable {
         return whole
     }
 
-    /// Indicates whether `request` asks for a stream of events, by its header alone.
+    /// Reports whether `request` asks for an event stream, judging by its header alone.
     public static func isStreamAskedFor(by request: HTTPRequest) -> Bool {
         request.method == .get && (request.path ?? "").utf8.starts(with: "/v1/changes".utf8)
             && EventStream.isAskedFor(by: request)
     }
 
-    /// Adds the fields that every answer under `/v1` has: the server's time, the request's id, caching, CORS.
+    /// Adds the header fields that every answer under `/v1` has: the server's time, the request's identifier, caching,
+    /// CORS.
     public func note(_ request: HTTPRequest, in fields: inout HTTPFields) {
         // A time that is known to be wrong is not sent.
         if !clockGuard.isBehind { WireFields.note(serverTime: host.now(), in: &fields) }
@@ -176,11 +175,11 @@ public final class EntitlementService: Sendable {
         if request.head.method == .head { request.head.method = .get }
         guard place.methods.contains(request.head.method) else {
             let methods = place.allowed
-            var answer = TransportAnswer.refusal(.methodNotAllowed, "this path takes \(methods)")
+            var answer = TransportAnswer.refusal(.methodNotAllowed, "this path accepts \(methods)")
             answer.response.headerFields[.allow] = methods
             return ServiceAnswer(answer, route: place.route)
         }
-        // Sessions, keys and decisions would be dated wrongly.
+        // With a wrong clock, sessions, keys and decisions would get wrong dates.
         if request.head.method != .get {
             do throws(BackendError) { try clockGuard.check() } catch {
                 return ServiceAnswer(failure(error), route: place.route)
@@ -192,7 +191,7 @@ public final class EntitlementService: Sendable {
         do {
             if place.isOpen(to: request.head.method) {
                 try admitStranger(place, peer: request.peer)
-                return ServiceAnswer(try await respondToAnybody(target, request), route: place.route)
+                return ServiceAnswer(try await respondUnauthenticated(target, request), route: place.route)
             }
             let caller = try await identify(request.head, peer: request.peer)
             let ticket = try enter(caller, request)
@@ -228,9 +227,9 @@ public final class EntitlementService: Sendable {
         }
     }
 
-    /// The keys that `caller` reaches, under the rules that hold for them.
+    /// The key-value service for the keys that `caller` can reach, under the rules for these keys.
     ///
-    /// - Parameter isCounted: whether what is written counts for how much the account has.
+    /// - Parameter isCounted: True if writes count towards the account's quota.
     func keyValues(of caller: Caller, isCounted: Bool = false) throws(BackendError) -> KeyValueService {
         guard case .account(let caller) = caller else {
             return KeyValueService(store, limits: configuration.limits, onError: onError)
@@ -268,7 +267,7 @@ public final class EntitlementService: Sendable {
             [limiter] in
             if let ticket { limiter.streams.give(ticket) }
         }
-        // The token may have been revoked after it was verified and before the hub knew this listener.
+        // The token may have been revoked after it was verified and before the hub had this listener.
         do { _ = try await identify(request.head, peer: request.peer) } catch {
             listening.end()
             throw error
@@ -286,10 +285,10 @@ public final class EntitlementService: Sendable {
     func failure(_ error: any Error) -> TransportAnswer {
         switch error {
         case let error as RequestError: return error.answer
-        case let error as BackendError: return .failure(.told(of: error, onError))
+        case let error as BackendError: return .failure(.report(of: error, onError))
         case let error as AuthenticationFailure: return failure(error)
         default:
-            return .failure(.told(of: BackendError(.other, message: "unexpected", cause: error), onError))
+            return .failure(.report(of: BackendError(.other, message: "unexpected", cause: error), onError))
         }
     }
 
@@ -297,14 +296,14 @@ public final class EntitlementService: Sendable {
         var answer: TransportAnswer
         switch error {
         case .missing:
-            answer = .refusal(.unauthorized, "this needs an access token: Authorization: Bearer …")
+            answer = .refusal(.unauthorized, "this request needs an access token (Authorization: Bearer …)")
             answer.response.headerFields[.wwwAuthenticate] = "Bearer"
         case .invalid:
             answer = .refusal(.unauthorized, "the access token is invalid or has expired; log in or refresh")
             answer.response.headerFields[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
         case .nameTaken:
-            answer = .refusal(.forbidden, "an account of this name was made here with a password")
-        case .store(let error): answer = .failure(.told(of: error, onError))
+            answer = .refusal(.forbidden, "this server already has a password account of this name")
+        case .store(let error): answer = .failure(.report(of: error, onError))
         }
         return answer
     }

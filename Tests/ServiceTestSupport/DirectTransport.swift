@@ -5,13 +5,13 @@ package import SyncProtocol
 package import SyncService
 import Synchronization
 
-/// What came back, all of it.
+/// A complete answer of a service.
 package struct Reply: Sendable {
     package var status: Int
     package var fields: HTTPFields
     package var body: [UInt8]
 
-    /// The body as JSON: texts, lists of texts, numbers and flags by name.
+    /// A text member of the JSON body; `nil` if it is missing or not a text.
     package subscript(member: String) -> String? { members[member] as? String }
 
     package var members: [String: Any] {
@@ -22,7 +22,7 @@ package struct Reply: Sendable {
 }
 
 extension EntitlementService {
-    /// Asks as a client would that has `token`.
+    /// Sends a request as a client with `token` would.
     package func ask(
         _ method: HTTPRequest.Method, _ path: String, token: String? = nil, _ fields: HTTPFields = [:],
         body: [UInt8] = [], peer: String = "192.0.2.1"
@@ -36,7 +36,7 @@ extension EntitlementService {
         return Reply(status: answer.response.status.code, fields: answer.response.headerFields, body: body)
     }
 
-    /// Asks with a JSON object of texts and flags.
+    /// Sends a request with a JSON object as its body.
     package func ask(
         _ method: HTTPRequest.Method, _ path: String, token: String? = nil, json: [String: any Sendable],
         peer: String = "192.0.2.1"
@@ -46,8 +46,7 @@ extension EntitlementService {
     }
 }
 
-/// Carries requests to a service in this process, as a wire would: what a header field or a path cannot carry does not
-/// arrive.
+/// A transport to a service in this process. Like a connection, it rejects paths that HTTP cannot carry.
 package struct DirectTransport: HTTPTransport {
     private let service: EntitlementService
 
@@ -72,20 +71,20 @@ extension String {
     package static let operatorToken = "operator-token-of-tests"
 }
 
-/// A wall clock that a test sets.
-package final class SetClock: Sendable {
+/// A wall clock that a test controls.
+package final class TestClock: Sendable {
     private let time: Mutex<Int64>
 
-    /// A clock that stands at `time`, in milliseconds since 1970 UTC.
+    /// A clock that shows `time`, in milliseconds since 1970 UTC.
     package init(_ time: Int64) { self.time = Mutex(time) }
 
-    /// What it shows.
+    /// The time that it shows, in milliseconds since 1970 UTC.
     package var now: Int64 { time.withLock { $0 } }
 
-    /// Moves it, backwards too.
+    /// Moves the clock; negative values move it backwards.
     package func advance(seconds: Int64) { time.withLock { $0 += seconds * 1_000 } }
 
-    /// This machine with this clock.
+    /// The host services of this machine, with this clock.
     package var host: HostServices {
         var host = HostServices.system
         host.now = { self.now }
@@ -94,16 +93,16 @@ package final class SetClock: Sendable {
 }
 
 extension EntitlementService {
-    /// A service for tests: it takes ``Swift/String/operatorToken``.
+    /// A service for tests, which accepts ``Swift/String/operatorToken``.
     package static func open(
         _ store: any KeyValueBackend, now: Int64, onError: @escaping @Sendable (BackendError) -> Void = { _ in }
     ) async throws(BackendError) -> EntitlementService {
-        try await open(store, clock: SetClock(now), onError: onError)
+        try await open(store, clock: TestClock(now), onError: onError)
     }
 
-    /// A service for tests by `clock`.
+    /// A service for tests whose time is that of `clock`.
     package static func open(
-        _ store: any KeyValueBackend, clock: SetClock = SetClock(1_800_000_000_000), issuer: String? = nil,
+        _ store: any KeyValueBackend, clock: TestClock = TestClock(1_800_000_000_000), issuer: String? = nil,
         cryptography: (any ServiceCryptography)? = nil, onError: @escaping @Sendable (BackendError) -> Void = { _ in },
         configure: (inout ServiceConfiguration) -> Void = { _ in }
     ) async throws(BackendError) -> EntitlementService {

@@ -2,14 +2,14 @@ import Checksums
 package import SyncCore
 package import SyncService
 
-/// A fast and repeatable replacement for cryptography, for tests of the code above it. It protects nothing.
+/// A fast and deterministic replacement for cryptography, for tests of the code above it. It protects nothing.
 package struct PlainCryptography: ServiceCryptography {
     private let host: HostServices
-    /// Runs before the answer about a password is given.
+    /// Runs before the result of a password check is returned.
     package var afterVerifying: @Sendable () async -> Void = {}
     /// Runs before a password is hashed.
     package var beforeHashing: @Sendable () async -> Void = {}
-    /// The issuer whose tokens are accepted beside the server's own: `external|SUBJECT|EXPIRES` or
+    /// The issuer whose tokens are accepted in addition to the server's own: `external|SUBJECT|EXPIRES` or
     /// `external|SUBJECT|EXPIRES|ISSUED`, in seconds.
     private let issuer: String?
 
@@ -60,7 +60,7 @@ package struct PlainCryptography: ServiceCryptography {
         }
         let parts = token.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 8, let id = plain(parts[6]), let key = keys.first(where: { $0.id == id }) else {
-            throw TokenRefusal("no key of ours")
+            throw TokenRefusal("unknown key")
         }
         let statement = parts[..<7].joined(separator: ".")
         guard text(authenticationCode(of: Array(statement.utf8), key: key.bytes)) == parts[7],

@@ -4,7 +4,7 @@ import SyncProtocol
 import TestSupport
 import Testing
 
-@Suite("Bodies of batches")
+@Suite("Batch bodies")
 struct BatchBodyTests {
     private static let version = EntryVersion(bytes: [7, 8])
 
@@ -28,7 +28,7 @@ struct BatchBodyTests {
         ]
     }
 
-    @Test("come back as they were")
+    @Test("Batches survive encoding and decoding unchanged")
     func roundTrip() throws {
         let operations = try Self.operations()
         #expect(try BatchBody.operations(BatchBody.bytes(of: operations)) == operations)
@@ -37,8 +37,8 @@ struct BatchBodyTests {
         #expect(BatchBody.bytes(of: []).isEmpty)
     }
 
-    // By hand from the documentation of the proto3 encoding: tag, length, content.
-    @Test("are the messages of Docs/wire.proto")
+    // Encoded by hand after the documentation of the proto3 encoding: tag, length, content.
+    @Test("The encoding follows the messages of Docs/wire.proto")
     func bytes() throws {
         let key = try EntryKey("k")
         #expect(
@@ -56,14 +56,14 @@ struct BatchBodyTests {
             BatchBody.bytes(ofAnswer: [.conflictWithoutValue(Self.version)]) == [0x0A, 6, 0x42, 4, 0x0A, 2, 7, 8])
     }
 
-    @Test("are refused when they say what cannot be done")
+    @Test("A malformed operation is rejected")
     func refusals() async throws {
         let broken: [(bytes: [UInt8], kind: BackendError.Kind)] = [
             ([0x0A], .damaged), ([0x0A, 1], .damaged), ([0x0A, 0], .damaged), ([0x08, 1, 0x0A, 0], .damaged),
-            // No key; one with a control character; one that is no UTF-8.
+            // No key; a key with a control character; a key that is not UTF-8.
             ([0x0A, 2, 0x0A, 0], .invalidKey), ([0x0A, 5, 0x0A, 3, 0x0A, 1, 1], .invalidKey),
             ([0x0A, 5, 0x0A, 3, 0x0A, 1, 0xFF], .damaged),
-            // A write without condition, with one that is false, with a version of no bytes.
+            // A write without a condition, with a false one, with an empty version.
             ([0x0A, 5, 0x12, 3, 0x0A, 1, 0x6B], .damaged), ([0x0A, 7, 0x12, 5, 0x0A, 1, 0x6B, 0x18, 0], .damaged),
             ([0x0A, 7, 0x12, 5, 0x0A, 1, 0x6B, 0x2A, 0], .damaged),
             // A known version of 65 bytes.
@@ -84,7 +84,7 @@ struct BatchBodyTests {
         }
     }
 
-    @Test("are refused or read, whatever bytes they are")
+    @Test("Random bytes are either read or rejected")
     func hostile() throws {
         var generator = SeededGenerator(seed: printedSeed("BatchBodyTests"))
         let seeds = [BatchBody.bytes(of: try Self.operations()), BatchBody.bytes(ofAnswer: try Self.results())]
@@ -108,7 +108,7 @@ struct BatchBodyTests {
                 readCount += 1
             }
         }
-        // Else nothing was tried.
+        // Otherwise the test has read almost nothing.
         #expect(readCount > 1_000)
     }
 }

@@ -3,11 +3,11 @@ import SyncCore
 import SyncProtocol
 import Testing
 
-@Suite("Conditions of a request")
+@Suite("Conditions of requests")
 struct ConditionTests {
     private let version = EntryVersion(bytes: [0, 0x1F, 0xFF])
 
-    @Test("a version is a strong tag, and the tag is that version")
+    @Test("A version becomes a strong tag, and the tag becomes the same version")
     func tags() {
         let tag = EntityTag(version)
         #expect(tag.description == "\"001fff\"" && tag.version == version && !tag.isWeak)
@@ -15,30 +15,30 @@ struct ConditionTests {
     }
 
     @Test(
-        "what is no version of ours is none",
+        "A tag that is not a version is read as a tag without a version",
         arguments: [
             "\"\"", "\"0\"", "\"0G\"", "\"1F\"", "W/\"1f\"", "\"é1\"", "\"" + String(repeating: "0", count: 130) + "\"",
         ])
     func foreignTags(field: String) throws {
         guard case .tags(let tags) = TagCondition(field) else {
-            Issue.record("\(field) is no list")
+            Issue.record("\(field) is not a list of tags")
             return
         }
         #expect(tags.count == 1 && tags[0].version == nil)
     }
 
-    @Test("lists are read as RFC 9110 has them, with commas in tags and empty elements")
+    @Test("Lists are read as RFC 9110 defines them, with commas in tags and empty elements")
     func lists() throws {
         #expect(TagCondition(" * ") == .anything)
         guard case .tags(let tags) = TagCondition(", \"a,b\" ,,\tW/\"c\",") else {
-            Issue.record("no list")
+            Issue.record("not a list of tags")
             return
         }
         #expect(tags.map(\.text) == ["a,b", "c"] && tags.map(\.isWeak) == [false, true])
     }
 
     @Test(
-        "a field that is none is refused",
+        "A malformed field is rejected",
         arguments: [
             "", " ", ",", "a", "\"a", "a\"", "\"a\" \"b\"", "*, \"a\"", "\"a\", *", "w/\"a\"", "\"a b\"", "\"a\"x",
         ])
@@ -47,7 +47,7 @@ struct ConditionTests {
         #expect(throws: ConditionError.self) { try WriteCondition([.ifMatch: field], isOverwriting: false) }
     }
 
-    @Test("each precondition of the contract comes back as it was sent")
+    @Test("Each precondition survives the way over the wire")
     func preconditions() throws {
         for precondition in [Precondition.any, .absent, .matches(version)] {
             let (field, query) = precondition.wire
@@ -59,7 +59,7 @@ struct ConditionTests {
         }
     }
 
-    @Test("If-Match may ask for anything, or for one of several")
+    @Test("If-Match may require any entry, or one of several versions")
     func others() throws {
         #expect(try WriteCondition([.ifMatch: "*"], isOverwriting: false) == .present)
         #expect(
@@ -69,7 +69,7 @@ struct ConditionTests {
         #expect(try WriteCondition([.ifMatch: "\"of-somebody-else\""], isOverwriting: false) == .oneOf([]))
     }
 
-    @Test("a write without a condition is told so, and one with two that contradict each other")
+    @Test("A missing condition and contradictory conditions are different errors")
     func missing() {
         #expect(throws: ConditionError.missing) { try WriteCondition([:], isOverwriting: false) }
         #expect(throws: ConditionError.missing) { try WriteCondition([:], isOverwriting: false) }

@@ -7,7 +7,7 @@ struct PageTests {
     private let version = EntryVersion(bytes: [0x0F])
     private let cursor = ChangeCursor(sequence: .max, tag: 255)
 
-    @Test("a cursor is one word, and each word one cursor")
+    @Test("A cursor has one text, and a text stands for one cursor")
     func cursors() throws {
         for cursor in [cursor, ChangeCursor(sequence: 0, tag: .max), ChangeCursor(sequence: 17, tag: 0)] {
             #expect(try CursorText.cursor(CursorText.text(of: cursor)) == cursor)
@@ -16,7 +16,7 @@ struct PageTests {
     }
 
     @Test(
-        "a word that stands for none is refused",
+        "A malformed cursor is rejected",
         arguments: [
             "", "-", "17", "17-", "17-ff", "-00000000000000ff", "017-00000000000000ff", "+1-00000000000000ff",
             "17-00000000000000FF", "17-+0000000000000ff", "17-00000000000000ff ", "1-2-00000000000000ff",
@@ -27,7 +27,7 @@ struct PageTests {
         #expect(error?.kind == .invalidCursor)
     }
 
-    @Test("a page of keys arrives as it was sent, in the JSON that is documented")
+    @Test("A page of keys survives the way over the wire, in the documented JSON")
     func keys() throws {
         let page = KeyPage(items: [.init(key: try EntryKey("a"), version: version)], next: try EntryKey("a"))
         let json = try KeyPageBody.json(of: page)
@@ -37,7 +37,7 @@ struct PageTests {
         #expect(try KeyPageBody.page(json: KeyPageBody.json(of: last)) == last)
     }
 
-    @Test("a page of changes arrives as it was sent, deletions and an empty beginning too")
+    @Test("A page of changes survives the way over the wire, with deletions or without any change")
     func changes() throws {
         let page = ChangePage(
             changes: [.init(key: try EntryKey("a"), version: version), .init(key: try EntryKey("b"), version: nil)],
@@ -52,7 +52,7 @@ struct PageTests {
     }
 
     @Test(
-        "an answer that is no page is an error, and no empty page",
+        "A malformed page is an error, not an empty page",
         arguments: [
             "", "{}", "[]", "<html>", #"{"items":[{"key":"","version":"0f"}]}"#,
             #"{"items":[{"key":"a","version":""}]}"#,

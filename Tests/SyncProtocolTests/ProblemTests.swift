@@ -10,7 +10,7 @@ struct ProblemTests {
         .newerFormat, .missing, .unavailable, .busy, .cancelled, .cursorExpired, .other,
     ]
 
-    @Test("an error of the contract arrives as it was sent, whatever kind and disposition it has")
+    @Test("An error of any kind and disposition survives the way over the wire")
     func roundTrip() throws {
         let key = try EntryKey("a/\"é\"\u{2028}")
         for kind in Self.kinds {
@@ -19,7 +19,7 @@ struct ProblemTests {
                     kind, operation: .write, key: key, disposition: disposition, message: "\"why\" — and\twhat to do")
                 let problem = Problem(sent)
                 #expect((400...599).contains(problem.status))
-                // What may have happened is never the client's mistake.
+                // An unknown outcome is never the client's mistake.
                 if disposition == .outcomeUnknown { #expect(problem.status >= 500) }
                 let received = try #require(Problem(json: problem.json))
                 #expect(received == problem)
@@ -30,7 +30,7 @@ struct ProblemTests {
         }
     }
 
-    @Test("its JSON has the members of RFC 9457, in order")
+    @Test("The JSON has the members of RFC 9457, sorted by name")
     func json() {
         let problem = Problem(BackendError(.full, message: "no space is left"), detail: "the server has no space left")
         #expect(
@@ -44,7 +44,7 @@ struct ProblemTests {
                 == #"{"detail":"there is nothing at this path","status":404,"title":"Not Found","type":"about:blank"}"#)
     }
 
-    @Test("a failure that does not say whether a write happened leaves it open; a read is done again")
+    @Test("A failure without a disposition leaves the outcome of a write unknown, and that of a read not")
     func silent() {
         let gateway = Problem(.badGateway, "")
         #expect(gateway.error(during: .write).disposition == .outcomeUnknown)
@@ -55,7 +55,7 @@ struct ProblemTests {
         #expect(Problem(.notFound, "").error(during: .read).kind == .notAStore)
     }
 
-    @Test("a kind or disposition of a later version is read as far as it is known")
+    @Test("A kind or disposition of a later version is read as far as it is known")
     func unknown() throws {
         let json =
             #"{"type":"x","title":"t","status":503,"detail":"d","kind":"melted","disposition":"maybe","new":[1]}"#
@@ -64,7 +64,7 @@ struct ProblemTests {
         #expect(BackendError.Kind(name: "melted") == nil)
     }
 
-    @Test("what is no problem is none", arguments: ["", "{}", "[]", "null", "{\"status\":\"x\"}", "<html>"])
+    @Test("A body that is no problem is rejected", arguments: ["", "{}", "[]", "null", "{\"status\":\"x\"}", "<html>"])
     func none(body: String) {
         #expect(Problem(json: Array(body.utf8)) == nil)
     }

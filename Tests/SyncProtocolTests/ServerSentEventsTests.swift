@@ -14,7 +14,7 @@ struct ServerSentEventsTests {
     }
 
     // The examples of the HTML standard, section 9.2.6 "Interpreting an event stream".
-    @Test("are read as the standard's examples say")
+    @Test("The examples of the standard are read as it says")
     func examples() throws {
         #expect(
             try read("data: YHOO\ndata: +2\ndata: 10\n\n") == [
@@ -32,18 +32,18 @@ struct ServerSentEventsTests {
         #expect(try read("data:test\n\ndata: test\n\n").map(\.data) == ["test", "test"])
     }
 
-    @Test("have fields of any order, and unknown ones")
+    @Test("Fields may have any order, and unknown ones are ignored")
     func fields() throws {
         var events = ServerSentEvents()
         let text =
             "\u{FEFF}retry: 1500\nretry: soon\nretry:\nfoo: bar\nid: 7\nevent: change\ndata: {}\n\n"
             + "id: a\u{0}b\n\nid: 9\n\n"
         #expect(try events.feed(text.utf8) == [Event(name: "change", data: "{}", lastEventID: "7")])
-        // An id counts even where there is no event.
+        // An id takes effect even without an event.
         #expect(events.lastEventID == "9" && events.reconnectionTime == 1_500)
     }
 
-    @Test("are the same however lines end, and wherever they are split")
+    @Test("Events do not depend on line endings or on the split of the input")
     func splits() throws {
         var generator = SeededGenerator(seed: printedSeed("ServerSentEventsTests"))
         let lines = ["retry: 5", ": 17", "id: ü1", "event: change", "data: ä", "data:", "", "", "data: z", "", ""]
@@ -60,12 +60,12 @@ struct ServerSentEventsTests {
                 read += try events.feed(rest.prefix(count))
                 rest = rest.dropFirst(count)
             }
-            // Empty lines stand twice: "\r" and "\n" of two lines are one end.
+            // Each empty line occurs twice, because "\r" and "\n" of two adjacent lines form one line ending.
             #expect(read == expected && events.reconnectionTime == 5, "\(text.debugDescription)")
         }
     }
 
-    @Test("are refused when a line or an event is too long")
+    @Test("A line or an event that is too long is rejected")
     func bounds() throws {
         var events = ServerSentEvents(maximumByteCount: 10)
         #expect(try events.feed("data:12345\n\n".utf8).count == 1)
@@ -74,7 +74,7 @@ struct ServerSentEventsTests {
         #expect(throws: TransportError.self) { try many.feed("data:1234\ndata:1234\ndata:1234\n".utf8) }
     }
 
-    @Test("the pause that a server asks for, in seconds or until a date of its own")
+    @Test("Retry-After is read as seconds, or as a date relative to the response's own date")
     func retryAfter() {
         func pause(_ field: String?, date: String? = nil) -> Duration? {
             var response = HTTPResponse(status: .serviceUnavailable)

@@ -3,10 +3,10 @@ import SyncCoreTesting
 import SyncProtocol
 import Testing
 
-@Suite("The path of a key")
+@Suite("Paths of keys")
 struct WirePathTests {
     @Test(
-        "reads like the key, and escapes what would not arrive",
+        "A path reads like its key, and special characters are escaped",
         arguments: [
             ("accounts/alice/ledger", "/v1/kv/accounts/alice/ledger"),
             ("tx/app-store_1~x", "/v1/kv/tx/app-store_1~x"),
@@ -22,7 +22,7 @@ struct WirePathTests {
         #expect(try WirePath.key(ofPath: path) == key)
     }
 
-    @Test("gives back every key, in characters that need no care on the way")
+    @Test("Every key survives the way through a path, which consists of unreserved characters")
     func everyKey() throws {
         let seed = UInt64.random(in: .min ... .max)
         print("seed of WirePathTests: \(seed)")
@@ -42,14 +42,14 @@ struct WirePathTests {
         }
     }
 
-    @Test("is read as others may write it", arguments: ["/v1/kv/a%62c", "/v1/kv/%61bc", "/v1/kv/abc"])
+    @Test("Other encodings of the same path are accepted", arguments: ["/v1/kv/a%62c", "/v1/kv/%61bc", "/v1/kv/abc"])
     func otherSpelling(path: String) throws {
         #expect(try WirePath.key(ofPath: path) == EntryKey("abc"))
         #expect(try WirePath.key(ofPath: "/v1/kv/x%2fy%2Fz@b:c") == EntryKey("x/y/z@b:c"))
     }
 
     @Test(
-        "is refused where it could mean two things, or nothing",
+        "An ambiguous or malformed path is rejected",
         arguments: [
             "", "/", "/v1/kv", "/v1/kv/", "/v1/KV/a", "/v2/kv/a", "v1/kv/a", "//v1/kv/a", "/v1/kv//a", "/v1/kv/a/",
             "/v1/kv/a//b", "/v1/kv/a/../b", "/v1/kv/..", "/v1/kv/./a", "/v1/kv/a/.", "/v1/kv/%", "/v1/kv/%4",
@@ -62,7 +62,7 @@ struct WirePathTests {
         #expect(error?.kind == .invalidKey && error?.message.isEmpty == false)
     }
 
-    @Test("is decoded once: what looks encoded after that is part of the key")
+    @Test("A path is decoded once; a text that still looks encoded is part of the key")
     func once() throws {
         #expect(try WirePath.key(ofPath: "/v1/kv/a%252F%252E%252E%252Fb") == EntryKey("a%2F%2E%2E%2Fb"))
     }

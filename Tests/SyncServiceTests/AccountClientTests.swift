@@ -7,9 +7,9 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Accounts of a server, from outside")
+@Suite("The client of accounts at a server")
 struct AccountClientTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
     private let transport: CountingTransport
     private let client: AccountClient
@@ -26,7 +26,7 @@ struct AccountClientTests {
     }
 
     @Test(
-        "each refusal has its kind: a taken name, a wrong password, a bad one, too many guesses, a server that is away")
+        "Each refusal has its kind: name taken, invalid password, wrong password, too many guesses, server unreachable")
     func refusals() async throws {
         _ = try await client.signUp("alice", password: Device.password)
         #expect(await kind { _ = try await client.signUp("alice", password: "another one") } == .nameTaken)
@@ -47,7 +47,7 @@ struct AccountClientTests {
         #expect(throws: AccountError.self) { try AccountClient(server: "ftp://x", transport: transport) }
     }
 
-    @Test("password, recovery codes and recovery: what was replaced counts nothing any more")
+    @Test("A replaced password, recovery code or session no longer works")
     func passwords() async throws {
         let made = try await client.signUp("alice", password: Device.password)
         #expect(try await client.signUp("alice", password: Device.password).recoveryCodes == nil)
@@ -66,7 +66,7 @@ struct AccountClientTests {
         #expect(try await client.ownAccount { _ in session.accessToken }.name == "alice")
     }
 
-    @Test("a device without a keyboard waits as long as the server says, and longer when it says so")
+    @Test("A device without a keyboard polls at the interval that the server requests, and slower when told to")
     func device() async throws {
         let owner = try await client.signUp("alice", password: Device.password).session
         let machine = ManualHost(seed: 3)
@@ -79,7 +79,8 @@ struct AccountClientTests {
                 polls += 1
                 return polls
             }
-            // The second question comes too early by the server's clock; before the fourth one the owner approves it.
+            // The second request comes too early by the server's clock. Before the fourth one, the owner approves the
+            // device.
             if poll != 2 { clock.advance(seconds: 60) }
             if poll == 4 {
                 try? await client.decide(
@@ -106,7 +107,7 @@ struct AccountClientTests {
         }
     }
 
-    @Test("a device that is refused, or that nobody approves, is told so")
+    @Test("A device that is denied, or that is never approved, is told so")
     func refusedDevice() async throws {
         let owner = try await client.signUp("alice", password: Device.password).session
         let code = try await client.beginDeviceLogIn()
@@ -121,7 +122,7 @@ struct AccountClientTests {
         #expect(await kind { _ = try await client.waitForApproval(of: late, host: host) } == .codeExpired)
     }
 
-    @Test("the operator lists accounts, helps one that has lost everything, and erases")
+    @Test("The operator lists accounts, adds a recovery code for an owner who lost all, and erases accounts")
     func operating() async throws {
         let names = ["alice", "b/o b", "..", "é"]
         for name in names { _ = try await client.signUp(name, password: Device.password) }

@@ -8,7 +8,7 @@ import Testing
 @Suite("Accounts and sessions")
 struct AccountTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
 
     init() async throws { service = try await .open(store, clock: clock) }
@@ -31,7 +31,7 @@ struct AccountTests {
         await service.ask(.get, "/v1/accounts/self", token: token).status
     }
 
-    @Test("an account is made once; whoever knows the password joins it, whoever does not is told the name is taken")
+    @Test("An account is created once; signing up again needs its password, or is refused because the name is taken")
     func signingUp() async throws {
         let made = await signUp()
         #expect(made.status == 201 && made["account"] == "alice" && made["token_type"] == "Bearer")
@@ -50,7 +50,7 @@ struct AccountTests {
         #expect(entry.status == 200, "its own entry in the directory")
     }
 
-    @Test("two devices that sign up at the same moment are one account")
+    @Test("Two devices that sign up at the same time share one account")
     func racing() async throws {
         let replies = await withTaskGroup(of: Reply.self) { group in
             for _ in 0..<8 { group.addTask { await signUp() } }
@@ -62,27 +62,27 @@ struct AccountTests {
         for reply in replies { #expect(await status(of: reply["access_token"]) == 200) }
     }
 
-    @Test("a refresh token works once, and for a minute more, with the same successor; a copy ends the session")
+    @Test("A refresh token works once, and for one more minute with the same successor; a copy ends the session")
     func rotation() async throws {
         let first = try #require(await signUp()["refresh_token"])
         let second = try #require(await refresh(first)["refresh_token"])
         clock.advance(seconds: 59)
-        // The answer was lost: the same again.
+        // The answer was lost, so the request is repeated.
         let repeated = await refresh(first)
         #expect(repeated["refresh_token"] == second && repeated.status == 200)
         let third = try #require(await refresh(second)["refresh_token"])
         #expect(third != second)
-        // One step back is a copy after a minute.
+        // After a minute, a token that is one step old is a copy.
         clock.advance(seconds: 61)
         let late = await refresh(second)
         #expect(late.status == 400 && late.problem?.error == "invalid_grant")
-        #expect(await refresh(third).status == 400, "the session is over for all who hold a part of it")
+        #expect(await refresh(third).status == 400, "the session has ended for every holder of one of its tokens")
         for wrong in ["", "x", "a.b.c", String(first.dropLast()), String(repeating: "A", count: 5_000)] {
             #expect(await refresh(wrong).status == 400, "\(wrong)")
         }
     }
 
-    @Test("an access token ends after its time, at log-out, everywhere, and with another password")
+    @Test("An access token ends when it expires, at a log-out, at a log-out everywhere and at a password change")
     func endings() async throws {
         let reply = await signUp()
         let token = try #require(reply["access_token"])
@@ -98,20 +98,20 @@ struct AccountTests {
         let change = ["password": "correct horse", "new_password": "battery staple"]
         #expect(await service.ask(.put, "/v1/accounts/self/password", token: laptop, json: change).status == 204)
         #expect(await status(of: tablet) == 401)
-        #expect(await status(of: laptop) == 200, "who changes it stays")
+        #expect(await status(of: laptop) == 200, "the session that changes the password continues")
         #expect(await logIn("correct horse").status == 400)
         #expect(await logIn("battery staple").status == 200)
         for flag in ["", "=", "=null", "=yes", "=1", "=TRUE"] {
             let path = "/v1/sessions?everywhere\(flag)"
             #expect(await service.ask(.delete, path, token: laptop).status == 400, "\(path)")
         }
-        #expect(await status(of: laptop) == 200, "what is misspelt ends nothing")
+        #expect(await status(of: laptop) == 200, "a misspelt flag ends nothing")
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: laptop).status == 204)
         #expect(await status(of: laptop) == 401)
         #expect(await refresh(try #require(reply["refresh_token"])).status == 400)
     }
 
-    @Test("another server over the same store believes its tokens, and hears of a log-out")
+    @Test("Another server over the same store accepts the tokens, and notices a log-out")
     func replicas() async throws {
         let other = try await EntitlementService.open(store, clock: clock)
         let token = try #require(await signUp()["access_token"])
@@ -119,7 +119,7 @@ struct AccountTests {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await other.run() }
             #expect(await service.ask(.delete, "/v1/sessions", token: token).status == 204)
-            // The other one follows the store; it takes a moment, and no longer than the test may run.
+            // The other server follows the store, which takes a moment.
             var seen = 200
             while seen == 200 {
                 seen = await other.ask(.get, "/v1/accounts/self", token: token).status
@@ -131,7 +131,7 @@ struct AccountTests {
         }
     }
 
-    @Test("a recovery code gives a new password once; an operator can add one")
+    @Test("A recovery code sets a new password once; the operator can add a code")
     func recovery() async throws {
         let made = await signUp()
         let codes = try #require(made.members["recovery_codes"] as? [String])
@@ -162,9 +162,9 @@ struct AccountTests {
         #expect(await service.ask(.post, "/v1/accounts/nobody/recovery-code", token: .operatorToken).status == 404)
     }
 
-    @Test("whoever guesses has to wait, and others need not")
+    @Test("Wrong guesses make an address wait, and no other address")
     func guessing() async throws {
-        // Ahead of the time at which the server began, so that it can go back.
+        // Later than the time at which the server began, so that the clock can be set back.
         clock.advance(seconds: 20_000)
         _ = await signUp()
         for _ in 0..<10 { #expect(await logIn("wrong password").status == 400) }
@@ -178,10 +178,10 @@ struct AccountTests {
         for index in 0..<50 { #expect(await logIn("wrong", name: "name\(index)").status == 400) }
         #expect(await logIn("correct horse").status == 429, "one address over all names")
         clock.advance(seconds: -10_000)
-        #expect(await logIn("correct horse").status == 200, "a clock that is set back keeps nobody out")
+        #expect(await logIn("correct horse").status == 200, "a clock that was set back blocks no client")
     }
 
-    @Test("a device without keyboard is approved elsewhere, once, and not asked for too often")
+    @Test("A device without a keyboard is approved once on another device, and must not poll too often")
     func deviceGrant() async throws {
         let token = await signUp()["access_token"]
         let begun = await service.ask(.post, "/v1/devices")
@@ -216,7 +216,7 @@ struct AccountTests {
         #expect(await service.ask(.post, path, token: token, json: ["approve": true]).status == 401)
     }
 
-    @Test("an account of another issuer needs no log-in here, and takes nobody's name")
+    @Test("An account of another issuer needs no log-in here, and cannot take the name of a local account")
     func externalIssuer() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         func own(_ token: String) async -> Reply { await service.ask(.get, "/v1/accounts/self", token: token) }
@@ -241,7 +241,7 @@ struct AccountTests {
         #expect(await own("external|carol|1800000600")["incarnation"] == again["incarnation"])
     }
 
-    @Test("the operator lists accounts, page by page; nobody else does")
+    @Test("Only the operator lists accounts, page by page")
     func listing() async throws {
         for name in ["alice", "bob", "carol"] { _ = await signUp(name) }
         let token = await logIn("correct horse")["access_token"]

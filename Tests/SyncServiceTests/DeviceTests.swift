@@ -9,10 +9,10 @@ import SyncService
 import TestSupport
 import Testing
 
-@Suite("Devices of an account that a server keeps")
+@Suite("Devices of an account on a server")
 struct DeviceTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let service: EntitlementService
     private let catalog: Catalog
 
@@ -27,7 +27,7 @@ struct DeviceTests {
                 """.utf8))
     }
 
-    private func device(clock: SetClock? = nil, local: MemoryBackend = MemoryBackend()) async throws -> Device {
+    private func device(clock: TestClock? = nil, local: MemoryBackend = MemoryBackend()) async throws -> Device {
         try await Device(service, catalog, clock: clock ?? self.clock, local: local)
     }
 
@@ -36,7 +36,7 @@ struct DeviceTests {
             product, transaction: TransactionID(id), date: Timestamp(milliseconds: Self.now - days * 86_400_000))
     }
 
-    @Test("a purchase of nobody's goes to the account that signs up, and to its second device by logging in")
+    @Test("A purchase made before signing up goes to the account that signs up, and to its second device")
     func twoDevices() async throws {
         let (phone, tablet) = (try await device(), try await device())
         try await phone.store.record(evidence("t1"))
@@ -51,13 +51,13 @@ struct DeviceTests {
         for device in [phone, tablet, phone] { try await device.store.sync() }
         #expect(try await phone.end() == tablet.end())
         #expect(try await phone.store.replay().facts.purchases.count == 3)
-        // Whoever looks for the account finds it, and writes nothing that is the server's.
+        // Looking for the account finds it and writes none of the server's keys.
         _ = phone.transport.take()
         #expect(try await phone.store.createAccount("alice") == phone.store.account)
         #expect(phone.transport.take().allSatisfy { $0.hasPrefix("GET ") })
     }
 
-    @Test("the requests of each sync, and three for a new device with ten years of purchases")
+    @Test("Each sync sends the expected requests, and a new device with ten years of purchases needs three")
     func requests() async throws {
         let (phone, tablet) = (try await device(), try await device())
         for month in 0..<120 {
@@ -92,10 +92,10 @@ struct DeviceTests {
         #expect(tablet.transport.take() == ["PUT \(ledger)", "PUT \(ledger)"], "changed on both sides")
     }
 
-    @Test("what the server decides is read once by each device, counts there, is told, and is known offline too")
+    @Test("A device reads each decision of the server once, applies and reports it, and knows it offline")
     func decisions() async throws {
-        // A clock that is a year ahead, and what it dates.
-        let ahead = SetClock(Self.now + 365 * 86_400_000)
+        // A clock that is a year ahead, and a purchase that it dates.
+        let ahead = TestClock(Self.now + 365 * 86_400_000)
         let (local, tabletLocal) = (MemoryBackend(), MemoryBackend())
         let (phone, tablet) = (
             try await device(clock: ahead, local: local), try await device(local: tabletLocal)
@@ -138,7 +138,7 @@ struct DeviceTests {
         }
     }
 
-    @Test("a stranger's transaction counts nothing, and a failed read of the decisions is made up for")
+    @Test("Another account's transaction does not count, and a failed read of the decisions is repeated")
     func refusedTransaction() async throws {
         let (alice, mallory) = (try await device(), try await device())
         try await alice.store.record(evidence("t1", "owl"))
@@ -156,7 +156,7 @@ struct DeviceTests {
         #expect(try await alice.store.access(to: "owl").isGranted)
     }
 
-    @Test("only the server erases; its devices learn of it, and an account made anew begins with nothing")
+    @Test("Only the server erases; its devices learn of it, and a new account begins empty")
     func erasing() async throws {
         let (phone, tablet) = (try await device(), try await device())
         try await phone.store.record(evidence("t1"))
@@ -184,7 +184,7 @@ struct DeviceTests {
         #expect(tablet.store.account == phone.store.account)
     }
 
-    @Test("what a log-out cannot send stays here and goes out after the next log-in")
+    @Test("Facts that could not be sent before a log-out stay on the device and are sent after the next log-in")
     func loggingOut() async throws {
         let (phone, tablet) = (try await device(), try await device())
         try await phone.signUp()

@@ -8,9 +8,9 @@ import SyncProtocol
 import SyncService
 import Synchronization
 
-/// Carries requests to a service, counts them, and loses what it is told to.
+/// A transport to a service that records requests and loses those that a test chooses.
 final class CountingTransport: HTTPTransport {
-    /// What becomes of an exchange.
+    /// The fate of an exchange.
     enum Fate: Sendable {
         case arrives
         case answerIsLost
@@ -23,7 +23,7 @@ final class CountingTransport: HTTPTransport {
 
     init(_ service: EntitlementService) { direct = DirectTransport(service) }
 
-    /// What was asked since this was read last: `GET /v1/kv/…`.
+    /// The requests since the last call, as `GET /v1/kv/…`.
     func take() -> [String] {
         asked.withLock { asked in
             defer { asked = [] }
@@ -39,7 +39,7 @@ final class CountingTransport: HTTPTransport {
         asked.withLock { $0.append("\(request.method) \(request.path ?? "")") }
         let fate = await fate.withLock { $0 }(request)
         guard fate != .neverArrives else {
-            throw TransportError(.unreachable, mayHaveArrived: false, message: "nobody answers")
+            throw TransportError(.unreachable, mayHaveArrived: false, message: "the server does not respond")
         }
         let answer = try await direct.send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
         guard fate != .answerIsLost else {
@@ -61,7 +61,7 @@ struct Device {
     static let password = "correct horse"
 
     init(
-        _ service: EntitlementService, _ catalog: Catalog, clock: SetClock, local: MemoryBackend = MemoryBackend()
+        _ service: EntitlementService, _ catalog: Catalog, clock: TestClock, local: MemoryBackend = MemoryBackend()
     ) async throws {
         let transport = CountingTransport(service)
         client = try AccountClient(server: Self.server, transport: transport)

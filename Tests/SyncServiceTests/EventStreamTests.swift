@@ -7,10 +7,10 @@ import Testing
 
 @testable import SyncService
 
-@Suite("Streams of events")
+@Suite("Event streams of a service")
 struct EventStreamTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
     private let alice: Reply
     private let bob: Reply
@@ -28,7 +28,9 @@ struct EventStreamTests {
         private var waiting: [ServerSentEvents.Event] = []
         let status: Int
 
-        init(_ service: EntitlementService, token: String?, path: String = "/v1/changes", last: String? = nil) async throws {
+        init(
+            _ service: EntitlementService, token: String?, path: String = "/v1/changes", last: String? = nil
+        ) async throws {
             var fields: HTTPFields = [.accept: "text/event-stream"]
             if let token { fields[.authorization] = "Bearer \(token)" }
             if let last { fields[try #require(HTTPField.Name("Last-Event-ID"))] = last }
@@ -66,7 +68,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("tell a watcher of its own keys and of no others", .timeLimit(.minutes(1)))
+    @Test("A listener receives the changes of its own keys and of no others", .timeLimit(.minutes(1)))
     func scope() async throws {
         try await running {
             let reader = try await Reader(service, token: alice["access_token"])
@@ -82,7 +84,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("go on where a reader left off, with nothing missing", .timeLimit(.minutes(1)))
+    @Test("A stream resumes where the reader left off, without gaps", .timeLimit(.minutes(1)))
     func resuming() async throws {
         try await running {
             let first = try await Reader(service, token: alice["access_token"])
@@ -91,7 +93,7 @@ struct EventStreamTests {
             while let event = try await first.next() {
                 if event.name == "cursor", !event.lastEventID.isEmpty { last = event.lastEventID }
                 if event.name == "change" {
-                    // The position comes behind the changes.
+                    // The position follows the changes.
                     let position = try #require(try await first.next())
                     last = position.lastEventID
                     break
@@ -110,7 +112,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("reconnection times are spread by the number of open streams, from one second to thirty")
+    @Test("Reconnection times are spread by the number of open streams, from one second to thirty")
     func spread() {
         var host = HostServices.system
         for (count, most) in [(0, UInt64(1_000)), (10_000, 6_000), (1_000_000, 30_000)] {
@@ -123,7 +125,7 @@ struct EventStreamTests {
         }
     }
 
-    @Test("a cursor that counts nothing is answered at once, a token that is none as well")
+    @Test("An expired or malformed cursor and an invalid token are refused at once")
     func refusals() async throws {
         let expired = try await Reader(service, token: alice["access_token"], last: "999999-0000000000000001")
         #expect(expired.status == 410)
@@ -133,7 +135,7 @@ struct EventStreamTests {
     }
 
     @Test(
-        "end at log-out and when the service ends; a watcher learns when the store was put back",
+        "Streams end at a log-out and when the service ends; a listener learns that the store was restored",
         .timeLimit(.minutes(1)))
     func endings() async throws {
         let backup = store.backup()
@@ -155,7 +157,7 @@ struct EventStreamTests {
         while try await late.next() != nil {}
     }
 
-    @Test("of another issuer's token end when all tokens are ended, as those of a session do", .timeLimit(.minutes(1)))
+    @Test("Streams of another issuer's token end when all tokens are ended", .timeLimit(.minutes(1)))
     func external() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         let token = "external|carol|\(clock.now / 1_000 + 600)"
@@ -163,7 +165,7 @@ struct EventStreamTests {
         let path = "/v1/kv/accounts/carol/\(created["incarnation"] ?? "")/note?if=any"
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await service.run() }
-            // Although the account was made a moment ago, of which the hub may hear only now.
+            // The account was created a moment ago, and the hub may notice that only now.
             let reader = try await Reader(service, token: token)
             #expect(reader.status == 200)
             #expect(await service.ask(.put, path, token: token, body: [1]).status == 200)

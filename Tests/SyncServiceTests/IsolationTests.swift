@@ -6,13 +6,13 @@ import SyncProtocol
 import SyncService
 import Testing
 
-@Suite("Nobody reaches what is another's")
+@Suite("An account cannot reach the data of another")
 struct IsolationTests {
     private let store = MemoryBackend()
     private let service: EntitlementService
     private let alice: Reply
     private let mallory: Reply
-    /// What mallory must never see or change.
+    /// The value that mallory must neither see nor change.
     private let secret = Array("alice's ledger of purchases".utf8)
     private let victims: [EntryKey]
 
@@ -30,7 +30,7 @@ struct IsolationTests {
 
     private var token: String? { mallory["access_token"] }
 
-    /// All that the server's store holds but for what is mallory's own.
+    /// The contents of the server's store, except for mallory's own keys.
     private func contents() async throws -> [EntryKey: [UInt8]] {
         var contents: [EntryKey: [UInt8]] = [:]
         for item in try await store.list(prefix: "", after: nil, limit: 10_000).outcome.items {
@@ -41,7 +41,7 @@ struct IsolationTests {
         return contents
     }
 
-    /// Other spellings of a path, of which a careless server makes the same.
+    /// Other spellings of a path that a careless server would treat as equal.
     private func spellings(of path: String) -> [String] {
         let own = "/v1/kv/accounts/mallory/\(mallory["incarnation"] ?? "")/"
         let tail = path.replacing("/v1/kv/", with: "")
@@ -57,7 +57,7 @@ struct IsolationTests {
         ] + dots.map { own + $0 + tail } + dots.map { "/v1/kv/" + $0 + tail }
     }
 
-    @Test("by no method and no spelling of a path")
+    @Test("No method and no spelling of a path reaches another account's keys")
     func paths() async throws {
         let before = try await contents()
         let others = [
@@ -81,7 +81,7 @@ struct IsolationTests {
         #expect(try await contents() == before)
     }
 
-    @Test("a refusal does not tell whether something is there")
+    @Test("A refusal does not reveal whether a key exists")
     func refusals() async throws {
         for method in [HTTPRequest.Method.get, .put, .delete] {
             let there = await service.ask(method, "/v1/kv/" + victims[0].text, token: token, [.ifMatch: "*"])
@@ -91,7 +91,7 @@ struct IsolationTests {
         }
     }
 
-    @Test("not by listing, nor by what changed, and not by another route")
+    @Test("Listings, changes and other routes show nothing of another account")
     func listings() async throws {
         let incarnation = try #require(mallory["incarnation"])
         let own = "accounts/mallory/\(incarnation)/note"
@@ -116,7 +116,7 @@ struct IsolationTests {
         }
     }
 
-    @Test("nor with a token that is forged, cut, another's secret, or none")
+    @Test("A forged, truncated or missing token, and any other secret, give no access")
     func tokens() async throws {
         let good = try #require(alice["access_token"])
         let path = "/v1/kv/" + victims[2].text
@@ -138,7 +138,7 @@ struct IsolationTests {
         #expect(wrong.status == 401)
     }
 
-    @Test("an operator reaches everything but what the server keeps to itself")
+    @Test("The operator reaches every key except the server's own")
     func operatorScope() async throws {
         #expect(await service.ask(.get, "/v1/kv/" + victims[0].text, token: .operatorToken).body == secret)
         #expect(await service.ask(.get, "/v1/kv/server/keys", token: .operatorToken).status == 403)
@@ -147,7 +147,7 @@ struct IsolationTests {
         #expect(await service.ask(.get, "/v1/accounts/self", token: .operatorToken).status == 403)
     }
 
-    @Test("an account that was made anew sees nothing of the erased one, whose devices see only the marker")
+    @Test("A new account sees nothing of the erased one of its name, whose devices see only the marker")
     func erasure() async throws {
         let wrong: [String: any Sendable] = ["password": "wrong password"]
         let token = alice["access_token"]
@@ -174,6 +174,6 @@ struct IsolationTests {
         let refreshed = await service.ask(
             .post, "/v1/sessions",
             json: ["grant_type": "refresh_token", "refresh_token": alice["refresh_token"] ?? ""])
-        #expect(refreshed.status == 200, "an old device comes to hear of it, however late")
+        #expect(refreshed.status == 200, "an old device learns of the erasure, however late")
     }
 }

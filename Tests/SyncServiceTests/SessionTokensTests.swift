@@ -8,8 +8,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A place for sessions that fails to save when a test wants it.
-private final class FragileStore: SessionStore {
+/// A session store that fails to save while a test wants it to.
+private final class FailingSessionStore: SessionStore {
     let wrapped = MemorySessionStore()
     let isFull = Mutex(false)
 
@@ -26,12 +26,12 @@ private final class FragileStore: SessionStore {
 
 @Suite("Access tokens of a session")
 struct SessionTokensTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let machine = ManualHost(seed: 7)
     private let service: EntitlementService
     private let transport: CountingTransport
     private let client: AccountClient
-    private let sessions = FragileStore()
+    private let sessions = FailingSessionStore()
 
     init() async throws {
         service = try await .open(MemoryBackend(), clock: clock)
@@ -39,7 +39,7 @@ struct SessionTokensTests {
         client = try AccountClient(server: Device.server, transport: transport)
     }
 
-    /// The wall clock of the server's machine, and a timer that pauses move.
+    /// The wall clock of the server's machine, and a timer that each sleep advances.
     private var host: HostServices {
         var host = machine.host
         host.now = { clock.now }
@@ -60,13 +60,13 @@ struct SessionTokensTests {
         #expect(account.name == "alice")
     }
 
-    /// Time passes for everybody.
+    /// Advances the clocks of the server and of the devices.
     private func wait(_ seconds: Int64) async throws {
         clock.advance(seconds: seconds)
         try await machine.host.sleep(for: .seconds(seconds))
     }
 
-    @Test("a token is replaced shortly before it ends, whatever the wall clock says, and not before")
+    @Test("A token is replaced shortly before it expires and not earlier, whatever the wall clock shows")
     func inTime() async throws {
         let tokens = try await begin()
         try await wait(500)
@@ -75,7 +75,7 @@ struct SessionTokensTests {
         try await wait(75)
         try await own(tokens)
         #expect(transport.take() == ["POST /v1/sessions", "GET /v1/accounts/self"])
-        // A person sets the clock of this machine, and no time passes.
+        // The wall clock is changed by hand, and no time passes.
         clock.advance(seconds: -86_400)
         clock.advance(seconds: 86_400 + 500)
         clock.advance(seconds: -500)
@@ -83,11 +83,11 @@ struct SessionTokensTests {
         #expect(transport.take() == ["GET /v1/accounts/self"])
     }
 
-    @Test("one refresh for 64 requests that are refused together, and for two programs that share the session")
+    @Test("64 requests that are refused together, and two programs that share the session, cause one refresh")
     func together() async throws {
         let programs = [try await begin(), SessionTokens(client, store: sessions, host: host)]
         for tokens in programs { try await own(tokens) }
-        // Only the server's time passes: the devices find out by being refused.
+        // Only the server's time passes, so the devices learn of it by a refusal.
         clock.advance(seconds: 700)
         _ = transport.take()
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -97,7 +97,7 @@ struct SessionTokensTests {
         #expect(transport.take().filter { $0 == "POST /v1/sessions" }.count == 1)
     }
 
-    @Test("a refresh whose answer is lost is made again with the same token, also by the next start of the program")
+    @Test("A refresh whose answer is lost is repeated with the same token, also after a restart of the program")
     func lostAnswer() async throws {
         let tokens = try await begin()
         let count = Mutex(0)
@@ -116,7 +116,7 @@ struct SessionTokensTests {
         try await own(tokens)
     }
 
-    @Test("a token that cannot be kept is not used, and nothing is lost by that")
+    @Test("A token that cannot be stored is not used, and nothing is lost")
     func fullDisk() async throws {
         let tokens = try await begin()
         let before = try await sessions.load()
@@ -129,7 +129,7 @@ struct SessionTokensTests {
         #expect(try await sessions.load() != before)
     }
 
-    @Test("a session that is over is kept no longer, and whoever asks is told to log in; a new one is used at once")
+    @Test("A session that has ended is dropped, callers are told to log in, and a new session is used at once")
     func over() async throws {
         let tokens = try await begin()
         let other = try await client.logIn("alice", password: Device.password)
@@ -139,14 +139,14 @@ struct SessionTokensTests {
         #expect(try await sessions.load() == nil)
         _ = transport.take()
         await expectKind(.permissionDenied) { _ = try await tokens.token() }
-        #expect(transport.take().isEmpty, "nobody is asked")
+        #expect(transport.take().isEmpty, "no request is sent")
         try await tokens.begin(client.logIn("alice", password: Device.password))
         try await own(tokens)
         try await tokens.forget()
         await expectKind(.permissionDenied) { _ = try await tokens.token() }
     }
 
-    @Test("a session of another account is not used")
+    @Test("A session of another account is not used")
     func otherAccount() async throws {
         _ = try await begin()
         let bob = SessionTokens(client, store: sessions, account: "bob", host: host)

@@ -3,17 +3,18 @@ public import SyncCore
 
 /// The bodies of `POST /v1/batch`, request and answer: the messages of `Docs/wire.proto` in the proto3 encoding.
 ///
-/// Written in one way only; read as any proto3 parser reads them, but for this: a message that is given twice counts as
-/// given last, and what cannot be done as it stands (no condition, a version without bytes) is refused.
+/// Each message has exactly one encoding when it is written. Reading follows proto3, with two exceptions: if a message
+/// is given twice, the last one counts in full and the two are not merged; and a message that cannot be carried out as
+/// it stands (a write without a condition, an empty version) is rejected.
 public enum BatchBody {
-    /// Where batches go.
+    /// The path of the batch endpoint.
     public static let path = "/v1/batch"
     /// The media type of request and answer.
     public static let mediaType = "application/vnd.entitlementsync.batch"
-    /// A batch has at most so many operations.
+    /// The largest number of operations in a batch.
     public static let maximumOperationCount = 256
 
-    /// The request that asks for `operations`: at most ``maximumOperationCount``.
+    /// The request for `operations`, at most ``maximumOperationCount``.
     public static func bytes(of operations: [BatchOperation]) -> [UInt8] {
         precondition(operations.count <= maximumOperationCount, "a batch has at most 256 operations")
         var writer = ProtoWriter()
@@ -28,15 +29,15 @@ public enum BatchBody {
         return writer.bytes
     }
 
-    /// The operations that a request asks for.
+    /// The operations in a request.
     ///
-    /// - Throws: `BackendError.Kind.tooLarge` for more than ``maximumOperationCount``, `invalidKey` for what is no key,
-    ///   and `damaged` for what is no such message.
+    /// - Throws: `BackendError.Kind.tooLarge` for more than ``maximumOperationCount``, `invalidKey` for an invalid key,
+    ///   and `damaged` for bytes that are not a valid message.
     public static func operations(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchOperation] {
         var operations: [BatchOperation] = []
         try forEachMessage(of: bytes) { (message) throws(BackendError) in
             guard let operation = try operation(message) else {
-                throw damaged("an operation of a batch is a read or a write")
+                throw damaged("an operation of a batch must be a read or a write")
             }
             operations.append(operation)
         }
@@ -45,7 +46,7 @@ public enum BatchBody {
 
     /// The answer with `results`, in the order of their operations.
     ///
-    /// The array has no spare capacity worth mentioning: a server keeps it until the client has read it.
+    /// The array has almost no spare capacity, because a server keeps it until the client has read it.
     public static func bytes(ofAnswer results: [BatchResult]) -> [UInt8] {
         var writer = ProtoWriter(capacity: results.reduce(0) { $0 + $1.valueByteCount + 128 })
         for result in results {
@@ -54,15 +55,15 @@ public enum BatchBody {
         return writer.bytes
     }
 
-    /// The results that an answer tells of.
+    /// The results in an answer.
     ///
-    /// - Throws: `BackendError.Kind.damaged` for what is no such message, `tooLarge` for more than
+    /// - Throws: `BackendError.Kind.damaged` for bytes that are not a valid message, `tooLarge` for more than
     ///   ``maximumOperationCount``.
     public static func results(_ bytes: some Collection<UInt8>) throws(BackendError) -> [BatchResult] {
         var results: [BatchResult] = []
         try forEachMessage(of: bytes) { (message) throws(BackendError) in
             guard let result = try result(message) else {
-                throw damaged("an answer tells of an operation what this version does not know")
+                throw damaged("a result is of a kind that this version does not know")
             }
             results.append(result)
         }
@@ -110,7 +111,7 @@ extension BatchBody {
 }
 
 extension BatchResult {
-    /// The number of bytes of the value that it carries, and of a problem's text.
+    /// The number of bytes in the value and in the JSON of a problem.
     fileprivate var valueByteCount: Int {
         switch self {
         case .read(.found(let entry)), .write(.conflict(let entry?)): entry.value.count
@@ -123,7 +124,7 @@ extension BatchResult {
 extension BatchBody {
     private typealias Bytes = ArraySlice<UInt8>
 
-    /// Calls `body` with each message of the repeated field 1, which both bodies have and nothing else.
+    /// Calls `body` with each message of the repeated field 1, the only field of both bodies.
     private static func forEachMessage(
         of bytes: some Collection<UInt8>, _ body: (Bytes) throws(BackendError) -> Void
     ) throws(BackendError) {
@@ -132,7 +133,7 @@ extension BatchBody {
             guard field == 1 else { return }
             count += 1
             guard count <= maximumOperationCount else {
-                throw BackendError(.tooLarge, message: "a batch has at most \(maximumOperationCount) operations")
+                throw BackendError(.tooLarge, message: "a batch can have at most \(maximumOperationCount) operations")
             }
             try body(try data(value))
         }
@@ -158,7 +159,7 @@ extension BatchBody {
             case 1: key = try text(value)
             case 2:
                 let bytes = try data(value)
-                // Empty is the default: nothing is known.
+                // Empty is the default: the client knows no version.
                 known = bytes.isEmpty ? nil : try version(bytes)
             default: break
             }
@@ -175,14 +176,14 @@ extension BatchBody {
             case 1: key = try text(value)
             case 2: content = Array(try data(value))
             case 3, 4:
-                guard try number(value) == 1 else { throw damaged("a condition that is false is none") }
+                guard try number(value) == 1 else { throw damaged("a condition must be true when it is present") }
                 condition = field == 3 ? .any : .absent
             case 5: condition = .matches(try version(try data(value)))
             default: break
             }
         }
         guard let condition else {
-            throw damaged("a write says what may be overwritten: any, absent or matches")
+            throw damaged("a write must have a condition: any, absent or matches")
         }
         return WriteRequest(try EntryKey(key), value: content, if: condition)
     }
@@ -198,12 +199,12 @@ extension BatchBody {
             case 5: result = .write(.deleted)
             case 6: result = .write(.conflict(try conflict(try data(value))))
             case 7:
-                guard let problem = Problem(json: Array(try data(value))) else { throw damaged("a problem is JSON") }
+                guard let problem = Problem(json: Array(try data(value))) else { throw damaged("invalid problem JSON") }
                 result = .problem(problem)
             case 8: result = .conflictWithoutValue(try conflictVersion(try data(value)))
             default: break
             }
-            // Those without content are messages all the same, and end where they say.
+            // Results without content are still messages, so their bytes must be well-formed.
             if [2, 3, 5].contains(field) { try forEachField(of: try data(value)) { _, _ in } }
         }
         return result
@@ -222,7 +223,7 @@ extension BatchBody {
         try forEachField(of: bytes) { (field, value) throws(BackendError) in
             if field == 1 { known = try version(try data(value)) }
         }
-        guard let known else { throw damaged("a conflict without a value has a version") }
+        guard let known else { throw damaged("a conflict without a value must have a version") }
         return known
     }
 
@@ -236,7 +237,7 @@ extension BatchBody {
             default: break
             }
         }
-        guard let known else { throw damaged("an entry has a version") }
+        guard let known else { throw damaged("an entry must have a version") }
         return Entry(value: content, version: known)
     }
 }
@@ -264,7 +265,7 @@ extension BatchBody {
     }
 
     private static func version(_ bytes: Bytes) throws(BackendError) -> EntryVersion {
-        guard (1...64).contains(bytes.count) else { throw damaged("a version has 1 to 64 bytes") }
+        guard (1...64).contains(bytes.count) else { throw damaged("a version must be 1 to 64 bytes") }
         return EntryVersion(bytes: Array(bytes))
     }
 
@@ -277,6 +278,6 @@ extension BatchBody {
     }
 
     private static func damaged(_ reason: String) -> BackendError {
-        BackendError(.damaged, message: "these bytes are no batch: \(reason)")
+        BackendError(.damaged, message: "the bytes are not a valid batch: \(reason)")
     }
 }

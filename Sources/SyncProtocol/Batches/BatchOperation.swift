@@ -14,9 +14,9 @@ public enum BatchResult: Hashable, Sendable {
     case read(ReadOutcome)
     /// The outcome of a write or a deletion.
     case write(WriteOutcome)
-    /// A write or a deletion whose condition did not hold, without the entry that stood against it: the answer had no
-    /// room for the value. The version is that of the entry; the client reads the key to get the value.
+    /// A write or a deletion whose condition did not hold, when the answer had no room for the value of the conflicting
+    /// entry. The associated value is the version of that entry; the client reads the key to get the value.
     case conflictWithoutValue(EntryVersion)
-    /// The operation failed or was not begun.
+    /// The operation failed or was not started.
     case problem(Problem)
 }

@@ -1,31 +1,31 @@
 public import HTTPTypes
 
-/// A transport that can also hand out an answer while it comes.
+/// A transport that can also deliver a response while it arrives.
 public protocol HTTPStreamingTransport: HTTPTransport {
-    /// Sends `request`, which has no body, and answers as soon as the header of the answer is there.
+    /// Sends `request`, which has no body, and returns as soon as the header of the response has arrived.
     ///
     /// Cancelling the task ends the exchange.
     ///
     /// - Parameters:
-    ///   - request: method, address and header.
-    ///   - idleTimeout: how long nothing may come, before the header and between any two bytes. A stream may be silent
-    ///     for long; whoever wants to notice that its connection is dead lets the server say something now and then.
+    ///   - request: The method, address and header fields.
+    ///   - idleTimeout: The longest silence, before the header and between any two bytes. An event stream may be silent
+    ///     for a long time; to detect a dead connection, the server must send heartbeats.
     func stream(
         _ request: HTTPRequest, idleTimeout: Duration
     ) async throws(TransportError) -> TransportStream
 }
 
-/// An answer whose body comes piece by piece. To be iterated once.
+/// A response whose body arrives in pieces. It can be iterated once.
 ///
-/// The connection is read only as fast as the pieces are asked for. Dropping the stream and its iterator, or cancelling
+/// The connection is read only as fast as the pieces are requested. Dropping the stream and its iterator, or cancelling
 /// the task that waits for a piece, ends the exchange.
 public struct TransportStream: AsyncSequence, Sendable {
-    /// Some bytes of the body, one or more.
+    /// One or more bytes of the body.
     public typealias Element = [UInt8]
-    /// Why it ended too early.
+    /// The error of a body that ended too early.
     public typealias Failure = TransportError
 
-    /// Status and header.
+    /// The status and header fields.
     public let response: HTTPResponse
     private let source: any TransportSource
 
@@ -34,10 +34,10 @@ public struct TransportStream: AsyncSequence, Sendable {
         (self.response, self.source) = (response, source)
     }
 
-    /// The pieces from here on.
+    /// An iterator over the remaining pieces.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(source: source) }
 
-    /// The pieces of a body.
+    /// The iterator over the pieces of a body.
     public struct AsyncIterator: AsyncIteratorProtocol, Sendable {
         fileprivate let source: any TransportSource
 
@@ -53,10 +53,10 @@ public struct TransportStream: AsyncSequence, Sendable {
     }
 }
 
-/// Where the pieces of a body come from. When nobody holds it any more, it ends its exchange.
+/// The source of the pieces of a body. Releasing the last reference ends the exchange.
 public protocol TransportSource: AnyObject, Sendable {
-    /// The next piece; `nil` at the end of the body. One caller at a time.
+    /// The next piece; `nil` at the end of the body. Calls must not overlap.
     ///
-    /// - Throws: what ended the body too early, `cancelled` where it was the calling task.
+    /// - Throws: The error that ended the body too early; `cancelled` if the calling task was cancelled.
     func next() async throws(TransportError) -> [UInt8]?
 }

@@ -1,8 +1,8 @@
-/// Reads an event stream (`text/event-stream`) as it comes, split anywhere.
+/// An incremental parser of event streams (`text/event-stream`), whose input may be split anywhere.
 ///
-/// Follows "Server-sent events" of the HTML standard (WHATWG), section 9.2.6: lines end with CR, LF or both, a mark of
-/// byte order at the beginning is skipped, comments and unknown fields are ignored, an event without data is none, and
-/// what is not ended by an empty line at the end of the stream is dropped.
+/// Follows "Server-sent events" of the HTML standard (WHATWG), section 9.2.6: lines end with CR, LF or CRLF, a byte
+/// order mark at the beginning is skipped, comments and unknown fields are ignored, an event without data is discarded,
+/// and an event that is incomplete at the end of the stream is dropped.
 ///
 /// ```swift
 /// var events = ServerSentEvents()
@@ -13,11 +13,11 @@
 public struct ServerSentEvents: Sendable {
     /// One event.
     public struct Event: Hashable, Sendable {
-        /// Its type; `message` where the stream names none.
+        /// The type; `message` if the stream names none.
         public var name: String
-        /// Its lines, joined by line feeds.
+        /// The data lines, joined by line feeds.
         public var data: String
-        /// The id that was given last, by this event or one before; empty for none.
+        /// The most recent id, of this event or of an earlier one; empty for none.
         public var lastEventID: String
 
         /// An event of the given parts.
@@ -26,9 +26,9 @@ public struct ServerSentEvents: Sendable {
         }
     }
 
-    /// The id to resume after; empty for none.
+    /// The id after which to resume; empty for none.
     public private(set) var lastEventID = ""
-    /// How long to wait before connecting again, in milliseconds; `nil` while the stream has not said.
+    /// The time to wait before reconnecting, in milliseconds; `nil` if the stream has not specified one.
     public private(set) var reconnectionTime: Int?
 
     private let maximumByteCount: Int
@@ -40,22 +40,23 @@ public struct ServerSentEvents: Sendable {
     private var dataByteCount = 0
     private var pendingID: String?
 
-    /// A reader at the beginning of a stream.
+    /// A parser at the beginning of a stream.
     ///
-    /// - Parameter maximumByteCount: a line, or the data of an event, has at most so many bytes.
+    /// - Parameter maximumByteCount: The largest size of a line and of the data of an event, in bytes.
     public init(maximumByteCount: Int = 1 << 16) { self.maximumByteCount = maximumByteCount }
 
-    /// Reads on.
+    /// Parses the next bytes of the stream.
     ///
-    /// - Returns: the events that end in `bytes`, in their order.
-    /// - Throws: `TransportError.Kind.tooLarge` for a line or an event that is too long; the stream is of no use then.
+    /// - Returns: The events that `bytes` completes, in order.
+    /// - Throws: `TransportError.Kind.tooLarge` for a line or an event that is too long. The parser cannot be used
+    ///   after that.
     public mutating func feed(_ bytes: some Sequence<UInt8>) throws(TransportError) -> [Event] {
         var events: [Event] = []
         for byte in bytes {
             let isAfterReturn = endedWithReturn
             endedWithReturn = byte == 0x0D
             switch byte {
-            // The second half of a line's end.
+            // The second byte of CRLF.
             case 0x0A where isAfterReturn: break
             case 0x0A, 0x0D:
                 if let event = try endLine() { events.append(event) }
@@ -110,6 +111,6 @@ public struct ServerSentEvents: Sendable {
     private func tooLong() -> TransportError {
         TransportError(
             .tooLarge, mayHaveArrived: true,
-            message: "an event has at most \(maximumByteCount) bytes, this one has more")
+            message: "an event must have at most \(maximumByteCount) bytes, but this one has more")
     }
 }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// What of a stream has come and was not taken yet: a bounded amount.
+/// A bounded buffer for the bytes of a stream that have arrived and have not been read.
 package final class TransportBuffer: Sendable {
     private static let capacity = 64 << 10
 
@@ -11,9 +11,9 @@ package final class TransportBuffer: Sendable {
         var reader: CheckedContinuation<Void, Never>?
     }
 
-    /// What a reader finds.
+    /// The result of ``take()``.
     package enum Found {
-        /// These bytes; whether somebody waits for their being taken.
+        /// Buffered bytes. `wasFull` is true if the writer waits for them to be taken.
         case bytes([UInt8], wasFull: Bool)
         case end(Result<Void, TransportError>)
         case nothing
@@ -23,7 +23,7 @@ package final class TransportBuffer: Sendable {
 
     package init() {}
 
-    /// Adds `bytes` where there is room for them; `false` where there is none now.
+    /// Appends `bytes` if there is room for them; returns `false` otherwise.
     package func offer(_ bytes: some Collection<UInt8>) -> Bool {
         let (isTaken, reader) = state.withLock { state in
             guard state.bytes.isEmpty || state.bytes.count + bytes.count <= Self.capacity else {
@@ -37,7 +37,7 @@ package final class TransportBuffer: Sendable {
         return isTaken
     }
 
-    /// Adds `bytes` unless there would be more than `maximum` of them then; whether that was done.
+    /// Appends `bytes` unless the buffer would exceed `maximum` bytes. Returns `true` if they were appended.
     package func offer(_ bytes: some Collection<UInt8>, maximum: Int) -> Bool {
         let (isTaken, reader) = state.withLock { state in
             guard bytes.count <= maximum - state.bytes.count else {
@@ -50,7 +50,7 @@ package final class TransportBuffer: Sendable {
         return isTaken
     }
 
-    /// Nothing comes any more: because of `error`, or because it is all.
+    /// Ends the stream, with `error` or normally. No bytes follow.
     package func finish(_ error: TransportError?) {
         let reader = state.withLock { state in
             state.end = state.end ?? error.map { .failure($0) } ?? .success(())
@@ -69,12 +69,12 @@ package final class TransportBuffer: Sendable {
         }
     }
 
-    /// Returns when something can be taken, or the task is cancelled, in which case `onCancel` is called.
+    /// Returns when something can be taken or the task is cancelled. In the latter case it calls `onCancel`.
     package func wait(onCancel: @Sendable () -> Void) async {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                // Cancellation is looked at under the lock: the handler runs before, and is seen here, or after, and
-                // finds the reader.
+                // Cancellation is checked under the lock. The cancellation handler either runs before, and is noticed
+                // here, or runs after, and finds the continuation.
                 let isReady = state.withLock { state in
                     if !state.bytes.isEmpty || state.end != nil || Task.isCancelled { return true }
                     state.reader = continuation

@@ -18,7 +18,7 @@ enum AccountName {
     private static let reserved: Set = ["operator", "self"]
 
     /// Reports whether a new account may be called `name`.
-    static func isFit(_ name: String) -> Bool {
+    static func isAllowed(_ name: String) -> Bool {
         guard canExist(name), !reserved.contains(name), let first = name.unicodeScalars.first,
             let last = name.unicodeScalars.last
         else { return false }
@@ -27,8 +27,8 @@ enum AccountName {
         return name.precomposedStringWithCanonicalMapping.utf8.elementsEqual(name.utf8)
     }
 
-    /// Reports whether an account called `name` can exist. Accounts of earlier versions may have names that are no
-    /// longer given to new ones.
+    /// Reports whether an account called `name` can exist. An account that an earlier version created may have a name
+    /// that is not accepted for new accounts.
     static func canExist(_ name: String) -> Bool {
         (try? Account(name)) != nil && (try? AccountRecord.key(of: name)) != nil
     }

@@ -21,10 +21,10 @@ struct AccountRecord: Hashable, Sendable, Codable {
     var issuer: String?
     /// The digests of unused recovery codes, in hexadecimal.
     var recoveryCodes: [String] = []
-    /// The credential epoch. A password change, a recovery and a log-out everywhere increment it, which ends all
-    /// sessions of earlier epochs and voids every check of a credential that is still in progress.
+    /// The credential epoch. A password change, a recovery and a log-out everywhere increment it. That ends all
+    /// sessions of earlier epochs and voids every credential check that is still in progress.
     var epoch: Int64 = 0
-    /// The time up to which another issuer's tokens were ended, in milliseconds since 1970 UTC; `nil` for none.
+    /// The time up to which another issuer's tokens are invalid, in milliseconds since 1970 UTC; `nil` for none.
     var tokensSince: Int64?
     /// The beginning of this incarnation, in milliseconds since 1970 UTC.
     var created: Int64
@@ -33,10 +33,10 @@ struct AccountRecord: Hashable, Sendable, Codable {
     var account: Account? { incarnation.flatMap { try? Account(name, incarnation: $0) } }
 
     /// The current incarnation, unless it is being erased.
-    var living: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
+    var activeAccount: Account? { account.flatMap { isErased($0.incarnation) ? nil : $0 } }
 
     /// Reports whether an incarnation was erased, or is being erased.
-    func isErased(_ life: String) -> Bool { erased.contains { $0.utf8.elementsEqual(life.utf8) } }
+    func isErased(_ incarnation: String) -> Bool { erased.contains { $0.utf8.elementsEqual(incarnation.utf8) } }
 
     static func key(of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(prefix + LedgerKeys.escaped(name))
@@ -58,32 +58,33 @@ struct SessionRecord: Hashable, Sendable, Codable {
     var account: String
     /// The incarnation of the account.
     var incarnation: String
-    /// The credential epoch of the account in which it began. It is void in every other one.
+    /// The credential epoch of the account in which the session began. The session is void in any other epoch.
     var epoch: Int64
     /// The digest of the current refresh secret, in hexadecimal.
     var secret: String
-    /// The digest of the previous secret, which works for a while: the answer with its successor may have been lost.
+    /// The digest of the previous secret, which is still accepted for a while, because the answer with its successor
+    /// may have been lost.
     var formerSecret: String?
     /// The number of secrets before the current one.
     var generation: Int64 = 0
     /// The time of the last refresh, in milliseconds since 1970 UTC.
     var rotated: Int64
-    /// The time at which it began, in milliseconds since 1970 UTC.
+    /// The time at which the session began, in milliseconds since 1970 UTC.
     var created: Int64
-    /// The time at which it ends unless it is refreshed, in milliseconds since 1970 UTC.
+    /// The time at which the session ends unless it is refreshed, in milliseconds since 1970 UTC.
     var expires: Int64
 
-    /// Reports whether it has ended: it was not refreshed in time, or its dates stem from a wrong clock.
+    /// Reports whether the session has ended: it was not refreshed in time, or its dates come from a wrong clock.
     ///
     /// - Parameters:
-    ///   - now: the time, in milliseconds since 1970 UTC.
-    ///   - lifetime: the lifetime of a session without refresh, in milliseconds.
+    ///   - now: The time, in milliseconds since 1970 UTC.
+    ///   - lifetime: The lifetime of a session without refresh, in milliseconds.
     func isOver(at now: Int64, lifetime: Int64) -> Bool {
         expires <= now || now - rotated >= lifetime || max(rotated, created) - now > ClockRollbackGuard.tolerance
     }
 
-    /// Reports whether it belongs to this incarnation of the account.
-    func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
+    /// Reports whether the session belongs to this incarnation of the account.
+    func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
 
     static func prefix(of name: String) -> String {
         KeyScope.serverPrefix + "sessions/" + LedgerKeys.escaped(name) + "/"
@@ -105,7 +106,7 @@ struct RecordStore: Sendable {
     let backend: any KeyValueBackend
 
     /// A record and its version.
-    struct Held<Value: Sendable>: Sendable {
+    struct Versioned<Value: Sendable>: Sendable {
         var value: Value
         var version: EntryVersion
     }
@@ -113,10 +114,11 @@ struct RecordStore: Sendable {
     /// The record under `key`; `nil` if there is none.
     func read<Value: Codable & Sendable>(
         _ key: EntryKey, as type: Value.Type = Value.self
-    ) async throws(BackendError) -> Held<Value>? {
+    ) async throws(BackendError) -> Versioned<Value>? {
         guard case .found(let entry) = try await backend.read(key).outcome else { return nil }
         do {
-            return Held(value: try JSONDecoder().decode(Value.self, from: Data(entry.value)), version: entry.version)
+            let value = try JSONDecoder().decode(Value.self, from: Data(entry.value))
+            return Versioned(value: value, version: entry.version)
         } catch {
             throw BackendError(
                 .damaged, operation: .read, key: key, message: "the server's record cannot be read", cause: error)
@@ -125,7 +127,7 @@ struct RecordStore: Sendable {
 
     /// Writes `value`, or deletes the record if it is `nil`, provided that the key still holds `version`.
     ///
-    /// - Returns: `false` when the key holds another version. An unknown outcome is resolved by reading the record.
+    /// - Returns: `false` if the key holds another version. An unknown outcome is resolved by reading the record.
     func replace<Value: Codable & Sendable & Equatable>(
         _ key: EntryKey, with value: Value?, if version: EntryVersion?
     ) async throws(BackendError) -> Bool {
@@ -147,10 +149,10 @@ struct RecordStore: Sendable {
         }
     }
 
-    /// Changes the record under `key` by compare-and-swap, and repeats that when other writers interfere.
+    /// Changes the record under `key` by compare-and-swap. Retries when other writers interfere.
     ///
-    /// - Parameter change: computes the new record from the current one; `nil` leaves it unchanged.
-    /// - Returns: the new record; `nil` if `change` returned `nil`.
+    /// - Parameter change: Computes the new record from the current one; `nil` leaves it unchanged.
+    /// - Returns: The new record; `nil` if `change` returned `nil`.
     func update<Value: Codable & Sendable & Equatable>(
         _ key: EntryKey, _ change: (Value?) throws(BackendError) -> Value?
     ) async throws(BackendError) -> Value? {

@@ -23,8 +23,8 @@ struct AccountService: Sendable {
         var recoveryCodes: [String]?
     }
 
-    /// Creates the account `name`, or begins a session of it if it exists and has this password: two devices that sign
-    /// up at once share one account.
+    /// Creates the account `name`. If it exists and has this password, begins a session instead, so that two devices
+    /// that sign up at the same time share one account.
     func signUp(_ name: String, password: String, peer: String) async throws -> SignUp {
         guard configuration.allowsSignUp else {
             throw RequestError(.forbidden, "this server is closed to new accounts; ask its operator for one")
@@ -34,7 +34,7 @@ struct AccountService: Sendable {
         if AccountName.canExist(name), try await credentials.record(name)?.incarnation != nil {
             return SignUp(grant: try await join(name, password, peer), recoveryCodes: nil)
         }
-        guard AccountName.isFit(name) else { throw RequestError(.badRequest, AccountName.rule) }
+        guard AccountName.isAllowed(name) else { throw RequestError(.badRequest, AccountName.rule) }
         let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
         let hash = try await credentials.hash(password, peer: peer)
         guard let credential = try await credentials.create(name, password: hash, recoveryCodes: codes.map(digest))
@@ -102,7 +102,7 @@ struct AccountService: Sendable {
             }, if: isAllowed)
     }
 
-    /// Replaces the recovery codes.
+    /// Replaces all recovery codes.
     func renewRecoveryCodes(of caller: AccountCaller, password: String, peer: String) async throws -> [String] {
         let verified = try await credentials.check(password: password, of: caller, peer: peer)
         let codes = (0..<Self.recoveryCodeCount).map { _ in newCode() }
@@ -112,12 +112,12 @@ struct AccountService: Sendable {
         return codes
     }
 
-    /// Adds a recovery code on behalf of the operator, for an owner who has lost the others.
+    /// Adds a recovery code on behalf of the operator, for an owner who has lost all others.
     func addRecoveryCode(to name: String) async throws -> String {
         let code = newCode()
         let record = try await records.update(try AccountRecord.key(of: name)) {
             (known: AccountRecord?) throws(BackendError) in
-            guard var record = known, record.living != nil, record.issuer == nil else { return nil }
+            guard var record = known, record.activeAccount != nil, record.issuer == nil else { return nil }
             record.recoveryCodes.append(digest(code))
             return record
         }
@@ -125,8 +125,8 @@ struct AccountService: Sendable {
         return code
     }
 
-    /// Ends the caller's session, or all sessions of the account together with the tokens that another issuer has made
-    /// so far.
+    /// Ends the caller's session. With `everywhere`, ends all sessions of the account and all tokens that another
+    /// issuer has made so far.
     func logOut(_ caller: AccountCaller, everywhere: Bool) async throws {
         // An erased incarnation has no authority over the account that uses its name now.
         if everywhere, !caller.isErased {
@@ -167,7 +167,7 @@ extension AccountService {
         Hexadecimal.text(cryptography.digest(of: Array(code.utf8)))
     }
 
-    /// A recovery code of 16 characters, 80 random bits: too many to guess, so a plain digest of it can be stored.
+    /// A new recovery code of 16 characters, 80 random bits. It cannot be guessed, so a plain digest of it is stored.
     private func newCode() -> String {
         let alphabet = Array("ABCDEFGHJKMNPQRSTVWXYZ0123456789".utf8)
         let symbols = cryptography.randomBytes(16).map { alphabet[Int($0 & 31)] }

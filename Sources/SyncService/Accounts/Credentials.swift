@@ -2,14 +2,14 @@ import EntitlementSync
 import HTTPTypes
 import SyncCore
 
-/// The proof that a credential of an account was checked: a password, a recovery code, a token, or a device code that
-/// was approved.
+/// The proof that a credential of an account was checked: a password, a recovery code, a token, or the code of an
+/// approved device.
 ///
 /// It names the incarnation of the account and the credential epoch in which the check took place. A password change, a
-/// recovery and a log-out everywhere start a new epoch. Whatever the proof authorises compares the epoch in the same
-/// atomic write, or with the record after the write, and is refused if the epoch has ended. New recovery codes start no
-/// epoch, so a recovery also requires that its code is still one of the record's. Only ``Credentials`` and
-/// ``AccountCaller`` make one.
+/// recovery and a log-out everywhere start a new epoch. Every operation that the proof authorises compares the epoch in
+/// its own atomic write, or with the record after the write, and is refused if the epoch has ended. New recovery codes
+/// do not start an epoch, so a recovery also requires that its code is still in the record. Only ``Credentials`` and
+/// ``AccountCaller`` create proofs.
 struct VerifiedCredential: Sendable {
     /// The account and its incarnation.
     let account: Account
@@ -43,7 +43,7 @@ extension RequestError {
         "the account was erased, or its password or sessions changed, while this was under way; log in and try again")
 }
 
-/// Checks the credentials of accounts, and changes account records on the strength of such a check.
+/// Checks the credentials of accounts, and makes the changes to account records that such a check authorises.
 struct Credentials: Sendable {
     let records: RecordStore
     let guesses: GuessLimiter
@@ -52,13 +52,13 @@ struct Credentials: Sendable {
 
     /// The length of a password, in bytes.
     static let passwordByteCounts = 8...1_024
-    /// The age up to which another issuer's token replaces a password, in milliseconds.
+    /// The largest age of another issuer's token that can replace a password, in milliseconds.
     static let recency: Int64 = 300_000
 
-    /// Checks the password of the account called `name`. Takes as long when there is no such account.
+    /// Checks the password of the account called `name`. Takes the same time if there is no such account.
     ///
-    /// A text that cannot be an account's name is refused at once and counts as no guess: the rule for names is public,
-    /// so the time reveals nothing, and nothing has to be remembered about it.
+    /// A text that cannot be an account's name is refused at once and does not count as a guess. The rule for names is
+    /// public, so the time reveals nothing, and the table of guesses does not grow.
     ///
     /// - Throws: ``RequestError`` with the code `invalid_grant` for a wrong name or password.
     func check(password: String, of name: String, peer: String) async throws -> VerifiedCredential {
@@ -75,27 +75,27 @@ struct Credentials: Sendable {
 
     /// Checks the password of an authenticated caller.
     ///
-    /// - Parameter isErasing: accepts an account whose erasure was interrupted.
+    /// - Parameter isErasing: Accepts an account whose erasure was interrupted.
     func check(
         password: String, of caller: AccountCaller, peer: String, isErasing: Bool = false
     ) async throws -> VerifiedCredential {
         let erased = RequestError(.forbidden, "the account was erased")
         let name = caller.credential.name
         let record = try await record(name)
-        guard (isErasing ? record?.account : record?.living) == caller.account else { throw erased }
+        guard (isErasing ? record?.account : record?.activeAccount) == caller.account else { throw erased }
         guard caller.session != nil else {
-            throw RequestError(.forbidden, "this account's password is kept by its issuer; ask there")
+            throw RequestError(.forbidden, "this account has no password here; its issuer manages it")
         }
         let verified = try await check(password: password, of: name, peer: peer)
-        // The name may have a new owner by now.
+        // Another owner may have taken the name in the meantime.
         guard verified.account == caller.account else { throw erased }
         return verified
     }
 
-    /// Checks that the owner of the account is present, rather than a holder of a short-lived access token who would
-    /// turn it into a lasting session.
+    /// Checks that the owner of the account is present. Without it, the holder of a short-lived access token could turn
+    /// the token into a lasting session.
     ///
-    /// - Parameter password: ignored for accounts of another issuer, whose token must be recent instead.
+    /// - Parameter password: Ignored for accounts of another issuer, whose token must be recent instead.
     func checkPresence(of caller: AccountCaller, password: String?, peer: String) async throws -> VerifiedCredential {
         guard caller.session == nil else {
             guard let password else {
@@ -116,7 +116,7 @@ struct Credentials: Sendable {
 
     /// Checks a recovery code of the account called `name`.
     ///
-    /// - Parameter digest: the digest of the code as the record keeps it.
+    /// - Parameter digest: The digest of the code, as stored in the record.
     /// - Returns: `nil` for a wrong name or code.
     func check(
         recoveryCodeDigest digest: String, of name: String, peer: String
@@ -124,17 +124,18 @@ struct Credentials: Sendable {
         guard AccountName.canExist(name) else { return nil }
         return try await guesses.attempt(peer, .account(name), now: host.now()) {
             () async throws -> VerifiedCredential? in
-            guard let record = try await record(name), record.living != nil, record.recoveryCodes.contains(digest)
+            guard let record = try await record(name), record.activeAccount != nil,
+                record.recoveryCodes.contains(digest)
             else { return nil }
             return VerifiedCredential(record)
         }
     }
 
-    /// Checks the approval of a device, which counts for the incarnation and the epoch in which it was given.
+    /// Checks the approval of a device, which is valid only for the incarnation and the epoch in which it was given.
     func check(
         approvalBy name: String, incarnation: String?, epoch: Int64?
     ) async throws(BackendError) -> VerifiedCredential? {
-        guard let record = try await record(name), record.living != nil, record.incarnation == incarnation,
+        guard let record = try await record(name), record.activeAccount != nil, record.incarnation == incarnation,
             record.epoch == epoch
         else { return nil }
         return VerifiedCredential(record)
@@ -142,7 +143,7 @@ struct Credentials: Sendable {
 
     /// Reports whether the epoch of `credential` still lasts.
     func isCurrent(_ credential: VerifiedCredential) async throws(BackendError) -> Bool {
-        guard let record = try await record(credential.name), record.living != nil else { return false }
+        guard let record = try await record(credential.name), record.activeAccount != nil else { return false }
         return credential.isCurrent(in: record)
     }
 
@@ -179,9 +180,8 @@ struct Credentials: Sendable {
     ) async throws(BackendError) -> VerifiedCredential? {
         let changed = try await records.update(try AccountRecord.key(of: credential.name)) {
             (known: AccountRecord?) throws(BackendError) in
-            guard var record = known, record.living != nil, credential.isCurrent(in: record), isAllowed(record) else {
-                return nil
-            }
+            guard var record = known, record.activeAccount != nil, credential.isCurrent(in: record), isAllowed(record)
+            else { return nil }
             body(&record)
             return record
         }

@@ -3,14 +3,14 @@ import SyncCore
 
 /// The store as the devices of an erased account see it.
 ///
-/// The directory entry of the name says that this incarnation was erased. It does not mention earlier or later
+/// The directory entry of the name states that this incarnation was erased. It does not mention earlier or later
 /// incarnations of the same name.
 struct ErasedAccountView: KeyValueBackend {
     private let store: any KeyValueBackend
     private let key: EntryKey
     private let entry: Entry
 
-    /// - Parameter digest: computes the version of the synthetic directory entry from its content.
+    /// - Parameter digest: Computes the version of the synthetic directory entry from its content.
     init(_ store: any KeyValueBackend, _ account: Account, digest: ([UInt8]) -> [UInt8]) throws(BackendError) {
         self.store = store
         key = try LedgerKeys.directoryEntry(of: account.name ?? "")

@@ -2,7 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// Erases an account: replaces its ledger by the marker, deletes everything else, and frees its name.
+/// Erases an account: replaces its ledger with the marker of an erasure, deletes everything else, and frees its name.
 ///
 /// The account's record is marked first and keeps the password until the end, so that an interrupted erasure can be
 /// repeated with the password.
@@ -10,15 +10,15 @@ struct Erasure: Sendable {
     let store: any KeyValueBackend
     let records: RecordStore
     let owners: TransactionOwners
-    /// Receives the error of a ledger that cannot be read. It is erased all the same, but its claims remain.
+    /// Receives the error of a ledger that cannot be read. The ledger is erased nevertheless, but its claims remain.
     let onError: @Sendable (BackendError) -> Void
 
-    /// Marks this incarnation as erased in the account's record: requests that are admitted from now on cannot change
+    /// Marks this incarnation as erased in the account's record. Requests that are admitted from now on cannot change
     /// its keys.
     ///
-    /// - Parameter credential: the credential that authorises the erasure; `nil` for the operator.
-    /// - Returns: `false` when the account is erased already.
-    /// - Throws: ``RequestError`` when the credential is out of date.
+    /// - Parameter credential: The credential that authorises the erasure; `nil` for the operator.
+    /// - Returns: `false` if the account is already erased.
+    /// - Throws: ``RequestError`` if the credential is out of date.
     func begin(_ account: Account, by credential: VerifiedCredential?) async throws -> Bool {
         guard let name = account.name else { return false }
         var isOutdated = false
@@ -34,11 +34,11 @@ struct Erasure: Sendable {
         return marked != nil
     }
 
-    /// Deletes everything of this incarnation and frees its name.
+    /// Deletes all data of this incarnation and frees its name.
     func finish(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         let keys = try LedgerKeys(account)
-        try await bury(keys.ledger, of: account)
+        try await replaceWithMarker(keys.ledger, of: account)
         try await clear(account)
         try await AccountDirectory(backend: store).erase(account)
         _ = try await records.update(try AccountRecord.key(of: name)) { (known: AccountRecord?) throws(BackendError) in
@@ -59,8 +59,9 @@ struct Erasure: Sendable {
         } while after != nil
     }
 
-    /// Replaces the ledger by the marker, after releasing its claims on transactions, which contain the account's name.
-    private func bury(_ key: EntryKey, of account: Account) async throws(BackendError) {
+    /// Replaces the ledger with the marker, after releasing the ledger's claims on transactions, which contain the
+    /// account's name.
+    private func replaceWithMarker(_ key: EntryKey, of account: Account) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
         for _ in 0..<32 {
             var precondition = Precondition.absent
@@ -72,7 +73,7 @@ struct Erasure: Sendable {
             do throws(BackendError) {
                 if case .written = try await store.write(marker, to: key, if: precondition).outcome { return }
             } catch {
-                // The next read shows what happened.
+                // The next read shows whether the write took effect.
                 guard error.disposition == .outcomeUnknown else { throw error }
             }
         }

@@ -4,9 +4,9 @@ import Synchronization
 /// Limits the guessing of secrets: a number of wrong ones in five minutes per address and account, and a larger number
 /// per address over all accounts. An IPv6 address counts with its /64.
 ///
-/// A right secret costs nothing, but occupies a place among the wrong ones while it is checked, so simultaneous guesses
-/// have no advantage over consecutive ones. The table lives in memory and has a bounded size in bytes: its keys are
-/// hashes under a random key of the process, so no caller chooses their length or which of them collide.
+/// Correct secrets do not count. While a secret is being checked it counts as a wrong one, so that concurrent guesses
+/// have no advantage over consecutive ones. The table is kept in memory and has a bounded size in bytes. Its keys are
+/// hashes under a random key of the process, so that callers control neither their length nor their collisions.
 final class GuessLimiter: Sendable {
     /// The number of wrong secrets that an address may send for one account.
     static let guessesForAccount = 10
@@ -35,7 +35,7 @@ final class GuessLimiter: Sendable {
             if isOver(now) { (wrong, since) = (0, now) }
         }
 
-        /// A count of a later time than now stems from a clock that was set back since. It must not block anyone.
+        /// A count that begins after the current time means that the clock was set back. It must not block any client.
         func isOver(_ now: Int64) -> Bool { now < since || now - since >= GuessLimiter.period }
     }
 
@@ -49,14 +49,14 @@ final class GuessLimiter: Sendable {
     /// Runs the check of a secret that `peer` sent, unless the address has to wait.
     ///
     /// - Parameters:
-    ///   - now: the time, in milliseconds since 1970 UTC.
-    ///   - check: checks the secret and returns `nil` for a wrong one.
-    /// - Throws: ``RequestError`` with status 429 when the address has to wait. Errors of `check` are passed on and
-    ///   count as no guess.
+    ///   - now: The time, in milliseconds since 1970 UTC.
+    ///   - check: Checks the secret and returns `nil` for a wrong one.
+    /// - Throws: ``RequestError`` with status 429 if the address has to wait. Errors of `check` are passed on and do
+    ///   not count as guesses.
     func attempt<Value>(
         _ peer: String, _ subject: Subject, now: Int64, _ check: () async throws -> Value?
     ) async throws -> Value? {
-        let peer = ClientAddress.guesser(peer)
+        let peer = ClientAddress.guessKey(peer)
         let keys = [Self.key(peer, subject), Self.key(peer, nil)]
         if let delay = reserve(keys, now: now) {
             throw RequestError(.tooManyRequests, "too many wrong guesses; wait \(delay) s", retryAfter: delay)
@@ -77,7 +77,7 @@ final class GuessLimiter: Sendable {
 
     /// Takes a place in each of the counts.
     ///
-    /// - Returns: the time to wait when there is none, in seconds.
+    /// - Returns: The time to wait if there is no place, in seconds.
     private func reserve(_ keys: [Int], now: Int64) -> Int64? {
         counts.withLock { counts in
             if counts.count >= Self.capacity { Self.trim(&counts, now: now) }
@@ -88,7 +88,7 @@ final class GuessLimiter: Sendable {
                 if count.wrong >= most {
                     waits.append((Self.period - (now - count.since) + 999) / 1_000)
                 } else if count.wrong + count.pending >= most {
-                    // The pending ones may be right.
+                    // The pending secrets may turn out to be correct.
                     waits.append(1)
                 }
             }

@@ -4,13 +4,13 @@ public protocol ServiceCryptography: Sendable {
     /// A salted hash of `password` that is slow to guess (scrypt, RFC 7914), as one line of text with its parameters.
     /// Does not block the threads of other tasks.
     ///
-    /// - Parameter peer: the address of the client, so that the work can be shared fairly among addresses.
-    /// - Throws: ``CryptographyError``, also when too many hashes of the address, or of all addresses, are waiting.
+    /// - Parameter peer: The address of the client, so that addresses share the work fairly.
+    /// - Throws: ``CryptographyError``, also if too many hashes of the address, or of all addresses, are waiting.
     func hash(password: [UInt8], peer: String) async throws(CryptographyError) -> String
 
-    /// Reports whether `hash` was made of `password`. Takes as long for a wrong password.
+    /// Reports whether `hash` is a hash of `password`. Takes the same time for a wrong password.
     ///
-    /// - Parameter peer: as for ``hash(password:peer:)``.
+    /// - Parameter peer: As for ``hash(password:peer:)``.
     func verify(password: [UInt8], hash: String, peer: String) async throws(CryptographyError) -> Bool
 
     /// SHA-256 of `bytes`: 32 bytes.
@@ -28,16 +28,16 @@ public protocol ServiceCryptography: Sendable {
     /// A token of `claims`, signed by `key`, which is named in its header: a JWT (RFC 7519) by EdDSA (RFC 8037).
     func sign(_ claims: AccessClaims, with key: SigningKey) async throws(CryptographyError) -> String
 
-    /// The content of `token`, if it was signed with one of `keys` or of a configured issuer's keys by the algorithm of
-    /// that key, for this audience, and is valid at `now` (milliseconds since 1970 UTC).
+    /// The content of `token`, if it is valid at `now` (milliseconds since 1970 UTC) and for this audience, and was
+    /// signed with one of `keys` or of a configured issuer's keys, by the algorithm of that key.
     ///
-    /// - Throws: ``TokenRefusal`` for every other one.
+    /// - Throws: ``TokenRefusal`` for any other token.
     func verify(_ token: String, keys: [SigningKey], now: Int64) async throws(TokenRefusal) -> VerifiedToken
 }
 
 /// A key with which this server signs tokens.
 public struct SigningKey: Hashable, Sendable {
-    /// Its name in a token's header (`kid`).
+    /// The key's name in the header of a token (`kid`).
     public var id: String
     /// The private key.
     public var bytes: [UInt8]
@@ -52,7 +52,7 @@ public struct AccessClaims: Hashable, Sendable {
     public var account: String
     /// The incarnation of the account (`inc`).
     public var incarnation: String
-    /// The session that it belongs to (`sid`).
+    /// The session of the token (`sid`).
     public var session: String
     /// The issuer and the audience (`iss` and `aud`): the server's name.
     public var server: String
@@ -79,18 +79,18 @@ public enum VerifiedToken: Hashable, Sendable {
     case external(issuer: String, subject: String, issuedAt: Int64?, expiresAt: Int64)
 }
 
-/// The reason for which a token is rejected. It is for the log; clients receive one message for all reasons.
+/// The reason why a token is rejected. It is for the log; clients receive the same message for all reasons.
 public struct TokenRefusal: Error, Hashable, Sendable {
     /// One line for the log, without the token.
     public var reason: String
-    /// The token was valid in the past.
+    /// True if the token was valid in the past.
     public var isExpired: Bool
 
     /// A refusal for `reason`.
     public init(_ reason: String, isExpired: Bool = false) { (self.reason, self.isExpired) = (reason, isExpired) }
 }
 
-/// A failed computation: a stored hash is malformed, memory is short, or too many hashes are waiting.
+/// The error of a failed computation: a stored hash is malformed, memory is short, or too many hashes are waiting.
 public struct CryptographyError: Error, Hashable, Sendable {
     /// One line for the log, without secrets.
     public var reason: String

@@ -3,18 +3,19 @@ import Synchronization
 
 /// Follows the changes of the store on behalf of all listeners.
 ///
-/// Each listener gets the changes of its scope through a buffer of its own. A listener that does not read loses its
-/// stream, and no other listener waits for it.
+/// Each listener receives the changes of its scope through its own buffer. A listener that does not read loses its
+/// stream; it never delays other listeners.
 final class ChangeHub: Sendable {
     /// The number of notes that a listener may leave unread.
     static let bufferedCount = 256
     /// The time between two heartbeats of a listener.
     static let heartbeat = Duration.seconds(15)
-    /// The number of groups whose heartbeats are sent one after another, so that thousands do not delay other work.
+    /// The number of groups of listeners whose heartbeats are sent one after another, so that thousands of heartbeats
+    /// do not delay other work.
     private static let beatCount: UInt64 = 30
     /// The pause between two reads of the store.
     static let pause = Duration.milliseconds(2)
-    /// The pause while there is no listener. The reads then only find tokens that another server has revoked.
+    /// The pause while there is no listener. The reads then serve only to find tokens that another server has revoked.
     static let idlePause = Duration.milliseconds(20)
 
     /// A message to a listener.
@@ -22,8 +23,8 @@ final class ChangeHub: Sendable {
         /// The changes in its scope up to a cursor.
         case changes([ChangePage.Change], ChangeCursor)
         /// A heartbeat. There are no other changes up to the cursor.
-        case stands(ChangeCursor?)
-        /// The cursor has expired, and the listener must begin again.
+        case heartbeat(ChangeCursor?)
+        /// The cursor has expired; the listener must start over.
         case expired
     }
 
@@ -54,7 +55,7 @@ final class ChangeHub: Sendable {
         var bySession: [String: Set<UInt64>] = [:]
         var byAccount: [String: Set<UInt64>] = [:]
 
-        /// The listeners whose streams `changes` end.
+        /// The listeners whose streams end because of `changes`.
         func ended(by changes: [ChangePage.Change]) -> [Listener] {
             guard !listeners.isEmpty else { return [] }
             return changes.flatMap { change -> [Listener] in
@@ -62,7 +63,7 @@ final class ChangeHub: Sendable {
                     return (bySession[id] ?? []).compactMap { listeners[$0] }
                 }
                 guard let name = AccountRecord.escapedName(of: change.key) else { return [] }
-                // A version that the listener began with ends nothing when it is read again.
+                // A stream does not end when the hub reads the record version with which it started.
                 return (byAccount[name] ?? []).compactMap { listeners[$0] }
                     .filter { $0.origin != .account(name, change.version) }
             }
@@ -103,10 +104,11 @@ final class ChangeHub: Sendable {
     private let onChange: @Sendable (EntryKey) -> Void
     private let wake = SignalHub()
     private let state = Mutex(State())
-    /// Held while notes are sent. Otherwise a heartbeat could have a cursor after changes that were not sent yet.
-    private let telling = Mutex<Void>(())
+    /// Held while notes are sent. Otherwise a heartbeat could carry a cursor that is ahead of changes that were not
+    /// sent yet.
+    private let delivery = Mutex<Void>(())
 
-    /// - Parameter onChange: Is called for every key that changed.
+    /// - Parameter onChange: Called for every changed key.
     init(
         _ store: any KeyValueBackend, host: HostServices, onError: @escaping @Sendable (BackendError) -> Void,
         onChange: @escaping @Sendable (EntryKey) -> Void
@@ -117,8 +119,8 @@ final class ChangeHub: Sendable {
     /// The number of listeners.
     var listenerCount: Int { state.withLock { $0.listeners.count } }
 
-    /// Reads the store at once, after a write of this process.
-    func poke() { wake.signal() }
+    /// Makes ``run()`` read the store at once, after a write of this process.
+    func wakeUp() { wake.signal() }
 
     /// Follows the store until the task is cancelled. Then all streams end.
     func run() async {
@@ -128,12 +130,12 @@ final class ChangeHub: Sendable {
             group.addTask { [self] in
                 for await _ in store.signals() {
                     wake.signal()
-                    // Without the pause every write of a busy store would wake a task for nothing.
+                    // Without the pause, every write to a busy store would wake a task needlessly.
                     guard (try? await host.sleep(for: pause)) != nil else { break }
                 }
             }
             group.addTask {
-                // If the store pushes signals, this only makes up for a lost one.
+                // If the store pushes signals, this pause only makes up for a lost one.
                 let pause: Duration = store.capabilities.signals == .pushed ? .seconds(5) : .milliseconds(50)
                 while (try? await host.sleep(for: pause)) != nil { wake.signal() }
             }
@@ -169,7 +171,7 @@ final class ChangeHub: Sendable {
             guard !Task.isCancelled else { return }
             onError(error)
             guard error.kind == .cursorExpired else { return }
-            // The store was restored or emptied; the listeners begin again.
+            // The store was restored or emptied, so the listeners must start over.
             let listeners = state.withLock { state in
                 (state.position, state.isFollowing) = (nil, false)
                 return state.listeners.values.map(\.continuation)
@@ -181,11 +183,11 @@ final class ChangeHub: Sendable {
         }
     }
 
-    /// Sends a page to the listeners and advances the position in one step, so that a new listener gets either all of
-    /// the page or none of it.
+    /// Sends a page to the listeners and advances the position in one step, so that a new listener receives either the
+    /// whole page or nothing of it.
     private func deliver(_ page: ChangePage) {
         for change in page.changes { onChange(change.key) }
-        telling.withLock { _ in
+        delivery.withLock { _ in
             let (notes, ended) = state.withLock { state in
                 defer {
                     state.position = page.cursor ?? state.position
@@ -193,7 +195,7 @@ final class ChangeHub: Sendable {
                 }
                 return (Self.notes(of: page, state), state.ended(by: page.changes).map(\.continuation))
             }
-            // Before the notes, so that an ended session gets none of them.
+            // Before the notes are sent, so that an ended session receives none of them.
             for listener in ended { listener.finish() }
             guard let cursor = page.cursor else { return }
             for note in notes {
@@ -226,7 +228,7 @@ final class ChangeHub: Sendable {
         return notes
     }
 
-    /// The prefixes of scopes that may contain `key`: everything, or the keys of an account.
+    /// The scope prefixes that may contain `key`: everything, or the keys of an account.
     private static func prefixes(of key: EntryKey) -> [String] {
         let parts = key.text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
         guard parts.count == 4 else { return [""] }
@@ -235,7 +237,7 @@ final class ChangeHub: Sendable {
 
     private func beat(_ part: UInt64) {
         let now = host.now()
-        telling.withLock { _ in
+        delivery.withLock { _ in
             let (listeners, position) = state.withLock { state in
                 let chosen = state.listeners.filter { $0.key % Self.beatCount == part }
                 return (chosen.sorted { $0.key < $1.key }.map(\.value), state.isFollowing ? state.position : nil)
@@ -243,7 +245,7 @@ final class ChangeHub: Sendable {
             for listener in listeners {
                 if listener.expires <= now {
                     listener.continuation.finish()
-                } else if case .dropped = listener.continuation.yield(.stands(position)) {
+                } else if case .dropped = listener.continuation.yield(.heartbeat(position)) {
                     listener.continuation.finish()
                 }
             }
@@ -258,10 +260,10 @@ final class ChangeHub: Sendable {
         for listener in listeners { listener.finish() }
     }
 
-    /// A listener's notes, and their start.
+    /// The notes of a listener, and the position at which they begin.
     struct Listening: Sendable {
         var notes: AsyncStream<Note>
-        /// The present position of the store; `nil` if it has never changed.
+        /// The current position of the store; `nil` if it has never changed.
         var from: ChangeCursor?
         /// Ends the notes.
         var end: @Sendable () -> Void
@@ -272,8 +274,8 @@ final class ChangeHub: Sendable {
     /// - Parameters:
     ///   - scope: The keys.
     ///   - origin: The session or account whose end ends the notes.
-    ///   - expires: The end of the notes at the latest, in milliseconds since 1970 UTC.
-    ///   - onEnd: Is called once when the notes have ended.
+    ///   - expires: The time at which the notes end at the latest, in milliseconds since 1970 UTC.
+    ///   - onEnd: Called once when the notes have ended.
     func listen(
         _ scope: KeyScope, origin: Origin?, expires: Int64, onEnd: @escaping @Sendable () -> Void = {}
     ) -> Listening {

@@ -12,9 +12,9 @@ import Foundation
 actor EventStream {
     static let mediaType = "text/event-stream"
 
-    /// A random reconnection time, in milliseconds: a second, and half a millisecond for each of `streamCount` open
-    /// streams, 30 s at most. Thousands that lose their connection at once, as by a restart, come back over as long a
-    /// time.
+    /// A random reconnection time, in milliseconds: one second plus up to half a millisecond for each of `streamCount`
+    /// open streams, at most 30 s in total. It spreads the reconnections of thousands of clients that lose their
+    /// connections at the same time, for example when the server restarts.
     static func retry(streamCount: Int, _ host: HostServices) -> UInt64 {
         1_000 + host.randomBits() % UInt64(1 + min(streamCount, 58_000) / 2)
     }
@@ -42,9 +42,9 @@ actor EventStream {
     private let retry: UInt64
 
     /// - Parameters:
-    ///   - resumed: the position that the client has seen; `nil` for a new client.
-    ///   - listening: the notes of the hub from now on.
-    ///   - streamCount: the number of open streams.
+    ///   - resumed: The last position that the client has seen; `nil` for a new client.
+    ///   - listening: The notes of the hub from now on.
+    ///   - streamCount: The number of open streams.
     init(
         _ service: KeyValueService, from resumed: ChangeCursor?, listening: ChangeHub.Listening, streamCount: Int,
         host: HostServices
@@ -71,7 +71,7 @@ actor EventStream {
 
     private func catchUp() async -> [UInt8]? {
         do throws(BackendError) {
-            // Among many changes of other keys this may take long, and would block the event loop.
+            // Skipping many changes of other keys may take long and would block the event loop.
             let page = try await withTaskExecutorPreference(globalConcurrentExecutor) {
                 [service, cursor] () async throws(BackendError) in
                 try await service.changes(since: cursor, limit: 256)
@@ -88,10 +88,10 @@ actor EventStream {
         while let note = await nextNote() {
             switch note {
             case .changes(let changes, let cursor):
-                // Skips changes that catching up has already sent.
+                // Skips changes that the client received while it was catching up.
                 if isResumed, let known = self.cursor, cursor.sequence <= known.sequence { continue }
                 return changes.flatMap(event) + position(cursor)
-            case .stands(let cursor):
+            case .heartbeat(let cursor):
                 return Array(": \(host.now())\n".utf8) + (cursor.map { position($0) } ?? Array("\n".utf8))
             case .expired: return end(true)
             }
@@ -117,7 +117,7 @@ actor EventStream {
         return Array("id: \(CursorText.text(of: cursor))\nevent: cursor\ndata: {}\n\n".utf8)
     }
 
-    /// An event without an id. A client may resume only after a complete page.
+    /// An event without an id, because a client may resume only after a complete page.
     private func event(_ change: ChangePage.Change) -> [UInt8] {
         Array("event: change\ndata: ".utf8) + ChangePageBody.json(of: change) + Array("\n\n".utf8)
     }

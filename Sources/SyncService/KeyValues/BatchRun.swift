@@ -4,30 +4,32 @@ import SyncProtocol
 
 /// The execution of one batch.
 ///
-/// Operations run in their order. Neighbours of one kind go to the store in groups, each key at most once a group. What
-/// an operation has shown of a key answers the later operations on that key, as if they had run at the same moment.
+/// Operations run in order. Consecutive operations of one kind go to the store in groups, with each key at most once in
+/// a group. The outcome of an operation also answers later operations on the same key, as if all had run at the same
+/// moment.
 ///
-/// Memory is bounded by ``KeyValueService/Limits/batchByteCount`` and the reservations of the answer, plus one group:
-/// a group holds few operations until it is known that the values are short.
+/// Memory is bounded by ``KeyValueService/Limits/batchByteCount`` and the reservations of the answer, plus one group. A
+/// group holds few operations until the values are known to be short.
 struct BatchRun {
-    /// The state of a key that an earlier operation has shown.
+    /// The state of a key, known from an earlier operation.
     private enum Known {
         case absent
-        /// The value is there if an earlier result carries it; the array is shared.
+        /// The value is `nil` unless an earlier result carries it; the array is shared with that result.
         case present(EntryVersion, value: [UInt8]?)
     }
 
     private static let (maximumReadCount, maximumWriteCount) = (16, 32)
-    /// The number of bytes that the values of one group are expected to have at most.
+    /// The largest expected size of the values of one group, in bytes.
     private static let groupByteCount = 4 << 20
 
     private let service: KeyValueService
     private let operations: [BatchOperation]
     private var results: [BatchResult] = []
     private var known: [EntryKey: Known] = [:]
-    /// The number of bytes that values may still have.
+    /// The number of bytes that are left for values.
     private var room: Int
-    /// The expected size of the next value: a guess that is halved with each group, at least the largest value so far.
+    /// The expected size of the next value, in bytes. It is a guess that is halved with each group, but never below the
+    /// largest value so far.
     private var expectedByteCount = 1 << 20
     private var largestByteCount = 0
 
@@ -37,9 +39,9 @@ struct BatchRun {
         results.reserveCapacity(operations.count)
     }
 
-    /// Runs all operations and returns their results, in their order.
+    /// Runs all operations and returns their results, in order.
     ///
-    /// - Throws: The store's error, and `BackendError.Kind.busy` when there is no room for the first result.
+    /// - Throws: The store's error, and `BackendError.Kind.busy` if there is no room for the first result.
     mutating func run() async throws(BackendError) -> [BatchResult] {
         while results.count < operations.count {
             if let result = knownResult(of: operations[results.count]) {
@@ -55,7 +57,7 @@ struct BatchRun {
                 note(result, of: operation)
                 results.append(result)
             }
-            // Falls slowly: long values may follow short ones.
+            // Decreases slowly, because long values may follow short ones.
             expectedByteCount = max(largestByteCount, expectedByteCount / 2)
         }
         return results
@@ -76,7 +78,7 @@ struct BatchRun {
     }
 
     private mutating func reserve(_ count: Int) -> Bool {
-        // The first value is never too long: otherwise a client would ask for it for ever.
+        // The first value is never too long. Otherwise the client would request it again for ever.
         let fits = count <= room || room == service.limits.batchByteCount
         guard count == 0 || fits && service.reserve(count) else { return false }
         room -= count
@@ -90,7 +92,7 @@ struct BatchRun {
 
     // MARK: Known keys
 
-    /// The result that follows from what is known; `nil` if the store must be asked.
+    /// The result that follows from the known keys; `nil` if the store must be asked.
     private func knownResult(of operation: BatchOperation) -> BatchResult? {
         guard let known = known[operation.key] else { return nil }
         if let problem = service.verdict(operation) { return .problem(problem) }
@@ -121,7 +123,7 @@ struct BatchRun {
 
     // MARK: Groups
 
-    /// The next operations of one kind that the store is asked about together.
+    /// The next operations of one kind that can go to the store in one call.
     private func nextGroup() -> ArraySlice<BatchOperation> {
         let first = results.count
         let maximum = operations[first].isRead ? Self.maximumReadCount : Self.maximumWriteCount
@@ -151,7 +153,7 @@ struct BatchRun {
                 answers = try await service.store.write(writes).outcome.map { $0.map(BatchResult.write) }
             }
         } catch {
-            // Earlier writes of this batch have taken effect; they must be reported.
+            // Earlier writes of this batch have taken effect, so their results must be reported.
             guard !results.isEmpty else { throw error }
             answers = Array(repeating: .failure(error), count: reads.count + writes.count)
         }
@@ -175,12 +177,12 @@ extension BatchOperation {
         }
     }
 
-    /// `true` for an operation that changes nothing.
+    /// True if the operation changes nothing.
     var isRead: Bool { if case .read = self { true } else { false } }
 }
 
 extension BatchResult {
-    /// The value that it carries.
+    /// The value that the result carries.
     fileprivate var value: [UInt8]? {
         switch self {
         case .read(.found(let entry)), .write(.conflict(let entry?)): entry.value
@@ -193,7 +195,7 @@ extension BatchResult {
 struct LimitReached: Error {}
 
 extension BackendError {
-    /// The error of an answer that the server has no memory for.
+    /// The error of an answer for which the server has no memory.
     static func noRoomForAnswer(of key: EntryKey? = nil) -> BackendError {
         BackendError(
             .busy, operation: .read, key: key, disposition: .transient,

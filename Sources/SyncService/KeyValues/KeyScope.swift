@@ -1,27 +1,28 @@
 import EntitlementSync
 import SyncCore
 
-/// The keys that a caller can reach. Requests for other keys are refused alike, whether the keys exist or not.
+/// The keys that a caller can reach. Requests for other keys are refused in the same way, whether the keys exist or
+/// not.
 ///
-/// All requests of a caller share one object.
+/// All requests of a caller share one scope object.
 public final class KeyScope: Sendable {
-    /// The prefix of the keys that may be written, listed and followed.
+    /// The prefix of the keys that the caller may write, list and follow.
     let prefix: String
-    /// The prefix of the keys that are excluded from these.
+    /// The prefix of the keys that are excluded from those under ``prefix``.
     let exclusion: String?
-    /// Further keys that may be read.
+    /// Further keys that the caller may read.
     let readable: Set<EntryKey>
-    /// The keys with the prefix that may only be read.
+    /// The keys under ``prefix`` that the caller may only read.
     let readOnly: Set<EntryKey>
-    /// `true` if only the keys of ``readable`` can be reached.
+    /// True if only the keys in ``readable`` can be reached.
     let isEmpty: Bool
-    /// The account's ledger, which has a limit of its own.
+    /// The account's ledger, which has its own limit.
     let ledger: EntryKey?
 
     /// The prefix of the server's own keys: accounts, sessions and signing keys.
     static let serverPrefix = "server/"
 
-    /// Every key but the server's own. The scope of the operator.
+    /// The scope of the operator: every key except the server's own.
     public static let everything = KeyScope(
         prefix: "", exclusion: serverPrefix, readable: [], readOnly: [], isEmpty: false, ledger: nil)
 
@@ -39,8 +40,8 @@ public final class KeyScope: Sendable {
         let isErased = erased.contains { $0.utf8.elementsEqual(account.incarnation.utf8) }
         if isErased { readable.insert(keys.ledger) }
         for incarnation in erased where !isErased {
-            guard let life = try? Account(name, incarnation: incarnation) else { continue }
-            readable.insert(try LedgerKeys(life).ledger)
+            guard let account = try? Account(name, incarnation: incarnation) else { continue }
+            readable.insert(try LedgerKeys(account).ledger)
         }
         return KeyScope(
             prefix: keys.prefix, exclusion: nil, readable: readable, readOnly: [keys.decisions], isEmpty: isErased,
@@ -55,10 +56,10 @@ public final class KeyScope: Sendable {
         (self.readOnly, self.isEmpty, self.ledger) = (readOnly, isEmpty, ledger)
     }
 
-    /// Reports whether `key` may be read.
+    /// Reports whether the caller may read `key`.
     func mayRead(_ key: EntryKey) -> Bool { contains(key) || readable.contains(key) }
 
-    /// Reports whether `key` may be written or deleted.
+    /// Reports whether the caller may write or delete `key`.
     func mayWrite(_ key: EntryKey) -> Bool { contains(key) && !readOnly.contains(key) }
 
     /// Reports whether `key` is listed and followed.

@@ -6,7 +6,7 @@ extension KeyValueService {
     /// The answer to `POST /v1/batch`.
     func batch(_ body: [UInt8], _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
         guard fields.mediaType == BatchBody.mediaType else {
-            return .refusal(.unsupportedMediaType, "a batch is \(BatchBody.mediaType), see Docs/wire.proto")
+            return .refusal(.unsupportedMediaType, "a batch must be \(BatchBody.mediaType), see Docs/wire.proto")
         }
         let operations: [BatchOperation]
         do throws(BackendError) { operations = try BatchBody.operations(body) } catch {
@@ -21,12 +21,12 @@ extension KeyValueService {
         return TransportAnswer(response, body: BatchBody.bytes(ofAnswer: results))
     }
 
-    /// The problem of an operation that is refused without asking the store; `nil` if it is allowed.
+    /// The problem of an operation that is refused without asking the store; `nil` if the operation is allowed.
     func verdict(_ operation: BatchOperation) -> Problem? {
         switch operation {
-        case .read(let request): return scope.mayRead(request.key) ? nil : .notYours
+        case .read(let request): return scope.mayRead(request.key) ? nil : .outOfScope
         case .write(let request):
-            guard scope.mayWrite(request.key) else { return .notYours }
+            guard scope.mayWrite(request.key) else { return .outOfScope }
             guard (request.value?.count ?? 0) > limits.valueByteCount else { return nil }
             return Problem(tooLarge(request.key))
         }
@@ -34,6 +34,6 @@ extension KeyValueService {
 
     /// The error of a write whose value is longer than ``Limits/valueByteCount``.
     func tooLarge(_ key: EntryKey) -> BackendError {
-        BackendError(.tooLarge, key: key, message: "a value has at most \(limits.valueByteCount) bytes here")
+        BackendError(.tooLarge, key: key, message: "a value must have at most \(limits.valueByteCount) bytes")
     }
 }

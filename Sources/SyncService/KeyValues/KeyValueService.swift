@@ -2,20 +2,21 @@ import HTTPTypes
 public import SyncCore
 import SyncProtocol
 
-/// The storage contract over HTTP: `/v1/kv`, `/v1/batch` and `/v1/changes`, over any store that can compare and swap.
+/// The storage contract over HTTP: `/v1/kv`, `/v1/batch` and `/v1/changes`, over any store with compare-and-swap.
 ///
-/// Requests in, responses out; no sockets. Authentication happens before, and ``KeyScope`` limits the keys.
+/// It turns requests into answers and knows no sockets. Requests are authenticated before they get here, and
+/// ``KeyScope`` restricts the keys.
 public struct KeyValueService: Sendable {
     /// Limits of one request.
     public struct Limits: Hashable, Sendable {
         /// The longest value, in bytes.
         public var valueByteCount = 4 << 20
-        /// The most keys or changes of a page, whatever the client asks for.
+        /// The largest number of keys or changes in a page, whatever the client asks for.
         public var pageSize = 1_000
-        /// The number of bytes that the values in the answer to a batch have together. A longer value is sent only as
-        /// the first one.
+        /// The total size of the values in the answer to a batch, in bytes. A longer value is sent only as the first
+        /// one.
         public var batchByteCount = 16 << 20
-        /// The size of a page when the client names none.
+        /// The size of a page if the client names none.
         public var usualPageSize = 100
 
         /// The usual limits.
@@ -25,18 +26,18 @@ public struct KeyValueService: Sendable {
     let store: any KeyValueBackend
     let scope: KeyScope
     let limits: Limits
-    /// Reserves room for a value of so many bytes in the answer; `false` when the value must be left out. See
+    /// Reserves room in the answer for a value of the given number of bytes. `false` if the value must be left out. See
     /// ``ServiceRequest/reserveAnswer``.
     var reserve: @Sendable (Int) -> Bool = { _ in true }
-    /// Charges the account for operations that its request does not cover: those of a batch, and the changes that
-    /// were passed over.
+    /// Charges the account for operations that are not covered by its request: those of a batch, and changes that were
+    /// skipped.
     var charge: @Sendable (_ reads: Int, _ writes: Int) -> Void = { _, _ in }
     private let onError: @Sendable (BackendError) -> Void
 
     /// A service over `store`.
     ///
     /// - Parameters:
-    ///   - store: The store of the values. It must be able to compare and swap.
+    ///   - store: The store of the values. It must support compare-and-swap.
     ///   - scope: The keys that can be reached.
     ///   - limits: The limits of one request.
     ///   - onError: Receives each error of the store that is not the client's mistake; clients do not see its text.
@@ -73,9 +74,9 @@ public struct KeyValueService: Sendable {
 
 extension KeyValueService {
     private func read(_ key: EntryKey, _ fields: HTTPFields) async throws(BackendError) -> TransportAnswer {
-        guard scope.mayRead(key) else { return .problem(.notYours) }
+        guard scope.mayRead(key) else { return .problem(.outOfScope) }
         guard let condition = ReadCondition(fields) else {
-            return .refusal(.badRequest, "If-None-Match is * or a list of entity tags")
+            return .refusal(.badRequest, "If-None-Match must be * or a list of entity tags")
         }
         let answer = try await store.read(key, unless: condition.known.first)
         if case .found(let entry) = answer.outcome, !condition.isKnown(entry.version), !reserve(entry.value.count) {
@@ -116,7 +117,7 @@ extension KeyValueService {
     private func change(
         _ key: EntryKey, _ request: HTTPRequest, _ query: WireQuery, _ body: [UInt8]
     ) async throws(BackendError) -> TransportAnswer {
-        guard scope.mayWrite(key) else { return .problem(.notYours) }
+        guard scope.mayWrite(key) else { return .problem(.outOfScope) }
         guard request.method == .delete || body.count <= limits.valueByteCount else {
             throw tooLarge(key)
         }
@@ -128,12 +129,13 @@ extension KeyValueService {
             case .missing:
                 return .refusal(
                     .preconditionRequired,
-                    "say what may be overwritten: If-Match with the version, If-None-Match: *, or ?if=any")
+                    "a write needs a condition: If-Match with the version, If-None-Match: *, or ?if=any")
             case .malformed(let reason): return .refusal(.badRequest, reason)
             }
         }
         let value = request.method == .delete ? nil : body
-        // A condition that the contract does not have needs a read first, and another one after each interference.
+        // A condition that the storage contract lacks needs a read first, and another read after each concurrent
+        // change.
         for _ in 0..<8 {
             let precondition: Precondition
             switch condition {
@@ -154,19 +156,20 @@ extension KeyValueService {
                     try await store.delete(key, if: precondition)
                 }
             switch written.outcome {
-            case .written(let version): return Self.noting(written.relatedVersion, TransportAnswer(Self.head(.ok, version)))
+            case .written(let version):
+                return Self.noting(written.relatedVersion, TransportAnswer(Self.head(.ok, version)))
             case .deleted: return TransportAnswer(HTTPResponse(status: .noContent))
             case .conflict(let entry):
-                // When the version that was read is still there, the store refuses the value itself.
+                // If the version that was read is still there, the store refuses the value itself.
                 let isSettled = entry.map { precondition == .matches($0.version) } ?? false
                 if case .precondition = condition {} else if !isSettled { continue }
                 return Self.noting(written.relatedVersion, conflict(entry, key))
             }
         }
-        throw BackendError(.busy, key: key, message: "other clients write this key all the time; try again")
+        throw BackendError(.busy, key: key, message: "other clients keep changing this key; try again")
     }
 
-    /// A 412 with the entry that is there, or without its value when there is no room for it.
+    /// A 412 with the current entry, or without its value if there is no room for it.
     private func conflict(_ entry: Entry?, _ key: EntryKey) -> TransportAnswer {
         guard let entry else { return .problem(.absent(key, status: .preconditionFailed)) }
         guard reserve(entry.value.count) else { return .problem(.valueLeftOut(key, entry.version)) }
@@ -181,7 +184,8 @@ extension KeyValueService {
         }
         var page = try await store.list(prefix: prefix, after: after, limit: limit).outcome
         page.items.removeAll { !scope.contains($0.key) }
-        // The server's own keys are one block. A page that ends in it goes on behind it, so that `next` names none.
+        // The server's own keys are one block. A page that ends within it continues after it, so that `next` names none
+        // of them.
         if let next = page.next, next.hasPrefix(KeyScope.serverPrefix), !scope.contains(next) {
             let rest = try await store.list(
                 prefix: prefix, after: try EntryKey(KeyScope.serverPrefix + "\u{10FFFF}"),
@@ -199,11 +203,11 @@ extension KeyValueService {
         return try .json { try ChangePageBody.json(of: page) }
     }
 
-    /// The number of changes of other keys whose reading costs as much as an operation of a batch.
+    /// The number of skipped changes that cost as much as one operation of a batch.
     private static let skippedChangesPerOperation = 8
 
-    /// The changes of the keys in the scope. Other changes are skipped, up to a bound; then the page is short and says
-    /// that there are more. The skipped changes are charged, except for those of the last round.
+    /// The changes of the keys in the scope. Other changes are skipped, up to a bound, at which the page ends early
+    /// with `hasMore`. Skipped changes are charged, except for those of the last round.
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> ChangePage {
         var page = ChangePage(changes: [], cursor: cursor, hasMore: true)
         var skippedCount = 0
@@ -242,17 +246,17 @@ extension KeyValueService {
         return answer
     }
 
-    /// The problem by which a client learns of an error of the store.
+    /// The problem that reports an error of the store to the client.
     func problem(_ error: BackendError) -> Problem {
-        guard error.cause is LimitReached else { return .told(of: error, onError) }
+        guard error.cause is LimitReached else { return .report(of: error, onError) }
         var problem = Problem(error)
-        // The account must wait, and not the server.
+        // The account must wait; the server itself is not overloaded.
         if error.retryAfter != nil { problem.status = HTTPResponse.Status.tooManyRequests.code }
         return problem
     }
 }
 
-/// The versions that the client of a read has already.
+/// The versions that the client of a read already has.
 private struct ReadCondition {
     var known: [EntryVersion] = []
     var isAnythingKnown = false
@@ -260,7 +264,7 @@ private struct ReadCondition {
     /// Reports whether the client has `version`.
     func isKnown(_ version: EntryVersion) -> Bool { isAnythingKnown || known.contains(version) }
 
-    /// `nil` when the field is malformed.
+    /// `nil` if the field is malformed.
     init?(_ fields: HTTPFields) {
         guard let field = fields.value(of: .ifNoneMatch) else { return }
         switch TagCondition(field) {

@@ -1,20 +1,20 @@
 import SyncCore
 import Synchronization
 
-/// A guard against a server clock that was set back. It keeps the latest time that was seen in `server/clock`.
+/// A guard against a server clock that was set back. It stores the latest time that was seen, in `server/clock`.
 ///
-/// A purchase that was dated by a clock in the past would end before it began, and such a decision stands.
+/// A purchase that a clock in the past has dated would end before it began, and such a decision is final.
 ///
-/// The latest time is recorded at the first start, and then each hour if the clock advanced by an hour. A clock that is
-/// ahead for a moment by mistake leaves no trace.
+/// The latest time is stored at the first start, and after that once an hour if the clock advanced by an hour. A clock
+/// that is ahead for a moment by mistake therefore leaves no trace.
 final class ClockRollbackGuard: Sendable {
     private struct Record: Codable, Hashable, Sendable {
         /// Milliseconds since 1970 UTC.
         var latest: Int64
     }
 
-    /// The largest correction of a clock, in milliseconds. A date of the server's own that is further ahead than this
-    /// was written while the clock was wrong, and would be valid for too long.
+    /// The largest correction of a clock, in milliseconds. If one of the server's own dates is further ahead than this,
+    /// the clock was wrong when it was written, and the dated item would be valid for too long.
     static let tolerance: Int64 = 300_000
     private static let period = Duration.seconds(3_600)
 
@@ -28,7 +28,7 @@ final class ClockRollbackGuard: Sendable {
 
     /// Loads the latest time.
     ///
-    /// - Parameter isRight: Whether this clock is right, even if it is behind the latest time.
+    /// - Parameter isRight: True if this clock is right, even if it is behind the latest time.
     func load(isRight: Bool) async throws(BackendError) {
         let now = host.now()
         let record = try await records.update(try Self.key()) { (known: Record?) in
@@ -38,16 +38,16 @@ final class ClockRollbackGuard: Sendable {
         latest.withLock { $0 = record?.latest ?? now }
     }
 
-    /// The number of milliseconds by which the clock is behind; `nil` when it can be right.
+    /// The number of milliseconds by which the clock is behind the latest time; `nil` if it is plausible.
     private var lag: Int64? {
         let lag = latest.withLock { $0 } - host.now()
         return lag > Self.tolerance ? lag : nil
     }
 
-    /// Indicates whether the clock is behind the latest time.
+    /// True if the clock is behind the latest time.
     var isBehind: Bool { lag != nil }
 
-    /// Throws `BackendError.Kind.unavailable` when the clock is behind.
+    /// Throws `BackendError.Kind.unavailable` if the clock is behind the latest time.
     func check() throws(BackendError) {
         guard let lag else { return }
         throw BackendError(
@@ -56,7 +56,7 @@ final class ClockRollbackGuard: Sendable {
                 + "start once with --accept-clock if it is right now")
     }
 
-    /// Records the time each hour until the task is cancelled.
+    /// Stores the time once an hour until the task is cancelled.
     func run(onError: @Sendable (BackendError) -> Void) async {
         while true {
             let before = host.now()

@@ -1,13 +1,13 @@
 import Entitlements
 import SyncCore
 
-/// The JSON of `/v1/entitlements` about one ledger, valid until the next boundary; only `at` differs.
+/// The JSON of `/v1/entitlements` about one ledger. It is valid until the next boundary; only the member `at` differs.
 struct EntitlementsAnswer: Sendable {
-    /// The versions that it was derived from; `nil` for an entry that is absent.
+    /// The versions from which it was derived; `nil` for an absent entry.
     let (ledger, decisions): (EntryVersion?, EntryVersion?)
-    /// The first instant that it is about.
+    /// The first instant for which the answer is valid.
     private let start: Timestamp
-    /// The first instant after `start` that may have another answer; `nil` for none.
+    /// The first later instant at which the answer may change; `nil` for none.
     private let end: Timestamp?
     /// The JSON before and after the text of `at`.
     private let (head, tail): ([UInt8], [UInt8])
@@ -17,7 +17,7 @@ struct EntitlementsAnswer: Sendable {
         (self.ledger, self.decisions, start) = (ledger, decisions, instant)
         let snapshot = replay.snapshot(at: instant)
         let json = Array(snapshot.json(account: account).text().utf8)
-        // Quotation marks in a string are escaped, so only the member itself begins so.
+        // Quotation marks in a string are escaped, so only the member itself matches.
         let member = json.firstRange(of: "\"at\": \"".utf8) ?? json.startIndex..<json.startIndex
         let text = "\(instant)".utf8
         head = Array(json[..<member.upperBound])
@@ -30,10 +30,10 @@ struct EntitlementsAnswer: Sendable {
         end = ends.min()
     }
 
-    /// Indicates whether it is the answer at `instant`.
+    /// Reports whether the answer is valid at `instant`.
     func holds(at instant: Timestamp) -> Bool { instant >= start && end.map { instant < $0 } ?? true }
 
-    /// The JSON at an instant at which it holds.
+    /// The JSON at `instant`, at which the answer must be valid.
     func json(at instant: Timestamp) -> [UInt8] {
         guard end != start else { return head + tail }
         let text = "\(instant)".utf8
@@ -45,7 +45,7 @@ struct EntitlementsAnswer: Sendable {
         return json
     }
 
-    /// The number of bytes that it keeps.
+    /// The number of bytes that the answer occupies.
     var byteCount: Int { head.count + tail.count }
 }
 

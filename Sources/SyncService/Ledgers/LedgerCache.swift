@@ -27,34 +27,34 @@ struct DecodedDecisions: Sendable {
     }
 }
 
-/// Decoded decisions, ledgers and answers about entitlements of the accounts that were asked about last, by version.
+/// A cache of decoded decisions, decoded ledgers and answers about entitlements, by version.
 ///
-/// Bounded in bytes: when it is full, the accounts that were not asked about lately are dropped. Several servers over
-/// one store need no invalidation, because an item is used only after the store has confirmed its versions.
+/// Its size in bytes is bounded; the accounts that were not requested recently are evicted. Servers over one store need
+/// no invalidation between them, because an item is used only after the store has confirmed its versions.
 final class LedgerCache: Sendable {
     private struct State {
         var decisions = WeightedCache<EntryKey, DecodedDecisions>(capacity: 16 << 20)
         var answers = WeightedCache<EntryKey, EntitlementsAnswer>(capacity: 32 << 20)
         var ledgers = WeightedCache<EntryKey, (version: EntryVersion, ledger: Ledger)>(capacity: 16 << 20)
-        /// The last minutes in which refusals were reconsidered, counted since 1970 UTC.
+        /// The minute in which each account's refusals were last reconsidered, counted since 1970 UTC.
         var reviews = WeightedCache<EntryKey, Int64>(capacity: 4 << 20)
     }
 
     private let state = Mutex(State())
 
-    /// The decisions under `key`, of the version that was decoded last.
+    /// The decisions under `key`, in the version that was decoded last.
     func decisions(of key: EntryKey) -> DecodedDecisions? { state.withLock { $0.decisions.value(of: key) } }
 
     func insert(_ decisions: DecodedDecisions, of key: EntryKey) {
         state.withLock { $0.decisions.insert(decisions, under: key, weight: decisions.byteCount + key.text.utf8.count) }
     }
 
-    /// `true` if the refusals under `key` were not reconsidered in `minute`.
+    /// True if the refusals under `key` were not yet reconsidered in `minute`.
     func isReviewDue(of key: EntryKey, in minute: Int64) -> Bool {
         state.withLock { $0.reviews.value(of: key) != minute }
     }
 
-    /// Records that the refusals under `key` are reconsidered in `minute`; `false` if they were before.
+    /// Records that the refusals under `key` are reconsidered in `minute`; `false` if they already were.
     func beginReview(of key: EntryKey, in minute: Int64) -> Bool {
         state.withLock { state in
             guard state.reviews.value(of: key) != minute else { return false }
@@ -63,7 +63,7 @@ final class LedgerCache: Sendable {
         }
     }
 
-    /// The ledger under `key`, if this version was decoded last.
+    /// The ledger under `key`, if `version` is the one that was decoded last.
     func ledger(of key: EntryKey, version: EntryVersion) -> Ledger? {
         state.withLock { state in
             guard let known = state.ledgers.value(of: key), known.version == version else { return nil }
@@ -84,7 +84,7 @@ final class LedgerCache: Sendable {
     }
 }
 
-/// Values by key whose weights have a bounded sum. Values that are used survive those that are not.
+/// A cache with a bounded total weight. Recently used values survive longer than others.
 struct WeightedCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     private struct Generation {
         var items: [Key: (value: Value, weight: Int)] = [:]
@@ -97,8 +97,8 @@ struct WeightedCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
         }
     }
 
-    // A value that is used moves to `recent`. When that has half of the capacity, it becomes `former`, whose values are
-    // dropped.
+    // A value that is used moves to `recent`. When `recent` reaches half of the capacity, it becomes `former`, and the
+    // old `former` is dropped.
     private var (recent, former) = (Generation(), Generation())
     let capacity: Int
 
@@ -106,7 +106,7 @@ struct WeightedCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
     var weight: Int { recent.weight + former.weight }
 
-    /// The value of `key`, which counts as a use.
+    /// The value of `key`. The look-up counts as a use.
     mutating func value(of key: Key) -> Value? {
         if let item = recent.items[key] { return item.value }
         guard let item = former.remove(key) else { return nil }

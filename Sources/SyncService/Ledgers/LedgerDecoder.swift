@@ -5,11 +5,12 @@ import SyncCore
 
 /// Decodes stored ledgers and derives answers from them, one at a time.
 ///
-/// A ledger of 4 MiB takes a processor for half a second. One at a time leaves the other processors to other requests,
-/// and callers that wait occupy no thread. A caller that waited for the same work finds its result in the cache.
+/// A ledger of 4 MiB occupies a processor for half a second. Decoding one at a time leaves the other processors to
+/// other requests, and callers that wait occupy no thread. A caller that waited for the same work finds the result in
+/// the cache.
 actor LedgerDecoder {
     nonisolated let cache = LedgerCache()
-    /// The numbers of decoded decisions and of replayed ledgers.
+    /// The number of times that decisions were decoded and that ledgers were replayed.
     private(set) var decisionsCount = 0
     private(set) var replayCount = 0
     /// The number of decoded ledgers.
@@ -26,7 +27,7 @@ actor LedgerDecoder {
 
     /// The decoded form of `entry`.
     ///
-    /// - Parameter charge: Receives the number of bytes that were decoded, unless the cache has the version.
+    /// - Parameter charge: Receives the number of decoded bytes, unless the cache has the version.
     nonisolated func decisions(
         in entry: Entry, under key: EntryKey, charge: @Sendable (Int) -> Void
     ) async throws(BackendError) -> DecodedDecisions {
@@ -50,10 +51,10 @@ actor LedgerDecoder {
     /// The answer about the entitlements of an account.
     ///
     /// - Parameters:
-    ///   - ledger: The account's ledger; `nil` when there is none.
-    ///   - decisions: The account's decisions; `nil` when there are none.
-    ///   - instant: The instant in question. It is read when the work begins, so that callers that waited for the same
-    ///     work share it.
+    ///   - ledger: The account's ledger; `nil` if there is none.
+    ///   - decisions: The account's decisions; `nil` if there are none.
+    ///   - instant: The instant to answer for. It is read when the work begins, so that callers that waited for the
+    ///     same work share one result.
     ///   - charge: Receives the number of bytes to replay, unless the cache has the answer.
     /// - Throws: The error of `charge`, ``RequestError`` for an erased account, `BackendError.Kind.damaged`.
     nonisolated func entitlements(
@@ -62,7 +63,7 @@ actor LedgerDecoder {
     ) async throws -> [UInt8] {
         let known = answer(of: caller.keys, ledger?.version, decisions?.version, at: instant())
         if let known { return known }
-        // Before it waits: an account that asks for more than its share must not queue up here.
+        // Charges before it waits, because an account that exceeds its share must not queue up here.
         try charge((ledger?.value.count ?? 0) + (decisions?.value.count ?? 0))
         return try await withTaskExecutorPreference(globalConcurrentExecutor) {
             try await replay(caller, catalog, ledger, decisions, at: instant())
@@ -87,7 +88,7 @@ actor LedgerDecoder {
         if let known { return known }
         replayCount += 1
         let account = try ledger.map { try LedgerRules.stored($0, keys.ledger) } ?? Ledger()
-        // The marker is there before the account's record says so.
+        // The marker of an erasure exists before the account's record states the erasure.
         guard !account.isErased else { throw RequestError(.gone, "the account was erased") }
         let server = try decisions.map { try LedgerRules.stored($0, keys.decisions) } ?? Ledger()
         let answer = EntitlementsAnswer(

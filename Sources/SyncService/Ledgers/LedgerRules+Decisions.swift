@@ -4,8 +4,7 @@ import SyncCore
 
 // The server's decisions about purchases, in a ledger beside the account's.
 extension LedgerRules {
-    /// The number of refusals that are reconsidered in one minute. All of them may be for the sake of different
-    /// accounts.
+    /// The number of refusals that are reconsidered in one minute. Each may require the ledger of a different account.
     private static let reconsideredCount = TransactionOwners.ledgerCount
 
     /// The decoded form of the decisions in `entry`.
@@ -13,39 +12,39 @@ extension LedgerRules {
         try await environment.decoder.decisions(in: entry, under: keys.decisions) { [self] in chargeDecoding($0) }
     }
 
-    /// Decides about the new purchases of a ledger. It comes before the ledger is stored, so that every acknowledged
-    /// purchase is decided.
+    /// Decides about the new purchases of a ledger. This happens before the ledger is stored, so that every
+    /// acknowledged purchase is decided.
     ///
     /// - Parameters:
     ///   - known: The account's ledger as it is stored.
     ///   - decided: The decisions as they are stored.
-    /// - Returns: The new version of the decisions; `nil` if none was made.
+    /// - Returns: The new version of the decisions; `nil` if no decision was made.
     func decide(
-        about news: [Purchase], beyond known: Ledger, _ decided: Entry?,
+        about newPurchases: [Purchase], beyond known: Ledger, _ decided: Entry?,
         for attempt: inout TransactionOwners.Attempt
     ) async throws(BackendError) -> EntryVersion? {
         var refused: Set<TransactionReference> = []
         if let decided { refused = Set(try await decode(decided).refused) }
-        return try await decide(about: news, beyond: known, refused, for: &attempt)
+        return try await decide(about: newPurchases, beyond: known, refused, for: &attempt)
     }
 
     private var minute: Int64 { host.now() / 60_000 }
 
-    /// Indicates whether there are refusals that were not reconsidered in this minute.
+    /// Reports whether there are refusals that were not reconsidered in this minute.
     func isReviewDue(_ decisions: DecodedDecisions) -> Bool {
         !decisions.refused.isEmpty && environment.decoder.cache.isReviewDue(of: keys.decisions, in: minute)
     }
 
-    /// Reconsiders some refusals, once a minute: the transaction may be free by now.
+    /// Reconsiders some refusals, once a minute, because their transactions may have become free.
     ///
     /// - Returns: The version of the decisions.
     func reconsider(_ decided: DecodedDecisions) async throws(BackendError) -> EntryVersion {
         let (minute, refused) = (minute, decided.refused)
-        // One reader reviews them; the others do not wait for it.
+        // One reader reconsiders them; the others do not wait.
         guard !refused.isEmpty, environment.decoder.cache.beginReview(of: keys.decisions, in: minute) else {
             return decided.version
         }
-        // Every refusal has its turn.
+        // Rotates through all refusals, one group a minute.
         let start = Int(minute % Int64(refused.count)) * Self.reconsideredCount % refused.count
         let some = (refused[start...] + refused[..<start]).prefix(Self.reconsideredCount)
         let free = try await owners.free(among: some, for: account, at: host.now(), beside: others)
@@ -55,7 +54,7 @@ extension LedgerRules {
         try takeDecoding(entry.value.count, keys.ledger)
         let ledger = try await environment.decoder.ledger(in: entry, under: keys.ledger)
         let purchases = Facts(account: ledger).purchases.filter { free.contains($0.transaction) }
-        // The ledger holds these transactions already, so the claims need no ledger write.
+        // The ledger already holds these transactions, so the claims need no write of the ledger.
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
         return try await decide(about: purchases, beyond: ledger, Set(refused), for: &attempt) ?? decided.version
     }
@@ -88,13 +87,13 @@ extension LedgerRules {
         return try await record(decisions, at: now, ending: refused, refusing: unrecorded)
     }
 
-    /// Records decisions. An earlier decision stands, and a dated purchase keeps its date, with two exceptions.
+    /// Records decisions. An earlier decision is final, and a dated purchase keeps its date, with two exceptions.
     ///
     /// - Parameters:
-    ///   - refused: The refusals that may end: those that were there before the transactions were claimed. A later
-    ///     refusal means that another account owns the transaction by now.
-    ///   - unrecorded: The transactions that may be refused whatever was decided before: the account's ledger does not
-    ///     hold them, so the decision is about a ledger that was never stored.
+    ///   - refused: The refusals that may end: those that existed before the transactions were claimed. A later refusal
+    ///     means that another account owns the transaction by now.
+    ///   - unrecorded: The transactions that may be refused regardless of earlier decisions. The account's ledger does
+    ///     not hold them, so the earlier decision concerned a ledger that was never stored.
     private func record(
         _ decisions: [TransactionReference: Acceptance.Decision], at now: Int64,
         ending refused: Set<TransactionReference>, refusing unrecorded: Set<TransactionReference>
@@ -124,11 +123,11 @@ extension LedgerRules {
             }
             guard !new.isEmpty else { return stored?.version }
             let joined = ledger.joined(with: Ledger(new.map { Fact.acceptance($0).record }))
-            // Decisions stay even if the ledger that they are about is never stored.
+            // Decisions remain even if the ledger that they are about is never stored.
             guard joined.count <= limits.recordCount else {
                 throw BackendError(
                     .tooLarge, operation: .write, key: keys.decisions,
-                    message: "there are at most \(limits.recordCount) decisions about a ledger")
+                    message: "a ledger can have at most \(limits.recordCount) decisions")
             }
             let bytes = LedgerDocument(ledger: joined).encoded()
             do throws(BackendError) {
@@ -142,7 +141,7 @@ extension LedgerRules {
             }
         }
         throw BackendError(
-            .busy, key: keys.decisions, message: "other servers write these decisions all the time; try again")
+            .busy, key: keys.decisions, message: "other servers keep changing these decisions; try again")
     }
 }
 

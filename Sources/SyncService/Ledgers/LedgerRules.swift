@@ -4,10 +4,10 @@ import SyncCore
 
 /// The store as one account sees it: its ledger only grows, and only the server decides about purchases.
 ///
-/// A ledger is stored byte for byte as the client sent it, or not at all: if the server changed it, the client would
+/// A ledger is stored byte for byte as the client sent it, or not at all. If the server changed it, the client would
 /// have a version of bytes that it has never seen. The server's decisions are a second ledger beside it.
 ///
-/// One object for all requests of a caller.
+/// All requests of a caller share one object.
 final class LedgerRules: KeyValueBackend {
     /// The parts that all accounts share.
     struct Environment: Sendable {
@@ -20,7 +20,7 @@ final class LedgerRules: KeyValueBackend {
         let decoder: LedgerDecoder
         let limiter: RequestLimiter
         let host: HostServices
-        /// Receives errors that do not make a request fail.
+        /// Receives errors that do not make the request fail.
         var onError: @Sendable (BackendError) -> Void = { _ in }
     }
 
@@ -29,8 +29,8 @@ final class LedgerRules: KeyValueBackend {
     let keys: LedgerKeys
     let limits = LedgerLimits.standard
 
-    /// The largest difference of a purchase's date and the server's clock, in milliseconds. A later purchase counts as
-    /// of the server's time.
+    /// The largest accepted difference between a purchase's date and the server's clock, in milliseconds. A purchase
+    /// further in the future counts from the server's time.
     static let tolerance: Int64 = 300_000
 
     init(_ environment: Environment, _ account: Account, _ keys: LedgerKeys) {
@@ -46,7 +46,7 @@ final class LedgerRules: KeyValueBackend {
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
         guard key == keys.ledger else { return try await store.read(key, unless: knownVersion) }
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
-        // Both by one call: an answer about a ledger names the version of its decisions.
+        // Reads both in one call, because an answer about a ledger names the version of its decisions.
         let results = try await store.read([
             ReadRequest(key, unless: knownVersion), ReadRequest(keys.decisions, unless: decoded?.version),
         ]).outcome
@@ -67,7 +67,7 @@ final class LedgerRules: KeyValueBackend {
         }
     }
 
-    /// The version that `review` returns, or `version` if it fails: a read does not depend on it.
+    /// The version that `review` returns, or `version` if the review fails, because a read must not depend on it.
     private func reporting(
         or version: EntryVersion, _ review: () async throws(BackendError) -> EntryVersion
     ) async -> EntryVersion {
@@ -77,15 +77,15 @@ final class LedgerRules: KeyValueBackend {
         }
     }
 
-    /// The same without waiting; `nil` if the store must be waited for, the decisions must be decoded, or a refusal is
-    /// due to be reconsidered.
+    /// Reads like ``read(_:unless:)``, but without waiting. `nil` if the store cannot answer at once, the decisions
+    /// must be decoded, or refusals are due to be reconsidered.
     func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> Answer<ReadOutcome>? {
         guard let store = environment.synchronousStore,
             let outcome = store.readSynchronously(key, unless: knownVersion)
         else { return nil }
         guard key == keys.ledger else { return Answer(outcome) }
         let decoded = environment.decoder.cache.decisions(of: keys.decisions)
-        // After the ledger: decisions are written before the ledger that they are about.
+        // Read after the ledger, because decisions are written before the ledger that they are about.
         switch (store.readSynchronously(keys.decisions, unless: decoded?.version), decoded) {
         case (.absent, _): return Answer(outcome)
         case (.unchanged, let decoded?) where !isReviewDue(decoded):
@@ -98,7 +98,7 @@ final class LedgerRules: KeyValueBackend {
         -> Answer<WriteOutcome>
     {
         guard key == keys.ledger else { return try await store.write(value, to: key, if: precondition) }
-        // A ledger may be long; the caller's thread may be that of an event loop.
+        // A ledger may be long, and the caller may be on the thread of an event loop.
         return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(BackendError) in
             try await writeLedger(value, if: precondition)
         }
@@ -116,31 +116,32 @@ final class LedgerRules: KeyValueBackend {
         guard precondition.holds(for: stored?.version) else {
             return Answer(.conflict(stored), relatedVersion: decided?.version)
         }
-        // Comparing costs as much as decoding, so it is charged even if the cache has the ledger.
+        // Comparing costs as much as decoding, so it is charged even if the ledger is in the cache.
         if let stored { try takeDecoding(stored.value.count, key) }
         charge(writes: value.count >> RequestLimiter.decodingShift)
         let sent = try Self.ledger(of: value, key)
         try check(sent, key)
         var known = Ledger()
         if let stored { known = try await environment.decoder.ledger(in: stored, under: key) }
-        // Nothing can be taken back, and nothing joins an erased ledger: a client that lacks something gets it with the
-        // answer, merges and tries again.
+        // Records cannot be removed, and nothing is merged into an erased ledger. A client whose ledger lacks records
+        // gets the stored one in the answer, merges both and tries again.
         guard !Ledger.join(known, sent).rightLacks else {
             return Answer(.conflict(stored), relatedVersion: decided?.version)
         }
-        let news = sent.records(beyond: known).compactMap { record -> Purchase? in
+        let newPurchases = sent.records(beyond: known).compactMap { record -> Purchase? in
             guard record.isPurchase, case .purchase(let purchase) = Fact(record) else { return nil }
             return purchase
         }
         let condition = stored.map { Precondition.matches($0.version) } ?? .absent
-        guard !news.isEmpty else {
+        guard !newPurchases.isEmpty else {
             let outcome = try await store.write(value, to: key, if: condition).outcome
             if case .written = outcome { await removeLeftovers(stored: (sent, mark)) }
             return Answer(outcome, relatedVersion: decided?.version)
         }
         return try await writeLedger(
             Change(
-                value: value, sent: sent, known: known, condition: condition, news: news, decided: decided, mark: mark))
+                value: value, sent: sent, known: known, condition: condition, newPurchases: newPurchases,
+                decided: decided, mark: mark))
     }
 
     /// A change of the ledger that adds purchases.
@@ -149,29 +150,29 @@ final class LedgerRules: KeyValueBackend {
         let sent: Ledger
         let known: Ledger
         let condition: Precondition
-        let news: [Purchase]
+        let newPurchases: [Purchase]
         let decided: Entry?
-        /// Taken before the ledger was read.
+        /// The mark that was taken before the ledger was read.
         let mark: Int
     }
 
     /// Stores a ledger with new purchases: claims their transactions, decides about them, and then stores it.
     private func writeLedger(_ change: Change) async throws(BackendError) -> Answer<WriteOutcome> {
-        let (key, news) = (keys.ledger, change.news)
+        let (key, newPurchases) = (keys.ledger, change.newPurchases)
         await removeLeftovers()
-        guard environment.claims.begin(news.count, of: key, limit: limits.recordCount) else {
+        guard environment.claims.begin(newPurchases.count, of: key, limit: limits.recordCount) else {
             throw BackendError(
                 .busy, operation: .write, key: key, disposition: .transient,
                 message: "other writes of this ledger are not settled yet; try again", cause: LimitReached())
         }
-        charge(writes: news.count / RequestLimiter.operationsPerRequest)
+        charge(writes: newPurchases.count / RequestLimiter.operationsPerRequest)
         var attempt = TransactionOwners.Attempt(of: account, at: host.now(), id: host.randomBits())
         var isOver = true
         let relatedVersion: EntryVersion?
         let outcome: WriteOutcome
         do throws(BackendError) {
             relatedVersion =
-                try await decide(about: news, beyond: change.known, change.decided, for: &attempt)
+                try await decide(about: newPurchases, beyond: change.known, change.decided, for: &attempt)
                 ?? change.decided?.version
             isOver = false
             outcome = try await store.write(change.value, to: key, if: change.condition).outcome
@@ -181,13 +182,13 @@ final class LedgerRules: KeyValueBackend {
         }
         switch outcome {
         case .conflict(let winner):
-            // A store that repeats writes may report a conflict with this very write. If the ledger that is there
-            // cannot be decoded, its claims are kept.
+            // A store that repeats writes may report a conflict with this very write. If the stored ledger cannot be
+            // decoded, its claims are kept.
             var held: Ledger? = Ledger()
             if let winner { held = await ledgerOrReport(winner, key) }
             await end(change, attempt, beside: held, isOver: held != nil)
         case .written, .deleted:
-            environment.claims.end(news.count, of: key)
+            environment.claims.end(newPurchases.count, of: key)
             await removeLeftovers(stored: (change.sent, change.mark))
         }
         return Answer(outcome, relatedVersion: relatedVersion)
@@ -201,29 +202,30 @@ final class LedgerRules: KeyValueBackend {
         }
     }
 
-    /// Ends an attempt whose ledger was not stored, or may not have been.
+    /// Ends an attempt whose ledger was not stored, or may not have been stored.
     ///
     /// - Parameters:
     ///   - ledger: The ledger that is stored, if it is known. It keeps its claims.
-    ///   - isOver: Whether the attempt's ledger certainly was not and will not be stored.
+    ///   - isOver: True if the attempt's ledger certainly was not and will not be stored.
     private func end(
         _ change: Change, _ attempt: TransactionOwners.Attempt, beside ledger: Ledger?, isOver: Bool
     ) async {
         let held = Set(ledger?.transactions ?? [])
-        // Earlier attempts may rely on renewed claims, even when this one is over.
+        // Earlier attempts may rely on renewed claims, even if this attempt is over.
         let leftovers = [(attempt.created, isOver), (attempt.renewed, false)].map { transactions, isOver in
             OutstandingClaims.Leftover(
                 owner: attempt.owner, transactions: transactions.filter { !held.contains($0) }, isOver: isOver)
         }
         environment.claims.end(
-            change.news.count, of: keys.ledger, leaving: leftovers, renewing: attempt.renewed, since: change.mark)
+            change.newPurchases.count, of: keys.ledger, leaving: leftovers, renewing: attempt.renewed,
+            since: change.mark)
         await removeLeftovers()
     }
 
-    /// Removes the claims that earlier attempts left behind. Those that cannot be removed now are kept for the next
-    /// attempt: the outcome of the request does not depend on them.
+    /// Removes the claims that earlier attempts left behind. Claims that cannot be removed now are kept for the next
+    /// attempt; the outcome of the request does not depend on them.
     ///
-    /// - Parameter stored: The account's ledger, if it was stored a moment ago, and the mark of that attempt.
+    /// - Parameter stored: The account's ledger, if it was just stored, and the mark of that attempt.
     private func removeLeftovers(stored: (ledger: Ledger, mark: Int)? = nil) async {
         let leftovers = environment.claims.takeRemovable(of: keys.ledger, storedSince: stored?.mark)
         guard !leftovers.isEmpty else { return }
@@ -238,14 +240,14 @@ final class LedgerRules: KeyValueBackend {
         }
     }
 
-    /// Charges the account for work; never refuses.
+    /// Charges the account for work. It never refuses.
     func charge(reads: Int = 0, writes: Int = 0) {
         environment.limiter.charge(account: account.name ?? "", reads: reads, writes: writes, now: host.now())
     }
 
     /// Charges the account for decoding `byteCount` bytes.
     ///
-    /// - Throws: `BackendError.Kind.busy` when the account must wait. Nothing is charged then.
+    /// - Throws: `BackendError.Kind.busy` if the account must wait. Nothing is charged then.
     func takeDecoding(_ byteCount: Int, _ key: EntryKey) throws(BackendError) {
         do throws(RequestError) {
             try environment.limiter.takeReads(
@@ -314,36 +316,36 @@ final class LedgerRules: KeyValueBackend {
 }
 
 extension LedgerRules {
-    /// The ledger that a client has sent.
+    /// Decodes the ledger that a client has sent.
     private static func ledger(of value: [UInt8], _ key: EntryKey) throws(BackendError) -> Ledger {
         let document: LedgerDocument
         do throws(LedgerFormatError) { document = try LedgerDocument(decoding: value) } catch {
-            throw refused(key, "these bytes are no ledger that this server reads: \(error)")
+            throw refused(key, "the bytes are not a ledger that this server can read: \(error)")
         }
         guard document.localSection.isEmpty else {
-            throw refused(key, "the local section of a ledger is not for a server; leave it out")
+            throw refused(key, "a server does not accept the local section of a ledger; leave it out")
         }
         return document.ledger
     }
 
-    /// The ledger in `entry`, which a server has written.
+    /// Decodes the ledger in `entry`, which a server has written.
     static func stored(_ entry: Entry, _ key: EntryKey) throws(BackendError) -> Ledger {
         do throws(LedgerFormatError) { return try LedgerDocument(decoding: entry.value).ledger } catch {
-            throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger: \(error)")
+            throw BackendError(.damaged, operation: .read, key: key, message: "the stored ledger is damaged: \(error)")
         }
     }
 
     private func check(_ ledger: Ledger, _ key: EntryKey) throws(BackendError) {
         guard !ledger.isErased else {
-            throw Self.refused(key, "only the server erases a ledger (/v1/accounts/self/erasure)")
+            throw Self.refused(key, "only the server can erase a ledger (/v1/accounts/self/erasure)")
         }
         guard ledger.count <= limits.recordCount, ledger.byteCount <= limits.byteCount else {
             throw BackendError(
                 .tooLarge, operation: .write, key: key,
-                message: "a ledger has at most \(limits.recordCount) records and \(limits.byteCount) bytes")
+                message: "a ledger can have at most \(limits.recordCount) records and \(limits.byteCount) bytes")
         }
         guard !ledger.hasAcceptance else {
-            throw Self.refused(key, "only the server states what it accepts; such a record does not belong here")
+            throw Self.refused(key, "only the server writes acceptance records; leave them out")
         }
     }
 

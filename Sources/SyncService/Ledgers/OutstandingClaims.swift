@@ -4,17 +4,18 @@ import Synchronization
 
 /// The claims of this process whose ledgers are not stored, by the key of the ledger.
 ///
-/// They are bounded by the number of records that a ledger may have, so that an account cannot fill the store with
-/// claims of ledgers that it never completes. Claims that were left behind are removed with the account's next attempt.
+/// Their number is bounded by the number of records that a ledger may have, so that an account cannot fill the store
+/// with claims of ledgers that it never completes. Claims that were left behind are removed with the account's next
+/// attempt.
 final class OutstandingClaims: Sendable {
     /// The claims that an attempt has left behind.
     struct Leftover: Sendable {
         var owner: TransactionOwners.Owner
         var transactions: [TransactionReference]
-        /// `true` if they may be removed at once: the attempt's ledger certainly was not and will not be stored, and no
-        /// other attempt relies on them. Otherwise they wait until a ledger is stored.
+        /// True if the claims may be removed at once: the attempt's ledger certainly was not and will not be stored,
+        /// and no other attempt relies on them. Otherwise they are kept until a ledger is stored.
         var isOver: Bool
-        /// The number of the last mark before it was left behind.
+        /// The number of the last mark before the claims were left behind.
         fileprivate var mark = 0
 
         init(owner: TransactionOwners.Owner, transactions: [TransactionReference], isOver: Bool) {
@@ -30,8 +31,8 @@ final class OutstandingClaims: Sendable {
         var count: Int { leftovers.reduce(runningCount) { $0 + $1.transactions.count } }
     }
 
-    /// The number of claims left behind that are remembered. Beyond that they stay in the store
-    /// until another account takes them over.
+    /// The number of abandoned claims that are remembered. Any further ones stay in the store until another account
+    /// takes them over.
     private static let capacity = 200_000
 
     private struct State {
@@ -55,7 +56,7 @@ final class OutstandingClaims: Sendable {
 
     /// Begins an attempt with `count` claims.
     ///
-    /// - Returns: `false` when the account would have more than `limit` outstanding claims. Nothing has begun then.
+    /// - Returns: `false` if the account would have more than `limit` outstanding claims. Nothing has begun then.
     func begin(_ count: Int, of ledger: EntryKey, limit: Int) -> Bool {
         state.withLock { state in
             let others = state.claims[ledger]?.count ?? 0
@@ -69,7 +70,7 @@ final class OutstandingClaims: Sendable {
     ///
     /// - Parameters:
     ///   - leftovers: The claims that it leaves behind.
-    ///   - renewed: The claims that it renewed. Attempts that ended before `mark` do not hold them any more.
+    ///   - renewed: The claims that it renewed. Attempts that ended before `mark` no longer hold them.
     ///   - mark: The attempt's mark.
     func end(
         _ count: Int, of ledger: EntryKey, leaving leftovers: [Leftover] = [],
@@ -86,8 +87,9 @@ final class OutstandingClaims: Sendable {
 
     /// Takes the claims that may be removed now.
     ///
-    /// - Parameter mark: The mark of an attempt whose ledger was stored a moment ago; `nil` for none. No attempt that
-    ///   ended before the mark can be stored any more. Later ones may have been stored after this ledger.
+    /// - Parameter mark: The mark of an attempt whose ledger was just stored; `nil` for none. The ledger of an attempt
+    ///   that ended before the mark can no longer be stored. Attempts that ended later may have been stored after this
+    ///   ledger.
     func takeRemovable(of ledger: EntryKey, storedSince mark: Int?) -> [Leftover] {
         state.withLock { state in
             guard let leftovers = state.claims[ledger]?.leftovers, !leftovers.isEmpty else { return [] }

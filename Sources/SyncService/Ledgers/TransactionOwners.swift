@@ -2,7 +2,7 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// The owners of transactions: one entry a transaction, `tx/STORE/ENVIRONMENT/ID`, written by compare-and-swap.
+/// The owners of transactions: one entry per transaction, `tx/STORE/ENVIRONMENT/ID`, written by compare-and-swap.
 ///
 /// An account claims the transactions of a ledger before the ledger is stored. If the ledger is not stored, the claims
 /// are removed or become free, by these rules:
@@ -14,10 +14,10 @@ import SyncCore
 ///    the entry is unchanged. If another attempt of the account relies on the claim, it has renewed the entry, by rule
 ///    1.
 /// 3. Another account may take over a claim that is older than ``freeAfter`` and whose ledger does not hold the
-///    transaction. It first reads the claim, then the owner's ledger, then stores that ledger anew under the condition
-///    that it is unchanged, and then replaces the claim under the condition that it is unchanged. If all of this
-///    succeeds, no attempt can rely on the claim any more: it would have written the entry before it was read, so it
-///    has read its ledger's version before that, and this version is gone. No clock is needed for that; the age only
+///    transaction. It reads the claim, reads the owner's ledger, stores that ledger again under the condition that it
+///    is unchanged, and finally replaces the claim under the condition that it is unchanged. If all steps succeed, no
+///    attempt can rely on the claim: such an attempt would have written the entry before it was read, and would have
+///    read the ledger's version even earlier, but this version no longer exists. The proof needs no clock; the age only
 ///    spares the owner needless conflicts.
 ///
 /// Rule 2 does not apply to a renewed claim, because an earlier attempt may rely on it. Such a claim is removed
@@ -29,22 +29,22 @@ struct TransactionOwners: Sendable {
 
     /// The age from which a claim whose ledger does not hold the transaction is free, in milliseconds.
     static let freeAfter: Int64 = 60_000
-    /// The number of other accounts' ledgers that one request may decode. Claims of further accounts are not free for
-    /// it.
+    /// The number of other accounts' ledgers that one request may decode. For this request, the claims of further
+    /// accounts are not free.
     static let ledgerCount = 4
     private static let chunkCount = 256
 
-    /// A claim: the account that came first.
+    /// The claim of the account that recorded a transaction first.
     struct Owner: Codable, Hashable, Sendable {
         var account: String
         var incarnation: String
-        /// When it was written, in milliseconds since 1970 UTC.
+        /// The time at which it was written, in milliseconds since 1970 UTC.
         var since: Int64
-        /// The attempt that wrote it; `nil` in claims of older servers.
+        /// The attempt that wrote it; `nil` in claims that older servers wrote.
         var attempt: String?
 
-        /// `true` if it is `life`.
-        func isOf(_ life: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == life }
+        /// Reports whether the claim belongs to this incarnation of an account.
+        func isOf(_ other: Account) -> Bool { (try? Account(account, incarnation: incarnation)) == other }
     }
 
     /// One attempt to store a ledger.
@@ -56,7 +56,7 @@ struct TransactionOwners: Sendable {
         /// The transactions whose claims it has renewed, or may have renewed.
         fileprivate(set) var renewed: [TransactionReference] = []
 
-        /// An attempt of `account`; `id` is random.
+        /// A new attempt of `account`; `id` is random.
         init(of account: Account, at now: Int64, id: UInt64) {
             self.account = account
             owner = Owner(
@@ -66,7 +66,7 @@ struct TransactionOwners: Sendable {
     }
 
     /// Access to other accounts' records and ledgers. An error that concerns one of them is reported to `onError` and
-    /// never thrown, because it may name the account. The claim in question is not free then.
+    /// never thrown, because it may name the account. The claim in question is then not free.
     struct Others: Sendable {
         let decoder: LedgerDecoder
         /// Receives the number of bytes that must be decoded.
@@ -82,13 +82,13 @@ struct TransactionOwners: Sendable {
     ) async throws(BackendError) -> Set<TransactionReference> {
         guard policy == .keepWithFirst, attempt.account.name != nil else { return [] }
         let bytes = try records.bytes(of: attempt.owner)
-        var held: [Held] = []
+        var held: [OtherClaim] = []
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
             let chunk = transactions[start..<min(start + Self.chunkCount, transactions.count)]
             let requests = try chunk.map { (transaction) throws(BackendError) in
                 WriteRequest(try Self.key(of: transaction), value: bytes, if: .absent)
             }
-            // Until the outcome is known, all may have been created.
+            // Until the outcome is known, the attempt may have created all of them.
             attempt.created += chunk
             let results = try await records.backend.write(requests).outcome
             guard results.count == chunk.count else { throw LedgerRules.incomplete }
@@ -101,17 +101,17 @@ struct TransactionOwners: Sendable {
     }
 
     /// A claim of another account that is not erased.
-    private struct Held: Sendable {
+    private struct OtherClaim: Sendable {
         var transaction: TransactionReference
-        var claim: RecordStore.Held<Owner>
+        var claim: RecordStore.Versioned<Owner>
     }
 
-    /// Claims one transaction that had a claim already, or about which the store was not sure.
+    /// Claims one transaction that already had a claim, or whose outcome was unknown.
     ///
-    /// - Returns: The claim of another account; `nil` if the transaction is the attempt's.
+    /// - Returns: The claim of another account; `nil` if the attempt holds the claim now.
     private func claim(
         _ transaction: TransactionReference, for attempt: inout Attempt, _ others: Others
-    ) async throws(BackendError) -> Held? {
+    ) async throws(BackendError) -> OtherClaim? {
         let key = try Self.key(of: transaction)
         for _ in 0..<32 {
             let held = try await records.read(key, as: Owner.self)
@@ -119,20 +119,20 @@ struct TransactionOwners: Sendable {
             let isOwn = held?.value.isOf(attempt.account) ?? false
             if let held, !isOwn, await !isErased(held.value, others) {
                 attempt.created.removeLast(transaction)
-                return Held(transaction: transaction, claim: held)
+                return OtherClaim(transaction: transaction, claim: held)
             }
-            // Before the write: it may take effect although it fails.
+            // Recorded before the write, which may take effect although it fails.
             if isOwn, attempt.created.removeLast(transaction) { attempt.renewed.append(transaction) }
             if try await records.replace(key, with: attempt.owner, if: held?.version) { return nil }
         }
-        throw BackendError(.busy, key: key, message: "other servers claim this transaction all the time; try again")
+        throw BackendError(.busy, key: key, message: "other servers keep changing this claim; try again")
     }
 
     /// Takes over the claims that are free, by rule 3.
     ///
-    /// - Returns: The transactions of the others.
+    /// - Returns: The transactions whose claims remain with other accounts.
     private func takeOver(
-        _ claims: [Held], for attempt: inout Attempt, _ others: Others
+        _ claims: [OtherClaim], for attempt: inout Attempt, _ others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
         var refused = Set(claims.map(\.transaction))
         let aged = claims.filter { Self.isAged($0.claim.value, at: attempt.owner.since) }
@@ -142,7 +142,7 @@ struct TransactionOwners: Sendable {
             guard !free.isEmpty, await fence(ledger, ledgerKey, others) else { continue }
             for held in free {
                 let key = try Self.key(of: held.transaction)
-                // Before the write: it may take effect although it fails.
+                // Recorded before the write, which may take effect although it fails.
                 attempt.created.append(held.transaction)
                 if try await records.replace(key, with: attempt.owner, if: held.claim.version) {
                     refused.remove(held.transaction)
@@ -154,13 +154,13 @@ struct TransactionOwners: Sendable {
         return refused
     }
 
-    /// Those of `transactions` that `account` can claim now.
+    /// The subset of `transactions` that `account` can claim now.
     func free(
         among transactions: some Sequence<TransactionReference>, for account: Account, at now: Int64,
         beside others: Others
     ) async throws(BackendError) -> Set<TransactionReference> {
         var free: Set<TransactionReference> = []
-        var aged: [Held] = []
+        var aged: [OtherClaim] = []
         for transaction in transactions {
             guard let held = try await records.read(try Self.key(of: transaction), as: Owner.self) else {
                 free.insert(transaction)
@@ -170,7 +170,7 @@ struct TransactionOwners: Sendable {
             if isErased || held.value.isOf(account) {
                 free.insert(transaction)
             } else if Self.isAged(held.value, at: now) {
-                aged.append(Held(transaction: transaction, claim: held))
+                aged.append(OtherClaim(transaction: transaction, claim: held))
             }
         }
         for (ledgerKey, claims) in Self.byLedger(aged).prefix(Self.ledgerCount) {
@@ -180,7 +180,7 @@ struct TransactionOwners: Sendable {
         return free
     }
 
-    /// Removes those claims on `transactions` that have not changed since an attempt wrote them.
+    /// Removes the claims on `transactions` that have not changed since an attempt wrote them.
     func release(_ transactions: [TransactionReference], of owner: Owner) async throws(BackendError) {
         let bytes = try records.bytes(of: owner)
         for start in stride(from: 0, to: transactions.count, by: Self.chunkCount) {
@@ -198,14 +198,14 @@ struct TransactionOwners: Sendable {
         }
     }
 
-    /// Gives up `transaction` if it is `account`'s: the next account that records it owns it.
+    /// Gives up `transaction` if it belongs to `account`. The next account that records it becomes its owner.
     func release(_ transaction: TransactionReference, of account: Account) async throws(BackendError) {
         let key = try Self.key(of: transaction)
         for _ in 0..<32 {
             guard let held = try await records.read(key, as: Owner.self), held.value.isOf(account) else { return }
             if try await records.replace(key, with: Owner?.none, if: held.version) { return }
         }
-        throw BackendError(.busy, key: key, message: "other servers claim this transaction all the time; try again")
+        throw BackendError(.busy, key: key, message: "other servers keep changing this claim; try again")
     }
 
     private func isErased(_ owner: Owner, _ others: Others) async -> Bool {
@@ -218,7 +218,7 @@ struct TransactionOwners: Sendable {
         }
     }
 
-    /// Ids are up to 255 bytes each. They fit into a key unless too many slashes in them must be escaped.
+    /// Ids are up to 255 bytes long. They fit into a key unless too many slashes must be escaped.
     private static func key(of transaction: TransactionReference) throws(BackendError) -> EntryKey {
         let parts = [transaction.store.rawValue, transaction.environment.rawValue, transaction.id.rawValue]
         return try EntryKey("tx/" + parts.map(LedgerKeys.escaped).joined(separator: "/"))
@@ -236,19 +236,19 @@ extension TransactionOwners {
 
     private static func isAged(_ owner: Owner, at now: Int64) -> Bool { now - owner.since >= freeAfter }
 
-    private static func byLedger(_ claims: [Held]) -> [EntryKey: [Held]] {
-        var groups: [EntryKey: [Held]] = [:]
+    private static func byLedger(_ claims: [OtherClaim]) -> [EntryKey: [OtherClaim]] {
+        var groups: [EntryKey: [OtherClaim]] = [:]
         for held in claims {
-            // Without a name that can be a key's there is no ledger to compare with: the claim is not free.
-            guard let life = try? Account(held.claim.value.account, incarnation: held.claim.value.incarnation),
-                let key = try? LedgerKeys(life).ledger
+            // Without a name that fits into a key there is no ledger to compare with, so the claim is not free.
+            guard let owner = try? Account(held.claim.value.account, incarnation: held.claim.value.incarnation),
+                let key = try? LedgerKeys(owner).ledger
             else { continue }
             groups[key, default: []].append(held)
         }
         return groups
     }
 
-    /// The ledger under `key`; `nil` for one that cannot be read or decoded: its account keeps its claims.
+    /// The ledger under `key`; `nil` if it cannot be read or decoded. Its account then keeps its claims.
     private func ownerLedger(_ key: EntryKey, _ others: Others) async -> OwnerLedger? {
         do throws(BackendError) {
             guard case .found(let entry) = try await records.backend.read(key).outcome else { return OwnerLedger() }
@@ -261,11 +261,11 @@ extension TransactionOwners {
         }
     }
 
-    /// Makes sure that no attempt can store the ledger that has read it before.
+    /// Stores the ledger again, so that no attempt that has read its former version can store it afterwards.
     ///
-    /// - Returns: `false` when it has changed since it was read, its version stays the same, or the store fails.
+    /// - Returns: `false` if the ledger has changed since it was read, its version stays the same, or the store fails.
     private func fence(_ ledger: OwnerLedger, _ key: EntryKey, _ others: Others) async -> Bool {
-        // Nothing is stored in the place of the marker.
+        // No ledger is ever stored in the place of the marker.
         if ledger.isErased { return true }
         let bytes = ledger.entry?.value ?? LedgerDocument().encoded()
         let precondition = ledger.entry.map { Precondition.matches($0.version) } ?? .absent

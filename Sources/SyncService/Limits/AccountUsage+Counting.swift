@@ -3,9 +3,9 @@ import Synchronization
 
 // Counting an account by listing its keys.
 extension AccountUsage {
-    /// Makes sure that the account whose keys begin with `prefix` is counted. Concurrent callers share one count.
+    /// Ensures that the account whose keys begin with `prefix` is counted. Concurrent callers share one count.
     ///
-    /// - Parameter isCounted: Whether a key counts.
+    /// - Parameter isCounted: Returns `true` for keys that count.
     func count(
         _ prefix: String, in store: any KeyValueBackend, now: Int64, isCounted: @Sendable (EntryKey) -> Bool
     ) async throws(BackendError) {
@@ -22,14 +22,14 @@ extension AccountUsage {
             if isRunning {
                 switch await waitForCount(prefix) {
                 case .success: return
-                // It was over already, or its caller was cancelled.
+                // The count had already ended, or its caller was cancelled.
                 case nil: continue
                 case .failure(let error) where error.kind == .cancelled: continue
                 case .failure(let error): throw error
                 }
             }
             do throws(BackendError) {
-                // It may take long, and must not occupy the thread of an event loop.
+                // Counting may take long and must not occupy the thread of an event loop.
                 let usage = try await withTaskExecutorPreference(globalConcurrentExecutor) {
                     () async throws(BackendError) in try await Self.count(prefix, in: store, isCounted)
                 }

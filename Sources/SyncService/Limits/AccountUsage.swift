@@ -1,58 +1,58 @@
 import SyncCore
 import Synchronization
 
-/// The keys and bytes that each account has beside its ledger, which has a limit of its own.
+/// The keys and bytes that each account has beside its ledger, which has its own limit.
 ///
-/// An account is counted by listing its keys, and then kept up to date with each write of this process. Other processes
-/// may write too, so it is counted again after ``period``.
+/// An account is counted by listing its keys, and the count is then updated with each write of this process. Other
+/// processes may write too, so the account is counted again after ``period``.
 ///
 /// A deleted key counts as a key without bytes for ``deletionPeriod``, because the store keeps a row for it. Writing it
 /// again reuses its place.
 final class AccountUsage: Sendable {
     /// The time after which an account is counted again, in milliseconds.
     static let period: Int64 = 600_000
-    /// The time for which a deleted key counts, in milliseconds.
+    /// The time for which a deleted key still counts, in milliseconds.
     static let deletionPeriod: Int64 = 3_600_000
-    /// The number of keys that are remembered of all accounts together, an account itself counting as one. Beyond it,
-    /// accounts are dropped, and counted again with their next change.
+    /// The number of keys that are remembered of all accounts together; an account itself counts as one. Beyond it,
+    /// accounts are evicted, and counted again at their next change.
     static let capacity = 200_000
 
     /// The keys of an account.
     struct Usage {
         private(set) var sizes: [EntryKey: Int] = [:]
         private(set) var byteCount = 0
-        /// The time until which each key counts that was deleted. It may have been written again since.
+        /// The time until which each deleted key counts. The key may have been written again since.
         private(set) var deletions: [EntryKey: Int64] = [:]
-        /// The number of keys that are there or were deleted.
+        /// The number of keys that exist or were deleted recently.
         private(set) var keyCount = 0
-        /// The time of the count; `nil` for an account that must be counted again.
+        /// The time of the count; `nil` if the account must be counted again.
         var counted: Int64?
 
-        /// The part of the capacity that it takes. An account without keys is remembered, too.
+        /// The account's share of the capacity. An account without keys takes one place.
         var weight: Int { keyCount + 1 }
 
-        /// Reports whether `key` has a place.
+        /// Reports whether `key` occupies a place.
         func contains(_ key: EntryKey) -> Bool { sizes[key] != nil || deletions[key] != nil }
 
-        /// Notes the size of `key`, or that it holds nothing.
+        /// Records the size of `key`, or that it holds nothing.
         mutating func set(_ size: Int?, of key: EntryKey) {
             byteCount += (size ?? 0) - (sizes[key] ?? 0)
             change(key) { $0.sizes[key] = size }
         }
 
-        /// Notes that `key` was deleted, if it held anything.
+        /// Records that `key` was deleted, if it held anything.
         mutating func noteDeletion(of key: EntryKey, at now: Int64) {
             if sizes[key] != nil { deletions[key] = now + AccountUsage.deletionPeriod }
         }
 
-        /// Takes over the deletions that another count knows.
+        /// Adds the deletions that another count knows.
         mutating func addDeletions(of other: Usage) {
             for (key, end) in other.deletions { change(key) { $0.deletions[key] = end } }
         }
 
         mutating func removeExpiredDeletions(at now: Int64) {
             for (key, end) in deletions where !(1...AccountUsage.deletionPeriod).contains(end - now) {
-                // A later end than possible means that the clock was set back.
+                // An end further ahead than possible means that the clock was set back.
                 change(key) { $0.deletions[key] = nil }
             }
         }
@@ -64,11 +64,11 @@ final class AccountUsage: Sendable {
         }
     }
 
-    /// The running changes of one key. The store may carry out several in any order.
+    /// The running changes of one key. The store may carry them out in any order.
     struct Running {
         private var count = 0
         private(set) var areSeveral = false
-        /// The longest value that is being written.
+        /// The longest value that is being written, in bytes.
         private(set) var size = 0
 
         mutating func begin(_ size: Int = 0) {
@@ -77,7 +77,7 @@ final class AccountUsage: Sendable {
             self.size = max(self.size, size)
         }
 
-        /// Ends a change; returns whether it was the last one.
+        /// Ends a change. Returns `true` if it was the last one.
         mutating func end() -> Bool {
             count -= 1
             return count == 0
@@ -85,7 +85,7 @@ final class AccountUsage: Sendable {
     }
 
     struct State {
-        /// By the prefix of the account's keys.
+        /// The usage of each account, by the prefix of its keys.
         var usages: [String: Usage] = [:]
         var weight = 0
         var running: [EntryKey: Running] = [:]
@@ -102,8 +102,8 @@ final class AccountUsage: Sendable {
 
     /// A running count of an account.
     struct Count {
-        /// The keys that were changed meanwhile, with the largest size that each may have: the listing may be older.
-        /// Of a key with one change at a time it is exactly the size, `nil` for a deleted one.
+        /// The keys that were changed in the meantime, with the largest size that each may have, because the listing
+        /// may be older. For a key with a single change at a time, it is the exact size; `nil` for a deleted key.
         var changed: [EntryKey: Int?] = [:]
         var waiting: [CheckedContinuation<Result<Void, BackendError>?, Never>] = []
     }
@@ -113,7 +113,7 @@ final class AccountUsage: Sendable {
     private let onRefusal: @Sendable (Refusal) -> Void
     let state = Mutex(State())
 
-    /// - Parameter onRefusal: Is called for each write that is refused.
+    /// - Parameter onRefusal: Called for each write that is refused.
     init(
         _ limits: CallerLimits, capacity: Int = AccountUsage.capacity,
         onRefusal: @escaping @Sendable (Refusal) -> Void
@@ -121,10 +121,10 @@ final class AccountUsage: Sendable {
         (self.limits, self.capacity, self.onRefusal) = (limits, capacity, onRefusal)
     }
 
-    /// The number of accounts that are remembered.
+    /// The number of accounts in memory.
     var rememberedCount: Int { state.withLock { $0.usages.count } }
 
-    /// `true` if there is a limit.
+    /// True if there is a limit.
     var isLimited: Bool { limits.accountKeys != nil || limits.accountBytes != nil }
 
     /// The number of callers that wait for a count.
@@ -134,9 +134,9 @@ final class AccountUsage: Sendable {
 // Changes.
 extension AccountUsage {
     /// Reserves `count` bytes under `key`, until ``settle(_:under:of:deletedAt:)``. A value that is not longer than the
-    /// one before can always be written.
+    /// previous one can always be written.
     ///
-    /// - Returns: `false` if the account is not counted, or not any more. Nothing is reserved then.
+    /// - Returns: `false` if the account is not counted, or must be counted again. Nothing is reserved then.
     /// - Throws: The error of a write that would exceed the quota. Nothing is reserved then.
     func reserve(_ count: Int, under key: EntryKey, of prefix: String, now: Int64) throws(BackendError) -> Bool {
         let (isCounted, reason) = state.withLock { state -> (Bool, String?) in
@@ -156,13 +156,13 @@ extension AccountUsage {
         onRefusal(.quota)
         throw BackendError(
             .full, operation: .write, key: key, disposition: .permanent,
-            message: "an account has at most \(reason) here beside its ledger; delete something", cause: QuotaReached())
+            message: "an account can have at most \(reason) beside its ledger; delete something", cause: QuotaReached())
     }
 
     private func shortage(of usage: Usage, _ count: Int, _ key: EntryKey) -> String? {
         let known = usage.sizes[key]
         if let most = limits.accountKeys, !usage.contains(key), usage.keyCount >= most {
-            let note = usage.deletions.isEmpty ? "" : " (those that were deleted in the last hour count)"
+            let note = usage.deletions.isEmpty ? "" : " (including those deleted in the last hour)"
             return "\(most) keys\(note)"
         }
         if let most = limits.accountBytes, count > known ?? 0, usage.byteCount - (known ?? 0) + count > most {
@@ -174,8 +174,8 @@ extension AccountUsage {
     /// Begins the deletion of a key, until ``settle(_:under:of:deletedAt:)``.
     func beginDeleting(_ key: EntryKey) { state.withLock { $0.running[key, default: Running()].begin() } }
 
-    /// Ends a change of `key`, which holds `size` bytes now, or nothing. Of several changes at once, the longest value
-    /// counts until the next change or count.
+    /// Ends a change of `key`, which now holds `size` bytes, or nothing. Of several concurrent changes, the longest
+    /// value counts until the next change or count.
     ///
     /// - Parameter now: The time, if the change was a deletion.
     func settle(_ size: Int?, under key: EntryKey, of prefix: String, deletedAt now: Int64? = nil) {
@@ -193,7 +193,7 @@ extension AccountUsage {
         }
     }
 
-    /// Ends changes of `keys` of which it is unknown whether they have happened: the account is counted again.
+    /// Ends changes of `keys` whose outcomes are unknown. The account must be counted again.
     func forget(_ prefix: String, after keys: [EntryKey]) {
         state.withLock { state in
             for key in keys { _ = Self.end(key, in: &state) }
@@ -201,7 +201,7 @@ extension AccountUsage {
         }
     }
 
-    /// Ends a change; returns whether it was one of several.
+    /// Ends a change. Returns `true` if other changes of the key were running.
     private static func end(_ key: EntryKey, in state: inout State) -> Bool {
         guard let index = state.running.index(forKey: key) else { return false }
         let areSeveral = state.running.values[index].areSeveral

@@ -2,10 +2,10 @@ import Synchronization
 
 /// A bounded amount of one resource, with a share per address and per account.
 ///
-/// The unit is up to the owner: requests, streams, connections, bytes. An amount is taken with
-/// ``take(_:address:account:)`` and given back exactly once with ``give(_:)``. It counts in the total, and in the
-/// shares of the address and the account that are named. A holder is remembered only while it holds something, so the
-/// tables of holders are bounded by the total.
+/// The owner chooses the unit: requests, streams, connections, bytes. An amount is taken with
+/// ``take(_:address:account:)`` and given back exactly once with ``give(_:)``. It counts in the total and in the shares
+/// of the named address and account. A holder is remembered only while it holds something, so the total bounds the
+/// tables of holders.
 package final class Budget: Sendable {
     /// An amount that was taken.
     package struct Ticket: Sendable {
@@ -45,12 +45,12 @@ package final class Budget: Sendable {
     ///
     /// - Parameters:
     ///   - amount: 0 or more.
-    ///   - address: the holder's address. An IPv6 address counts with its /64. Loopback addresses and `nil` have no
+    ///   - address: The holder's address. An IPv6 address counts with its /64. Loopback addresses and `nil` have no
     ///     share: they belong to the operator, or to a proxy that does not name its clients.
-    ///   - account: the holder's account; `nil` for none.
+    ///   - account: The holder's account; `nil` for none.
     /// - Throws: ``Shortage`` for the first limit that would be exceeded; nothing is taken then. A holder of nothing
-    ///   may take more than its share, and the first taker more than the total: a single large amount is not refused
-    ///   for ever.
+    ///   may take more than its share, and the first taker more than the total, so that a single large amount is not
+    ///   refused for ever.
     package func take(
         _ amount: Int = 1, address: ClientAddress? = nil, account: String? = nil
     ) throws(Shortage) -> Ticket {
@@ -59,7 +59,7 @@ package final class Budget: Sendable {
         return ticket
     }
 
-    /// Takes `amount` even beyond the limits, for what must not be refused any more.
+    /// Takes `amount` even beyond the limits, for work that can no longer be refused.
     package func force(_ amount: Int, address: ClientAddress? = nil, account: String? = nil) -> Ticket {
         add(amount, address, account, isForced: true).ticket
     }
@@ -89,7 +89,7 @@ package final class Budget: Sendable {
         return held + amount > limit
     }
 
-    /// Gives back what was taken with `ticket`.
+    /// Gives back the amount that was taken with `ticket`.
     package func give(_ ticket: Ticket) {
         state.withLock { state in
             state.total -= ticket.amount
@@ -102,7 +102,7 @@ package final class Budget: Sendable {
         }
     }
 
-    /// The amount that is taken in total.
+    /// The total amount that is taken.
     package var taken: Int { state.withLock { $0.total } }
 
     /// The number of addresses and accounts that hold something.

@@ -1,50 +1,50 @@
-/// The limits of one address and of one account. The defaults are far from anything that an app's devices do; they are
-/// against programs out of control, and against attacks.
+/// The limits of one address and of one account. The defaults are far above the use of an app's devices; they protect
+/// against programs out of control and against attacks.
 ///
-/// `nil` means unlimited. The operator's token has no limits. The server's own machine has none of the limits of
-/// addresses: its programs are the operator's, or a proxy that does not name its clients.
+/// `nil` means unlimited. The operator's token has no limits. The limits of addresses do not apply to loopback
+/// addresses, which belong to the operator's own programs, or to a proxy that does not name its clients.
 public struct CallerLimits: Hashable, Sendable {
     /// Requests of one address, of any kind. Many people may share an address.
     public var addressRequests: Rate? = Rate(perSecond: 2_000, burst: 20_000)
-    /// Requests of one address without a valid token: the catalogue, devices that wait, refused tokens.
+    /// Requests of one address without a valid token: the catalogue, waiting devices, rejected tokens.
     public var strangerRequests: Rate? = Rate(perSecond: 200, burst: 2_000)
     /// Log-ins and refreshed sessions of one address. Wrong passwords have lower limits of their own.
     public var logIns: Rate? = Rate(perSecond: 20, burst: 300)
-    /// New accounts of one address.
+    /// New accounts from one address.
     public var signUps: Rate? = Rate(perSecond: 1, burst: 100)
     /// Requests of one account that change nothing.
     public var accountReads: Rate? = Rate(perSecond: 200, burst: 2_000)
-    /// Requests of one account that may change something. A long one counts as one for each 64 KiB.
+    /// Requests of one account that may change something. A request with a long body counts as one for each 64 KiB.
     public var accountWrites: Rate? = Rate(perSecond: 100, burst: 1_000)
-    /// Requests of one account under way at once, 1 or more.
+    /// Concurrent requests of one account, 1 or more.
     public var accountRequests: Int? = 128
-    /// Open streams of events of one account, 1 or more.
+    /// Open event streams of one account, 1 or more.
     public var accountStreams: Int? = 32
-    /// Devices that may wait for approval at once, 1 or more.
+    /// Devices that wait for approval at the same time, 1 or more.
     public var deviceGrants: Int? = 10_000
-    /// Devices of one address that may wait for approval at once, 1 or more.
+    /// Devices of one address that wait for approval at the same time, 1 or more.
     public var addressDeviceGrants: Int? = 64
     /// Keys that one account may have beside its ledger, 0 or more.
     public var accountKeys: Int? = 1_000
     /// Bytes of the values under those keys, 0 or more.
     public var accountBytes: Int? = 32 << 20
 
-    /// The number of addresses that are remembered, and of accounts. A holder that is forgotten has its whole burst
-    /// again; those that have it anyway are forgotten first. A power of two; 64 bytes each.
+    /// The number of addresses, and of accounts, that are remembered. A holder that is forgotten gets its whole burst
+    /// back; holders that already have it are forgotten first. A power of two; 64 bytes each.
     static let capacity = 32_768
 
     /// The default limits.
     public init() {}
 }
 
-/// A rate limit as a token bucket: a number at once, and a number a second from then on.
+/// A rate limit as a token bucket: a burst at once, and a number per second after that.
 public struct Rate: Hashable, Sendable, CustomStringConvertible {
-    /// The number a second in the long run: above 0, up to 1,000,000.
+    /// The sustained number per second: above 0, up to 1,000,000.
     public let perSecond: Double
-    /// The number at once: 1 to 1,000,000.
+    /// The burst: 1 to 1,000,000.
     public let burst: Int
 
-    /// A rate. Values outside of their ranges are clamped.
+    /// A rate. Values outside their ranges are clamped.
     public init(perSecond: Double, burst: Int) {
         self.perSecond = min(max(perSecond, 0.000_1), 1_000_000)
         self.burst = min(max(burst, 1), 1_000_000)
@@ -59,33 +59,33 @@ public struct Rate: Hashable, Sendable, CustomStringConvertible {
         self.init(perSecond: perSecond, burst: burst)
     }
 
-    /// As ``init(_:)`` reads it.
+    /// The text form, in the format of ``init(_:)``.
     public var description: String {
         let isWhole = perSecond == perSecond.rounded()
         return (isWhole ? "\(Int64(perSecond))" : "\(perSecond)") + "/\(burst)"
     }
 
-    /// The time in which one is recovered, in microseconds.
+    /// The time in which one unit is recovered, in microseconds.
     var interval: Int64 { Int64((1_000_000 / perSecond).rounded(.up)) }
 }
 
-/// The reason for which a request was refused without being read, as metrics name it.
+/// The reason why a request was refused without being read, as named in metrics.
 public enum Refusal: String, Hashable, Sendable, CaseIterable {
-    /// An address asked too often.
+    /// An address sends too many requests.
     case addressRate = "address_rate"
-    /// An address has too much under way.
+    /// An address has too many requests in progress.
     case addressConcurrency = "address_concurrency"
-    /// An account asked too often.
+    /// An account sends too many requests.
     case accountRate = "account_rate"
-    /// An account has too many requests under way, or streams open.
+    /// An account has too many requests in progress, or too many open streams.
     case accountConcurrency = "account_concurrency"
     /// An account has reached its quota.
     case quota
-    /// A long body of an unknown sender, or at a path that takes none.
+    /// A long body from an unknown sender, or at a path that accepts none.
     case body
-    /// The server has too much under way.
+    /// The server has too many requests in progress.
     case overload
-    /// Input that is no request, or a header that is too long.
+    /// Input that is not a valid request, or a header that is too long.
     case malformed
     /// A connection beyond the limit.
     case connections

@@ -1,7 +1,7 @@
-/// The address of a client, as numbers. An IPv4 address stands in the part of IPv6 that is reserved for it
-/// (`::ffff:0:0/96`), so that both are one kind.
+/// The address of a client, as numbers. An IPv4 address is stored in the range of IPv6 that is reserved for it
+/// (`::ffff:0:0/96`), so that both versions share one representation.
 package struct ClientAddress: Hashable, Sendable {
-    /// The upper and the lower half.
+    /// The upper and the lower 64 bits.
     package let high: UInt64
     package let low: UInt64
 
@@ -9,8 +9,8 @@ package struct ClientAddress: Hashable, Sendable {
 
     private static let mapped: UInt64 = 0xFFFF_0000_0000
 
-    /// Reads an address: four numbers with dots, or what RFC 4291, section 2.2, calls the text of an IPv6 address, a
-    /// zone after `%` left out. `nil` for anything else.
+    /// Parses an address: four decimal numbers with dots, or the text form of an IPv6 address (RFC 4291, section 2.2),
+    /// whose zone after `%` is ignored. `nil` for any other text.
     package init?(_ text: some StringProtocol) {
         let isVersion6 = text.utf8.contains(UInt8(ascii: ":"))
         if isVersion6 {
@@ -23,26 +23,27 @@ package struct ClientAddress: Hashable, Sendable {
         }
     }
 
-    /// Whether it is one of IPv4.
+    /// True for an IPv4 address.
     package var isVersion4: Bool { high == 0 && low >> 32 == 0xFFFF }
 
-    /// Whether it is the machine itself.
+    /// True for a loopback address.
     package var isLoopback: Bool {
         isVersion4 ? low >> 24 & 0xFF == 127 : high == 0 && low == 1
     }
 
-    /// What one subscriber has: the address, and of IPv6 its /64, in which he can take any.
+    /// The network of one subscriber: the address itself for IPv4, and its /64 for IPv6, because a subscriber can use
+    /// any address in it.
     package var network: ClientAddress { isVersion4 ? self : ClientAddress(high: high, low: 0) }
 
-    /// The first `count` of its 128 bits, all others 0.
+    /// The address with all bits after the first `count` of its 128 bits set to 0.
     package func prefix(_ count: Int) -> ClientAddress {
         let highMask: UInt64 = count >= 64 ? .max : count <= 0 ? 0 : ~(.max >> UInt64(count))
         let lowMask: UInt64 = count >= 128 ? .max : count <= 64 ? 0 : ~(.max >> UInt64(count - 64))
         return ClientAddress(high: high & highMask, low: low & lowMask)
     }
 
-    /// By whom wrong guesses are counted: the network as text, or the text itself where it is no address.
-    static func guesser(_ peer: String) -> String {
+    /// The key by which wrong guesses are counted: the network as text, or the text itself if it is not an address.
+    static func guessKey(_ peer: String) -> String {
         guard let address = ClientAddress(peer), !address.isVersion4 else { return peer }
         let network = address.network
         return String(network.high, radix: 16) + "::/64"
@@ -55,7 +56,7 @@ package struct ClientAddress: Hashable, Sendable {
                 guard digits > 0, dots < 3 else { return nil }
                 (value, part, digits, dots) = (value << 8 | part, 0, 0, dots + 1)
             } else {
-                // No leading zero: some take it for octal.
+                // Leading zeros are refused, because some parsers read them as octal.
                 guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte), digits == 0 || part > 0 else {
                     return nil
                 }
@@ -67,7 +68,7 @@ package struct ClientAddress: Hashable, Sendable {
         return dots == 3 && digits > 0 ? value << 8 | part : nil
     }
 
-    /// The eight parts of an IPv6 address; `::` stands for those that are missing, once.
+    /// The eight groups of an IPv6 address. A single `::` stands for the missing ones.
     private static func parts(of text: some StringProtocol) -> [UInt16]? {
         let bytes = Array(text.utf8)
         let colon = UInt8(ascii: ":")
@@ -81,7 +82,7 @@ package struct ClientAddress: Hashable, Sendable {
         return before + [UInt16](repeating: 0, count: 8 - before.count - after.count) + after
     }
 
-    /// Parts with a colon between them; the last two may be written as an IPv4 address at the end.
+    /// Groups separated by colons. At the end, an IPv4 address may stand for the last two.
     private static func groups(_ bytes: ArraySlice<UInt8>, isEnd: Bool = true) -> [UInt16]? {
         guard !bytes.isEmpty else { return [] }
         var groups: [UInt16] = []

@@ -4,12 +4,12 @@ import SyncCore
 import SyncProtocol
 
 extension EntitlementService {
-    /// The longest body that is received before its sender is known, in bytes.
+    /// The longest body that is received from an unknown sender, in bytes.
     public static let strangerBodyByteCount = 1 << 16
 
-    /// The answer to a request whose body is longer than ``strangerBodyByteCount`` and must not be received: its sender
-    /// is unknown or writes too often, or no long body belongs there. `nil` when it may come. To be called before the
-    /// body is received.
+    /// The answer to a request whose body is longer than ``strangerBodyByteCount`` and must not be received: the sender
+    /// is unknown or writes too often, or the path accepts no long body. `nil` if the body may be received. The server
+    /// calls this method before it receives the body.
     public func refusal(ofLongBodyAfter head: HTTPRequest, peer: String) async -> ServiceAnswer? {
         var answer: ServiceAnswer
         do throws(WireTarget.Failure) {
@@ -43,7 +43,7 @@ extension EntitlementService {
         return answer
     }
 
-    /// Counts a request of an address; the answer when it must wait.
+    /// Counts a request of an address. Returns the answer if the address must wait.
     func countAddress(of head: HTTPRequest, peer: String) -> ServiceAnswer? {
         do throws(RequestError) { try limiter.admit(peer, now: host.now()) } catch {
             var answer = ServiceAnswer(error.answer, route: "limited")
@@ -53,7 +53,7 @@ extension EntitlementService {
         return nil
     }
 
-    /// The sender of a request. A request without a valid token is counted by its address.
+    /// Identifies the sender of a request. A request without a valid token counts against its address.
     func identify(_ head: HTTPRequest, peer: String) async throws -> Caller {
         do throws(AuthenticationFailure) {
             return try await authenticator.caller(head.headerFields.value(of: .authorization))
@@ -75,15 +75,15 @@ extension EntitlementService {
         try limiter.admit(stranger: peer, kind, now: host.now())
     }
 
-    /// Counts a request of `caller`, and takes a place among the requests of its account under way.
+    /// Counts a request of `caller` and takes a place among the account's running requests.
     func enter(_ caller: Caller, _ request: ServiceRequest) throws(RequestError) -> Budget.Ticket? {
         guard case .account(let caller) = caller, let name = caller.account.name else { return nil }
         return try limiter.enter(
             account: name, isRead: request.head.method == .get, byteCount: request.body.count, now: host.now())
     }
 
-    /// Indicates whether a request may change the usage of the caller's account: not a read, nor a request for the
-    /// ledger.
+    /// Reports whether a request may change the usage of the caller's account. Reads and requests for the ledger do
+    /// not.
     func isCounted(_ place: WireTarget.Place, _ method: HTTPRequest.Method, _ caller: Caller) -> Bool {
         guard usage.isLimited, method != .get, case .account(let caller) = caller else { return false }
         return switch place {

@@ -1,11 +1,11 @@
-/// The used-up parts of four rates, for each of a fixed number of addresses or accounts.
+/// The used parts of four rates, for each of a fixed number of addresses or accounts.
 ///
-/// The size is fixed, however many holders come: new holders replace those whose rates are recovered first. Holders are
-/// known by a hash whose key is the process's own, so that no client can choose an entry to share, or crowd one place
-/// of the table.
+/// The size is fixed regardless of the number of holders: a new holder replaces the one that recovers first. Holders
+/// are identified by a hash with a random key of the process, so that clients can neither choose an entry to share nor
+/// crowd one part of the table.
 struct LimitTable: Sendable {
     struct Entry: Sendable {
-        /// 0 for an empty entry.
+        /// The holder's id; 0 for an empty entry.
         var id: UInt64 = 0
         /// The times at which each rate has its whole burst again, in microseconds since 1970 UTC.
         var due = SIMD4<Int64>.zero
@@ -19,7 +19,7 @@ struct LimitTable: Sendable {
             (now...(now + window + Self.maximumDebt)).contains(due[lane]) ? due[lane] : now
         }
 
-        /// Uses up `count` of the rate in `lane`, even if that is more than is left. The debt is bounded by
+        /// Uses `count` of the rate in `lane`, even if that is more than is left. The debt is bounded by
         /// ``maximumDebt``.
         mutating func charge(_ count: Int, of rate: Rate, lane: Int, now: Int64) {
             let window = rate.interval * Int64(rate.burst)
@@ -29,9 +29,9 @@ struct LimitTable: Sendable {
             due[lane] = overflow || cost > most - start ? most : start + cost
         }
 
-        /// Uses up `count` of the rate in `lane`; more than the burst counts as the burst.
+        /// Uses `count` of the rate in `lane`; more than the burst counts as the burst.
         ///
-        /// - Returns: The time to wait when that is too much, in microseconds; then nothing is used up.
+        /// - Returns: The time to wait if that is too much, in microseconds; nothing is used then.
         mutating func take(_ count: Int, of rate: Rate, lane: Int, now: Int64) -> Int64? {
             let window = rate.interval * Int64(rate.burst)
             let start = start(of: rate, lane: lane, now: now, window: window)
@@ -42,15 +42,15 @@ struct LimitTable: Sendable {
         }
     }
 
-    /// The entries of a place.
+    /// The number of entries in which a holder can be (set associativity).
     private static let ways = 8
 
     private var entries: [Entry]
 
-    /// - Parameter capacity: the number of holders, a power of two, 8 or more.
+    /// - Parameter capacity: The number of holders, a power of two, 8 or more.
     init(capacity: Int) { entries = Array(repeating: Entry(), count: capacity) }
 
-    /// Changes the entry of `id`. A new entry replaces the one of its place that is recovered first.
+    /// Changes the entry of `id`. A new entry replaces the one in its set that recovers first.
     mutating func update<Result>(_ id: UInt64, _ body: (inout Entry) -> Result) -> Result {
         let first = Int(truncatingIfNeeded: id) & (entries.count - 1) & ~(Self.ways - 1)
         var victim = first
@@ -73,7 +73,7 @@ struct LimitTable: Sendable {
         return id(hasher)
     }
 
-    /// The id of an account, or of a peer that is no address.
+    /// The id of an account, or of a peer whose text is not an address.
     static func id(of text: String) -> UInt64 {
         var hasher = Hasher()
         var text = text

@@ -3,7 +3,8 @@ import SyncCore
 /// The cause of an over-quota error.
 struct QuotaReached: Error {}
 
-/// The store as one account sees it, with a quota beside its ledger. Changes that need less are always allowed.
+/// The store as one account sees it, with a quota for the keys beside its ledger. Changes that reduce the usage are
+/// always allowed.
 struct QuotaRules: KeyValueBackend {
     let store: any KeyValueBackend
     let usage: AccountUsage
@@ -73,7 +74,7 @@ struct QuotaRules: KeyValueBackend {
             relatedVersion: answer.relatedVersion)
     }
 
-    /// Begins a change; returns the error of a write that is refused.
+    /// Begins a change. Returns the error of a write that is refused.
     private func verdict(_ request: WriteRequest) async -> BackendError? {
         guard scope.isCounted(request.key) else { return nil }
         guard let value = request.value else {
@@ -88,9 +89,10 @@ struct QuotaRules: KeyValueBackend {
         }
     }
 
-    /// Counts the account if that is due, and reserves `count` bytes under `key`.
+    /// Counts the account if necessary, and reserves `count` bytes under `key`.
     ///
-    /// Counts of other accounts may push out this one at any moment; then it is counted again, a few times.
+    /// Counts of other accounts may evict this one at any moment. The account is then counted again, a few times at
+    /// most.
     private func reserve(_ count: Int, under key: EntryKey) async throws(BackendError) {
         for _ in 0..<4 {
             try await usage.count(scope.prefix, in: store, now: now, isCounted: scope.isCounted)

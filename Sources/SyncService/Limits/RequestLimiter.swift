@@ -1,30 +1,30 @@
 import HTTPTypes
 import Synchronization
 
-/// Keeps addresses and accounts within ``CallerLimits``. Its tables have a fixed size; a check of a rate takes one lock
+/// Enforces ``CallerLimits`` on addresses and accounts. Its tables have a fixed size; checking a rate takes one lock
 /// and allocates nothing. All times are in milliseconds since 1970 UTC.
 final class RequestLimiter: Sendable {
-    /// The kinds of requests whose sender is not known yet.
+    /// The kinds of requests whose sender is not yet known.
     enum StrangerKind {
         case other, logIn, signUp
     }
 
-    /// The places of the rates in an entry of an address, and of an account.
+    /// The lanes of the rates in the entry of an address, and of an account.
     private enum Lane {
         static let (requests, strangers, logIns, signUps) = (0, 1, 2, 3)
         static let (reads, writes) = (0, 1)
     }
 
     let limits: CallerLimits
-    /// The requests of accounts under way.
+    /// The running requests of accounts.
     let requests: Budget
-    /// The open streams of accounts.
+    /// The open event streams of accounts.
     let streams: Budget
     private let addresses: Mutex<LimitTable>
     private let accounts: Mutex<LimitTable>
     private let onRefusal: @Sendable (Refusal) -> Void
 
-    /// - Parameter onRefusal: is called for each request that is refused.
+    /// - Parameter onRefusal: Called for each request that is refused.
     init(
         _ limits: CallerLimits, capacity: Int = CallerLimits.capacity,
         onRefusal: @escaping @Sendable (Refusal) -> Void = { _ in }
@@ -38,12 +38,12 @@ final class RequestLimiter: Sendable {
 
     /// Counts a request of `peer`, of any kind.
     ///
-    /// - Throws: ``RequestError`` with status 429 when the address must wait.
+    /// - Throws: ``RequestError`` with status 429 if the address must wait.
     func admit(_ peer: String, now: Int64) throws(RequestError) {
         try take(limits.addressRequests, Lane.requests, of: peer, now)
     }
 
-    /// Counts a request of `peer` whose sender is not known. Throws as ``admit(_:now:)``.
+    /// Counts a request of `peer` whose sender is not known. Throws like ``admit(_:now:)``.
     func admit(stranger peer: String, _ kind: StrangerKind, now: Int64) throws(RequestError) {
         let (rate, lane) =
             switch kind {
@@ -64,19 +64,19 @@ final class RequestLimiter: Sendable {
         throw Self.error("too many requests from this address", wait: wait)
     }
 
-    /// The holder of the rates of `peer`; `nil` for the machine itself, which has no limits.
+    /// The id under which the rates of `peer` are kept; `nil` for a loopback address, which has no limits.
     private static func id(of peer: String) -> UInt64? {
         guard let address = ClientAddress(peer) else { return LimitTable.id(of: peer) }
         return address.isLoopback ? nil : LimitTable.id(of: address.network)
     }
 
-    /// Counts a request of the account called `name`, and takes a place among its requests under way.
+    /// Counts a request of the account called `name` and takes a place among its running requests.
     ///
     /// - Parameters:
-    ///   - isRead: whether it changes nothing.
-    ///   - byteCount: the length of its body.
-    /// - Returns: the place, to be given back to ``requests``.
-    /// - Throws: ``RequestError`` with status 429 when the account must wait.
+    ///   - isRead: True if the request changes nothing.
+    ///   - byteCount: The length of the request's body.
+    /// - Returns: The place, to be given back to ``requests``.
+    /// - Throws: ``RequestError`` with status 429 if the account must wait.
     func enter(account name: String, isRead: Bool, byteCount: Int, now: Int64) throws(RequestError) -> Budget.Ticket {
         let ticket = try takePlace(of: requests, name, "too many requests of this account at once", wait: 1)
         do throws(RequestError) {
@@ -89,7 +89,7 @@ final class RequestLimiter: Sendable {
         }
     }
 
-    /// Takes a place among the streams of the account called `name`, to be given back to ``streams``. Throws as
+    /// Takes a place among the streams of the account called `name`, to be given back to ``streams``. Throws like
     /// ``enter(account:isRead:byteCount:now:)``.
     func openStream(account name: String) throws(RequestError) -> Budget.Ticket {
         try takePlace(of: streams, name, "too many open streams of this account", wait: 30_000_000)
@@ -123,8 +123,8 @@ final class RequestLimiter: Sendable {
     /// The number of operations of a batch that cost as much as a request.
     static let operationsPerRequest = 8
 
-    /// Charges the account called `name` for work that was not known when its request was admitted. It may get into
-    /// debt: its next requests wait, a minute at most.
+    /// Charges the account called `name` for work that was unknown when its request was admitted. The account may get
+    /// into debt; its next requests then wait, a minute at most.
     func charge(account name: String, reads: Int, writes: Int, now: Int64) {
         let charges = [(limits.accountReads, Lane.reads, reads), (limits.accountWrites, Lane.writes, writes)]
         guard charges.contains(where: { $0.0 != nil && $0.2 > 0 }) else { return }
@@ -137,24 +137,25 @@ final class RequestLimiter: Sendable {
         }
     }
 
-    /// Charges the account called `name` for operations that its request does not cover. The request itself counts as
-    /// one of the writes.
+    /// Charges the account called `name` for operations that are not covered by its request. The request itself counts
+    /// as one of the writes.
     func charge(account name: String, batchedReads reads: Int, batchedWrites writes: Int, now: Int64) {
         charge(
             account: name, reads: reads / Self.operationsPerRequest,
             writes: max(0, writes - 1) / Self.operationsPerRequest, now: now)
     }
 
-    /// Counts `count` reads of the account called `name`, before they are done.
+    /// Counts `count` reads of the account called `name` before they are done.
     ///
-    /// - Throws: ``RequestError`` with status 429 when the account must wait. Nothing is counted then.
+    /// - Throws: ``RequestError`` with status 429 if the account must wait. Nothing is counted then.
     func takeReads(_ count: Int, account name: String, now: Int64) throws(RequestError) {
         try take(count, of: limits.accountReads, Lane.reads, account: name, now)
     }
 
-    /// Counts a read by the account called `name` at `peer`; `false` when either must wait.
+    /// Counts a read by the account called `name` at `peer`. Returns `false` if either must wait.
     ///
-    /// The account comes first: a read that it must wait for is answered by the usual path, which counts the address.
+    /// The account is checked first. A read for which it must wait is answered by ``EntitlementService/respond(to:)``,
+    /// which counts the address.
     func admitsRead(_ peer: String, account name: String, now: Int64) -> Bool {
         do throws(RequestError) {
             try takeReads(1, account: name, now: now)
@@ -165,7 +166,7 @@ final class RequestLimiter: Sendable {
         }
     }
 
-    /// Throws when the account called `name` must wait before it may write again. Counts nothing.
+    /// Throws if the account called `name` must wait before it may write again. Counts nothing.
     func checkWrites(account name: String, now: Int64) throws(RequestError) {
         guard let rate = limits.accountWrites else { return }
         let wait = accounts.withLock { table in

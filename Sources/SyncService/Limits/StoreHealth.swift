@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// The store's health, judged by recent write errors. Only after such an error a test entry is written.
+/// The store's health, judged by recent write errors. A test entry is written only after such an error.
 final class StoreHealth: Sendable {
     /// The shortest time between two test writes, in milliseconds.
     static let pause: Int64 = 5_000
@@ -13,7 +13,7 @@ final class StoreHealth: Sendable {
 
     private let state = Mutex(State())
 
-    /// Notes an error of the store.
+    /// Records an error of the store.
     func note(_ error: BackendError) {
         guard error.operation == .write || error.operation == .delete else { return }
         switch error.kind {

@@ -3,19 +3,19 @@ import SyncCore
 import SyncProtocol
 
 extension TransportAnswer {
-    /// An answer that tells of `problem`.
+    /// An answer that carries `problem`.
     static func problem(_ problem: Problem) -> TransportAnswer {
         var response = HTTPResponse(status: HTTPResponse.Status(code: problem.status))
         response.headerFields[.contentType] = Problem.mediaType
         return TransportAnswer(response, body: problem.json)
     }
 
-    /// An answer that a request is not done, and what to do instead.
+    /// An answer that refuses a request and says what to do instead.
     static func refusal(_ status: HTTPResponse.Status, _ detail: String) -> TransportAnswer {
         .problem(Problem(status, detail))
     }
 
-    /// As ``problem(_:)``, with advice when to try again where that can help.
+    /// Like ``problem(_:)``, with a `Retry-After` if a retry can help.
     static func failure(_ problem: Problem) -> TransportAnswer {
         var answer = TransportAnswer.problem(problem)
         if problem.status == HTTPResponse.Status.serviceUnavailable.code {
@@ -24,10 +24,10 @@ extension TransportAnswer {
         return answer
     }
 
-    /// An answer without body.
+    /// An answer without a body.
     static let done = TransportAnswer(HTTPResponse(status: .noContent))
 
-    /// An answer of JSON.
+    /// An answer with a JSON body.
     static func json(
         _ status: HTTPResponse.Status = .ok, _ body: () throws -> [UInt8]
     ) throws(BackendError) -> TransportAnswer {
@@ -42,27 +42,30 @@ extension TransportAnswer {
 }
 
 extension Problem {
-    /// What is outside of a caller's scope: the same for all keys, there or not.
-    static let notYours = Problem(.forbidden, "this is not yours: a token reaches its own account's keys and no other")
+    /// The refusal of a key outside the caller's scope. It is the same for all keys, whether they exist or not.
+    static let outOfScope = Problem(.forbidden, "a token gives access to the keys of its own account only")
 
-    /// What a client gets told of an error of the server's store: paths and causes are the server's affair, and only
-    /// those go to `onError`. A client that asks for nonsense must not fill the server's log.
-    static func told(of error: BackendError, _ onError: (BackendError) -> Void) -> Problem {
+    /// The problem that reports an error of the server's store to a client. Paths and causes must not reach the client;
+    /// such errors go to `onError`. Errors that the client caused do not, because malformed requests must not fill the
+    /// server's log.
+    static func report(of error: BackendError, _ onError: (BackendError) -> Void) -> Problem {
         if error.cause is QuotaReached {
             var problem = Problem(error)
             (problem.type, problem.title) = ("urn:entitlementsync:problem:quota", "quota")
             return problem
         }
-        // What the server's own process may not do is no refusal of the client, nor is what its file system refuses.
-        let isOurs = error.kind == .permissionDenied
-        let isTheirs = !isOurs && error.cause == nil && (400..<500).contains(Problem.status(of: error).code)
-        if !isTheirs { onError(error) }
-        let error = isOurs ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
+        // A missing permission of the server process, or of its file system, is a failure of the server and not a
+        // refusal.
+        let isInternal = error.kind == .permissionDenied
+        let isClientError = !isInternal && error.cause == nil && (400..<500).contains(Problem.status(of: error).code)
+        if !isClientError { onError(error) }
+        let error =
+            isInternal ? BackendError(.unavailable, disposition: error.disposition, message: error.message) : error
         let detail =
             switch error.kind {
-            case _ where !isTheirs: "the server could not do this (\(error.kind)); its log says why"
-            // The store's own words name the place where it is.
-            case .cursorExpired: "what changed since this cursor cannot be said any more; read everything again"
+            case _ where !isClientError: "the server could not do this (\(error.kind)); its log says why"
+            // The store's own message contains its location.
+            case .cursorExpired: "this cursor has expired; read everything again"
             default: error.message
             }
         return Problem(error, detail: detail)

@@ -8,15 +8,15 @@ struct RequestFields {
     private var texts: [String: String] = [:]
     private var flags: [String: Bool] = [:]
 
-    /// The longest body, in bytes. Anonymous clients send them; names, passwords and tokens have 1 KiB each.
+    /// The longest body, in bytes. Anonymous clients send such bodies; names, passwords and tokens have 1 KiB each.
     private static let maximumByteCount = 1 << 16
 
     /// Reads a body.
     ///
-    /// - Throws: ``RequestError`` for a body that is too long, malformed, or has a member twice.
+    /// - Throws: ``RequestError`` for a body that is too long or malformed, or has a member twice.
     init(_ body: [UInt8], _ fields: HTTPFields) throws(RequestError) {
         guard body.count <= Self.maximumByteCount else {
-            throw RequestError(.contentTooLarge, "a body has at most \(Self.maximumByteCount) bytes here")
+            throw RequestError(.contentTooLarge, "the body must have at most \(Self.maximumByteCount) bytes")
         }
         let type = (fields[.contentType] ?? "application/json").lowercased()
         let media = type.prefix { $0 != ";" && $0 != " " }
@@ -59,7 +59,7 @@ struct RequestFields {
         flags = texts.compactMapValues { Bool($0) }
     }
 
-    /// The text called `name`.
+    /// The text member called `name`.
     func text(_ name: String) throws(RequestError) -> String {
         guard let text = texts[name] else {
             throw RequestError(
@@ -68,10 +68,10 @@ struct RequestFields {
         return text
     }
 
-    /// The text called `name`, if it is present.
+    /// The text member called `name`, if it is present.
     func optionalText(_ name: String) -> String? { texts[name] }
 
-    /// The flag called `name`.
+    /// The Boolean member called `name`.
     func flag(_ name: String) throws(RequestError) -> Bool {
         guard let flag = flags[name] else {
             throw RequestError(.badRequest, "the member \"\(name)\" must be present, and true or false")
@@ -83,7 +83,7 @@ struct RequestFields {
 /// The strict reading of JSON from clients.
 package enum StrictJSON {
     /// Reports whether `bytes` are one JSON text (RFC 8259) in which no object has a member twice. Foundation's decoder
-    /// silently takes one of the two.
+    /// would silently choose one of the two.
     package static func isUnambiguous(_ bytes: [UInt8]) -> Bool { (try? JSONValue(parsing: bytes)) != nil }
 }
 
@@ -91,7 +91,7 @@ package enum StrictJSON {
 struct RequestError: Error {
     var status: HTTPResponse.Status
     var detail: String
-    /// The error of OAuth 2.0 (RFC 6749, section 5.2; RFC 8628, section 3.5), if it is one of those.
+    /// The OAuth 2.0 error code (RFC 6749, section 5.2; RFC 8628, section 3.5), if one applies.
     var code: String?
     /// The time to wait before the next attempt, in seconds.
     var retryAfter: Int64?

@@ -8,8 +8,8 @@ public struct ServiceConfiguration: Sendable {
     public var catalog: Catalog?
     /// The catalogue as it is served.
     public var catalogJSON: [UInt8]
-    /// Anyone may create an account. Set it to `false` beside another issuer of tokens: a name that is taken here is
-    /// not available to the issuer's user of that name.
+    /// True if anyone may create an account. Set it to `false` if another issuer's tokens are accepted as well: a name
+    /// that is taken here is not available to the issuer's user of that name.
     public var allowsSignUp = true
     /// The origins of web pages that may send requests (`https://shop.example.com`), compared byte by byte.
     public var origins: [String] = []
@@ -24,7 +24,8 @@ public struct ServiceConfiguration: Sendable {
     public var accessTokenLifetime = 600
     /// The lifetime of a session without refresh, in seconds.
     public var sessionLifetime = 180 * 86_400
-    /// Accepts the clock although the store has seen later times; for one start, after the clock was ahead.
+    /// True if the clock is accepted although the store has seen later times. Meant for one start, after the clock was
+    /// ahead.
     public var isClockAccepted = false
     /// The limits of one request.
     public var limits = KeyValueService.Limits()

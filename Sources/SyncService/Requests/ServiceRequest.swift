@@ -1,17 +1,17 @@
 public import HTTPTypes
 import SyncProtocol
 
-/// A request that has come completely.
+/// A complete request.
 public struct ServiceRequest: Sendable {
     /// Method, path with query, and header fields.
     public var head: HTTPRequest
     /// The body. The listener bounds its length.
     public var body: [UInt8]
-    /// The client's address without port. Rates and wrong guesses are counted by it.
+    /// The client's address without a port. Rates and wrong guesses are counted by it.
     public var peer: String
-    /// Reserves room for that many more bytes of the answer to an account, before the answer keeps them. `false` when
-    /// there is no room: the bytes must be left out, and the answer must say so. The room is given back with the
-    /// answer's last byte.
+    /// Reserves room for that many more bytes of the answer to an account, before the answer is built. `false` if there
+    /// is no room: the bytes must be left out, and the answer must say so. The room is released with the last byte of
+    /// the answer.
     package var reserveAnswer: @Sendable (_ byteCount: Int, _ account: String?) -> Bool = { _, _ in true }
 
     /// A request of the given parts.
@@ -20,14 +20,14 @@ public struct ServiceRequest: Sendable {
     }
 }
 
-/// An answer, with what the log and the metrics say about it.
+/// An answer, with the facts that the log and the metrics record about it.
 public struct ServiceAnswer: Sendable {
     /// The body of an answer.
     public enum Body: Sendable {
         /// The whole body.
         case bytes([UInt8])
-        /// A body in pieces, until the stream ends. It holds few pieces, and ends by itself when they are not taken.
-        /// The server calls `end` when no more pieces are wanted, from any thread and any number of times.
+        /// A body in pieces, until the stream ends. The stream buffers few pieces, and ends by itself if they are not
+        /// taken. The server calls `end` when it needs no more pieces, from any thread and any number of times.
         case stream(AsyncStream<[UInt8]>, end: @Sendable () -> Void)
     }
 
@@ -35,12 +35,12 @@ public struct ServiceAnswer: Sendable {
     public var response: HTTPResponse
     /// The body.
     public var body: Body
-    /// The path as the OpenAPI document writes it: `/v1/kv/{key}`. Never the client's text, which may be a secret.
+    /// The path as the OpenAPI document writes it: `/v1/kv/{key}`. Never the client's text, which may contain a secret.
     public var route: String
     /// The sender of the request, if it is known: an account's name or `operator`.
     public var caller: String?
-    /// The name of the account that a request of the operator acted upon, as the client wrote it; `nil` for requests of
-    /// accounts, and for those that concern no account.
+    /// The name of the account that an operator's request concerned, as the client wrote it; `nil` for requests of
+    /// accounts, and for requests that concern no account.
     public var subject: String?
 
     /// An answer of the given parts.

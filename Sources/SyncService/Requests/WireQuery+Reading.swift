@@ -2,14 +2,14 @@ import HTTPTypes
 import SyncProtocol
 
 extension WireQuery {
-    /// The size of the page that is asked for with `limit`, at most the server's own limit; `nil` when `limit` is
-    /// malformed, see ``refusal(ofLimit:)``.
+    /// The page size requested with `limit`, at most the server's own limit; `nil` if `limit` is malformed, see
+    /// ``refusal(ofLimit:)``.
     func pageSize(_ limits: KeyValueService.Limits) -> Int? {
         guard let text = self["limit"] else { return limits.usualPageSize }
         guard !text.isEmpty, text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
             return nil
         }
-        // A number beyond a machine word is beyond the limit, too.
+        // A number beyond a machine word exceeds the limit, too.
         let number = Int(text) ?? .max
         return number >= 1 ? min(number, limits.pageSize) : nil
     }
@@ -20,7 +20,7 @@ extension WireQuery {
         return RequestError(.badRequest, "limit must be a whole number from 1 to \(limits.pageSize), not \"\(text)\"")
     }
 
-    /// The flag called `name`; `nil` when it is missing.
+    /// The Boolean parameter called `name`; `nil` if it is missing.
     ///
     /// - Throws: ``RequestError`` for any value but `true` and `false`, so that a misspelt flag is not ignored.
     func flag(_ name: String) throws(RequestError) -> Bool? {
@@ -40,7 +40,7 @@ extension WireQuery {
                 + (known.isEmpty ? "none is known here" : "known here: " + known.joined(separator: ", ")))
     }
 
-    /// A text from a client as part of a message.
+    /// A text from a client, shortened for a message.
     private static func shortened(_ text: String) -> String {
         text.count <= 64 ? text : text.prefix(64) + "…"
     }

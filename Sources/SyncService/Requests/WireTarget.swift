@@ -28,13 +28,13 @@ struct WireTarget: Sendable {
     let place: Place
     let query: WireQuery
 
-    /// The reason for which a request line has no target.
+    /// The reason why a request line has no target.
     enum Failure: Error {
         case absent
         case malformed(String)
     }
 
-    /// Reads the request line of `request`.
+    /// Parses the request line of `request`.
     init(_ request: HTTPRequest) throws(Failure) {
         let path = request.path ?? ""
         guard let mark = path.utf8.firstIndex(of: UInt8(ascii: "?")) else {
@@ -68,7 +68,7 @@ struct WireTarget: Sendable {
         if let place = fixed[path] { return place }
         let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         guard parts.count == 5, path.utf8.starts(with: "/v1/accounts/".utf8) else { throw .absent }
-        // In a path an ampersand is an ordinary character.
+        // An ampersand is an ordinary character in a path.
         let part = String(decoding: parts[3], as: UTF8.self).replacing("&", with: "%26")
         guard let name = WireQuery(("name=" + part)[...])?["name"], !name.isEmpty
         else { throw .malformed("an account's name must be percent-encoded UTF-8") }
@@ -81,8 +81,8 @@ struct WireTarget: Sendable {
 }
 
 extension WireTarget {
-    /// Refuses unknown query parameters of listings and of the operator's routes, where a misspelt one would give a
-    /// wrong answer. Other routes ignore them.
+    /// Refuses unknown query parameters of listings and of the operator's routes, where a misspelt parameter would lead
+    /// to a wrong answer. Other routes ignore unknown parameters.
     func checkQuery(_ method: HTTPRequest.Method) throws(RequestError) {
         switch place {
         case .keys: try query.check(known: ["prefix", "after", "limit"])
@@ -95,7 +95,7 @@ extension WireTarget {
 }
 
 extension WireTarget.Place {
-    /// The name of the account that a request of the operator acts upon, if it acts upon one.
+    /// The name of the account that an operator's request concerns, if it concerns one.
     var subject: String? {
         switch self {
         case .recoveryCode(let name), .erasure(let name): return name
@@ -106,7 +106,7 @@ extension WireTarget.Place {
         }
     }
 
-    /// Reports whether it erases an account.
+    /// True if the request erases an account.
     var isErasure: Bool {
         switch self {
         case .ownErasure, .erasure: true
@@ -114,7 +114,7 @@ extension WireTarget.Place {
         }
     }
 
-    /// The path in the OpenAPI document.
+    /// The path as in the OpenAPI document.
     var route: String {
         switch self {
         case .keys: "/v1/kv"
@@ -136,7 +136,7 @@ extension WireTarget.Place {
         }
     }
 
-    /// The methods that it accepts, in addition to `HEAD` and `OPTIONS`.
+    /// The accepted methods, in addition to `HEAD` and `OPTIONS`.
     var methods: [HTTPRequest.Method] {
         switch self {
         case .keys, .changes, .ownAccount, .entitlements, .catalog: [.get]
@@ -148,7 +148,7 @@ extension WireTarget.Place {
         }
     }
 
-    /// The value of `Allow`: `HEAD` is answered wherever `GET` is, and `OPTIONS` everywhere.
+    /// The value of `Allow`. `HEAD` is accepted wherever `GET` is, and `OPTIONS` everywhere.
     var allowed: String {
         let names = methods.flatMap { $0 == .get ? [.get, .head] : [$0] } + [.options]
         return names.map(\.rawValue).joined(separator: ", ")
@@ -156,7 +156,7 @@ extension WireTarget.Place {
 }
 
 extension EntitlementService {
-    /// Each path under `/v1` as in the OpenAPI document, with its methods.
+    /// All paths under `/v1` as in the OpenAPI document, with their methods.
     public static var routes: [(path: String, methods: [HTTPRequest.Method])] {
         let name = "a"
         guard let key = try? EntryKey(name) else { return [] }

@@ -27,15 +27,15 @@ final class AccountCaller: Sendable {
     let name: String
     /// `nil` for tokens of another issuer.
     let session: String?
-    /// The credential epoch of the account in which the token was checked.
+    /// The credential epoch of the account at the time the token was checked.
     let epoch: Int64
-    /// The time at which another issuer made its token, in milliseconds since 1970 UTC, if the token states it.
+    /// The time at which another issuer made the token, in milliseconds since 1970 UTC, if the token states it.
     let issued: Int64?
     /// The end of the token's validity, in milliseconds since 1970 UTC.
     let expires: Int64
     /// The version of the account's record when the token was checked.
     let recordVersion: EntryVersion?
-    /// This incarnation of the account was erased: only the marker can be read.
+    /// True if this incarnation of the account was erased. Only the marker can be read then.
     let isErased: Bool
     private let rules = Mutex<LedgerRules?>(nil)
 
@@ -57,7 +57,7 @@ final class AccountCaller: Sendable {
         return account.name.map { .account(LedgerKeys.escaped($0), recordVersion) }
     }
 
-    /// The ledger rules for its keys, created once.
+    /// The ledger rules for the caller's keys, created once.
     func rules(_ make: () -> LedgerRules) -> LedgerRules {
         rules.withLock { rules in
             if let rules { return rules }
@@ -68,13 +68,13 @@ final class AccountCaller: Sendable {
     }
 }
 
-/// The reason for which a request's credential is rejected.
+/// The reason why the credential of a request is rejected.
 enum AuthenticationFailure: Error {
     /// There is no credential.
     case missing
     /// The credential is unknown, or no longer valid. The reason is for the log.
     case invalid(String)
-    /// An account that this server made has the name of the issuer's account.
+    /// The issuer's account has the same name as an account that this server created.
     case nameTaken
     /// The store failed.
     case store(BackendError)
@@ -84,21 +84,22 @@ enum AuthenticationFailure: Error {
 final class Authenticator: Sendable {
     /// The number of cached tokens.
     static let capacity = 100_000
-    /// Their total size, in bytes.
+    /// The total size of the cached tokens, in bytes.
     static let byteCapacity = 64 << 20
-    /// The number of cached tokens of one account. One more evicts another of the account.
+    /// The number of cached tokens of one account. A further token evicts another one of the account.
     static let accountCapacity = 256
     /// The longest token, in bytes.
     static let tokenByteCount = 8_192
-    /// The time for which another issuer's token is cached at most, in milliseconds: the issuer may withdraw its key.
+    /// The longest time for which another issuer's token is cached, in milliseconds, because the issuer may withdraw
+    /// its key.
     static let externalPeriod: Int64 = 3_600_000
 
     private struct Cache {
-        /// By the usual spelling of the header field with the token, so that a look-up needs no copy.
+        /// The callers by the canonical spelling of the header field with the token, so that a look-up needs no copy.
         var callers: [String: AccountCaller] = [:]
-        /// The total size of these fields, in bytes.
+        /// The total size of the cached header fields, in bytes.
         var byteCount = 0
-        /// The fields with tokens of each account, by the escaped name in its keys.
+        /// The header fields with tokens of each account, by the account's name as escaped in keys.
         var tokens: [String: Set<String>] = [:]
         /// Incremented by each revocation: a token that was verified before one must not be cached after it.
         var revocations: UInt64 = 0
@@ -106,7 +107,7 @@ final class Authenticator: Sendable {
 
         mutating func insert(_ field: String, _ caller: AccountCaller, now: Int64) {
             let name = LedgerKeys.escaped(caller.account.name ?? "")
-            // An expired entry may still exist.
+            // There may still be an expired entry.
             forget(field, of: name)
             makeRoom(for: field.utf8.count, now: now)
             if let known = tokens[name], known.count >= Authenticator.accountCapacity, let one = known.first {
@@ -161,10 +162,10 @@ final class Authenticator: Sendable {
         operatorDigest = configuration.operatorToken.map { cryptography.digest(of: Array($0.utf8)) }
     }
 
-    /// The number of cached tokens, and the size of their header fields.
+    /// The number of cached tokens, and the total size of their header fields.
     var remembered: (count: Int, byteCount: Int) { cache.withLock { ($0.callers.count, $0.byteCount) } }
 
-    /// The caller whose `Authorization` was verified before and is still valid.
+    /// The caller whose `Authorization` was verified before, if it is still valid.
     func known(_ field: String) -> AccountCaller? {
         guard let known = cache.withLock({ $0.callers[field] }), known.expires > host.now() else { return nil }
         return known
@@ -175,15 +176,15 @@ final class Authenticator: Sendable {
         guard let field else { throw .missing }
         if let known = known(field) { return .account(known) }
         let now = host.now()
-        // The scheme's case does not matter (RFC 9110, section 11.1).
+        // The scheme is case-insensitive (RFC 9110, section 11.1).
         guard let space = field.firstIndex(of: " "), field[..<space].lowercased() == "bearer" else {
             throw .invalid("not a bearer token")
         }
         let token = String(field[space...].drop { $0 == " " })
-        // By digest, so that the time reveals nothing about the token.
+        // Digests are compared, so that the time reveals nothing about the token.
         if let operatorDigest, cryptography.digest(of: Array(token.utf8)) == operatorDigest { return .operator }
         guard token.utf8.count <= Self.tokenByteCount else { throw .invalid("longer than any token") }
-        // The cache has one spelling of the field: each other one would take a place of its own.
+        // The cache holds one spelling of the field. Otherwise each spelling would take a place of its own.
         let usual = "Bearer " + token
         if let known = known(usual) { return .account(known) }
         let before = cache.withLock { $0.revocations }
@@ -195,13 +196,13 @@ final class Authenticator: Sendable {
         return .account(caller)
     }
 
-    /// Drops the tokens of a session, or of all sessions of an account. The next request verifies them again.
+    /// Drops the tokens of a session, or of all sessions of an account. The next request verifies its token again.
     func forget(account: String, session: String? = nil) {
         cache.withLock { $0.remove(LedgerKeys.escaped(account), session: session) }
     }
 
-    /// Receives each changed key, of this server or another over the same store, and drops the tokens of the account or
-    /// the session that it holds.
+    /// Handles a changed key, whether this server or another one over the same store changed it: drops the tokens of
+    /// the account or the session under it.
     func notice(_ key: EntryKey) {
         guard key.hasPrefix(KeyScope.serverPrefix) else { return }
         let parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
@@ -216,7 +217,7 @@ final class Authenticator: Sendable {
             verified = try await cryptography.verify(token, keys: keys.keys, now: now)
         } catch {
             guard !error.isExpired, mayReload(now) else { throw .invalid(error.reason) }
-            // Another server may have made a new key.
+            // Another server may have created a new key.
             do throws(BackendError) { try await keys.load() } catch { throw .store(error) }
             do throws(TokenRefusal) {
                 verified = try await cryptography.verify(token, keys: keys.keys, now: now)
@@ -238,7 +239,7 @@ final class Authenticator: Sendable {
         return overflow ? (seconds < 0 ? .min : .max) : product
     }
 
-    /// Limits the reads that forged tokens cause.
+    /// Limits the reads of the store that forged tokens can cause.
     private func mayReload(_ now: Int64) -> Bool {
         cache.withLock { cache in
             guard cache.lastReload == .min || now < cache.lastReload || now - cache.lastReload > 10_000 else {
@@ -257,7 +258,7 @@ final class Authenticator: Sendable {
                 session.account.utf8.elementsEqual(claims.account.utf8),
                 session.incarnation.utf8.elementsEqual(claims.incarnation.utf8),
                 !session.isOver(at: now, lifetime: configuration.sessionMilliseconds)
-            else { throw AuthenticationFailure.invalid("its session is over") }
+            else { throw AuthenticationFailure.invalid("its session has ended") }
             let account = try Account(claims.account, incarnation: claims.incarnation)
             let isErased = record.isErased(claims.incarnation)
             let isCurrent = record.account == account && session.epoch == record.epoch
@@ -270,8 +271,8 @@ final class Authenticator: Sendable {
         }
     }
 
-    /// The account of another issuer's token. It is created for the first token of a subject; after an erasure the
-    /// client has to ask for a new one.
+    /// The account of another issuer's token. It is created for the first token of a subject; after an erasure, the
+    /// client must ask for a new one.
     private func caller(
         _ issuer: String, _ subject: String, issued: Int64?, expires: Int64
     ) async throws(AuthenticationFailure) -> AccountCaller {
@@ -279,18 +280,18 @@ final class Authenticator: Sendable {
             _ = try Account(subject)
             var held = try await record(subject)
             if held == nil {
-                guard AccountName.isFit(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
+                guard AccountName.isAllowed(subject) else { throw AuthenticationFailure.invalid(AccountName.rule) }
                 try await ExternalAccounts(records: records, host: host).create(subject, issuer: issuer)
                 held = try await record(subject)
             }
             guard let held, held.value.issuer == issuer else { throw AuthenticationFailure.nameTaken }
             let record = held.value
-            let isErased = record.living == nil
+            let isErased = record.activeAccount == nil
             if !isErased, let since = record.tokensSince, issued ?? .min <= since {
                 throw AuthenticationFailure.invalid("all tokens up to its own were ended")
             }
-            let life = record.account?.incarnation ?? record.erased.last ?? ""
-            let account = try Account(subject, incarnation: life)
+            let incarnation = record.account?.incarnation ?? record.erased.last ?? ""
+            let account = try Account(subject, incarnation: incarnation)
             if !isErased { try await AccountDirectory(backend: records.backend).adopt(account) }
             return try AccountCaller(
                 account, epoch: record.epoch, erased: record.erased, session: nil, issued: issued, expires: expires,
@@ -300,7 +301,7 @@ final class Authenticator: Sendable {
         }
     }
 
-    private func record(_ name: String) async throws(BackendError) -> RecordStore.Held<AccountRecord>? {
+    private func record(_ name: String) async throws(BackendError) -> RecordStore.Versioned<AccountRecord>? {
         try await records.read(try AccountRecord.key(of: name))
     }
 
@@ -327,9 +328,10 @@ struct ExternalAccounts: Sendable {
         }
     }
 
-    /// Begins a new incarnation of the caller's account if the caller has seen the previous one erased.
+    /// Begins a new incarnation of the caller's account, if the caller's token was checked after the erasure of the
+    /// previous one.
     ///
-    /// - Returns: the account's record; `nil` when it was erased after the caller's token was checked, or such tokens
+    /// - Returns: The account's record; `nil` if it was erased after the caller's token was checked, or such tokens
     ///   were ended before the erasure.
     func renew(_ caller: AccountCaller) async throws(BackendError) -> AccountRecord? {
         let (incarnation, now) = (host.randomUUID(), host.now())

@@ -11,10 +11,11 @@ struct DeviceGrants: Sendable {
 
     /// The lifetime of a code, in milliseconds.
     static let lifetime: Int64 = 600_000
-    /// The time between two requests of a waiting device, in milliseconds.
+    /// The shortest interval between two requests of a waiting device, in milliseconds.
     static let interval: Int64 = 5_000
 
-    /// Reports whether a code has expired. One that would live for too long was made while the clock was wrong.
+    /// Reports whether a code has expired. A code that would be valid for too long was created while the clock was
+    /// wrong.
     static func isOver(expires: Int64, at now: Int64) -> Bool {
         expires <= now || expires - now > lifetime + ClockRollbackGuard.tolerance
     }
@@ -25,8 +26,8 @@ struct DeviceGrants: Sendable {
         var secret: String
         var expires: Int64
         var lastAsked: Int64?
-        /// The account that approved it, with the incarnation and the credential epoch of the approval: it is void when
-        /// either has changed.
+        /// The account that approved the device, with the incarnation and the credential epoch of the approval. The
+        /// approval is void if either has changed.
         var account: String?
         var incarnation: String?
         var epoch: Int64?
@@ -49,7 +50,7 @@ struct DeviceGrants: Sendable {
 
     /// Registers a waiting device.
     ///
-    /// - Throws: ``RequestError`` when too many devices wait already.
+    /// - Throws: ``RequestError`` if too many devices are already waiting.
     func begin(for peer: String) async throws -> Codes {
         let now = credentials.host.now()
         let place = try tickets.take(for: peer, now: now)
@@ -65,19 +66,19 @@ struct DeviceGrants: Sendable {
     }
 
     private func makeCode(_ now: Int64) async throws(BackendError) -> (code: String, secret: String) {
-        // Consonants that are hard to mistake for others; without vowels they form no words (RFC 8628, section 6.1).
+        // Consonants that are hard to confuse. Without vowels they form no words (RFC 8628, section 6.1).
         let alphabet = Array("BCDFGHJKLMNPQRSTVWXZ".utf8)
         let cryptography = credentials.cryptography
         for _ in 0..<8 {
             var letters: [UInt8] = []
             while letters.count < 8 {
-                // Bytes from 240 on would make some letters more likely than others.
+                // Using bytes from 240 on would make some letters more likely than others.
                 letters += cryptography.randomBytes(16).filter { $0 < 240 }.map { alphabet[Int($0) % 20] }
             }
             let code = String(decoding: letters.prefix(8), as: UTF8.self)
             let secret = Hexadecimal.text(cryptography.randomBytes(32))
             let waiting = Waiting(secret: digest(secret), expires: now + Self.lifetime)
-            // Written first, so that no code is without expiry.
+            // The expiry is written first, so that no code is ever without one.
             let expiry = Expiry(code: code, expires: waiting.expires)
             _ = try await records.replace(try Self.key(of: expiry), with: expiry, if: nil)
             if try await records.replace(try Self.key(code), with: waiting, if: nil) { return (code, secret) }
@@ -87,7 +88,7 @@ struct DeviceGrants: Sendable {
 
     /// Approves or denies the device that shows `text`.
     ///
-    /// - Parameter credential: the credential that authorises the decision. An approval counts only in its epoch.
+    /// - Parameter credential: The credential that authorises the decision. An approval is valid only in its epoch.
     func decide(
         _ text: String, isApproved: Bool, by credential: VerifiedCredential, peer: String
     ) async throws {
@@ -109,7 +110,7 @@ struct DeviceGrants: Sendable {
             }
         }
         guard decided != nil else {
-            throw RequestError(.notFound, "no device waits with this code; it may have expired")
+            throw RequestError(.notFound, "no device is waiting with this code; it may have expired")
         }
         // The device cannot redeem such an approval, and its code is used up.
         if isApproved, try await !credentials.isCurrent(credential) {
@@ -120,10 +121,10 @@ struct DeviceGrants: Sendable {
         }
     }
 
-    /// Begins a session for a device that was approved. A code works once.
+    /// Begins a session for an approved device. A code works once.
     func redeem(_ deviceCode: String) async throws -> Sessions.Grant {
         let parts = deviceCode.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
-        let unknown = RequestError(.badRequest, "no device waits with this code", code: "invalid_grant")
+        let unknown = RequestError(.badRequest, "no device is waiting with this code", code: "invalid_grant")
         guard parts.count == 2, parts[0].utf8.count == 8, parts[0].utf8.allSatisfy({ (0x41...0x5A).contains($0) })
         else { throw unknown }
         let (code, now) = (parts[0], credentials.host.now())
@@ -140,11 +141,11 @@ struct DeviceGrants: Sendable {
             waiting.lastAsked = now
             _ = try await records.replace(key, with: waiting, if: held.version)
             throw isHasty
-                ? RequestError(.badRequest, "ask at most every 5 s", code: "slow_down")
+                ? RequestError(.badRequest, "poll at most every 5 s", code: "slow_down")
                 : RequestError(.badRequest, "the device is not approved yet", code: "authorization_pending")
         }
         guard try await remove(code, held) else { throw unknown }
-        if waiting.isDenied { throw RequestError(.badRequest, "the device was refused", code: "access_denied") }
+        if waiting.isDenied { throw RequestError(.badRequest, "the device was denied", code: "access_denied") }
         guard let name = waiting.account,
             let credential = try await credentials.check(
                 approvalBy: name, incarnation: waiting.incarnation, epoch: waiting.epoch)
@@ -152,10 +153,10 @@ struct DeviceGrants: Sendable {
         return try await sessions.begin(credential)
     }
 
-    /// Deletes a code together with its expiry, and gives its place back.
+    /// Deletes a code together with its expiry, and releases its place.
     ///
-    /// - Returns: `false` when another request was faster.
-    private func remove(_ code: String, _ held: RecordStore.Held<Waiting>) async throws(BackendError) -> Bool {
+    /// - Returns: `false` if another request deleted it first.
+    private func remove(_ code: String, _ held: RecordStore.Versioned<Waiting>) async throws(BackendError) -> Bool {
         guard try await records.replace(try Self.key(code), with: Waiting?.none, if: held.version) else { return false }
         tickets.release(code)
         let key = try Self.key(of: Expiry(code: code, expires: held.value.expires))
@@ -185,7 +186,7 @@ struct DeviceGrants: Sendable {
         try EntryKey(KeyScope.serverPrefix + "devices/" + code)
     }
 
-    /// The time has as many digits as the largest one, so that keys are ordered by time.
+    /// The time is padded to a fixed number of digits, so that the order of the keys is the order of the times.
     private static func key(of expiry: Expiry) throws(BackendError) -> EntryKey {
         let time = "\(max(0, expiry.expires))"
         let zeros = String(repeating: "0", count: 19 - time.utf8.count)

@@ -3,11 +3,11 @@ import Synchronization
 
 /// The places of devices that wait for approval: a total, and a share per address.
 ///
-/// Anyone may ask for a device code, and each one is stored until it is redeemed or expires. A place is held for as
-/// long as the code is stored. Each process counts the codes that it made; a code that is redeemed by way of another
+/// Anyone may request a device code, and each code is stored until it is redeemed or expires. A place is held for as
+/// long as the code is stored. Each process counts the codes that it created; a code that is redeemed at another
 /// process keeps its place until it expires.
 final class DeviceTickets: Sendable {
-    /// A place without a code yet.
+    /// A place that has no code yet.
     struct Place {
         fileprivate let ticket: Budget.Ticket
         fileprivate let address: ClientAddress?
@@ -21,7 +21,7 @@ final class DeviceTickets: Sendable {
 
     private let budget: Budget
     private let onRefusal: @Sendable (Refusal) -> Void
-    /// In the order in which the codes were made and expire.
+    /// The holders in the order in which their codes were created, which is also the order in which they expire.
     private let holders = Mutex<[Holder]>([])
 
     init(_ limits: CallerLimits, onRefusal: @escaping @Sendable (Refusal) -> Void) {
@@ -29,13 +29,13 @@ final class DeviceTickets: Sendable {
         self.onRefusal = onRefusal
     }
 
-    /// The number of places that are taken.
+    /// The number of places in use.
     var taken: Int { budget.taken }
 
-    /// Takes a place for a code that `peer` asks for, after releasing those of expired codes.
+    /// Takes a place for a code requested by `peer`, after releasing the places of expired codes.
     ///
-    /// - Throws: ``RequestError`` with status 429 when the share of the address is exhausted, and 503 when all places
-    ///   are taken.
+    /// - Throws: ``RequestError`` with status 429 if the share of the address is exhausted, and 503 if all places are
+    ///   taken.
     func take(for peer: String, now: Int64) throws(RequestError) -> Place {
         let address = ClientAddress(peer)
         releaseExpired(now)
@@ -63,10 +63,10 @@ final class DeviceTickets: Sendable {
         holders.withLock { $0.append(Holder(code: code, expires: expires, place: place)) }
     }
 
-    /// Gives back a place for which no code was made.
+    /// Releases a place for which no code was created.
     func release(_ place: Place) { budget.give(place.ticket) }
 
-    /// Gives back the place of `code`, which is not stored any more.
+    /// Releases the place of `code`, which is no longer stored.
     func release(_ code: String) {
         let place = holders.withLock { holders in
             holders.firstIndex { $0.code == code }.map { holders.remove(at: $0).place }

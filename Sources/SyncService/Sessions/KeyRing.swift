@@ -7,10 +7,10 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The keys that sign tokens, in `server/keys`, shared by all servers over one store. A new one comes every 30 days,
-/// made by whoever needs it first; the one before verifies what it has signed.
+/// The keys that sign tokens, stored in `server/keys` and shared by all servers over one store. Every 30 days, the
+/// first server that needs a new key creates it; the previous key still verifies the tokens that it signed.
 final class KeyRing: Sendable {
-    /// How long a key signs, in milliseconds.
+    /// The time for which a key signs, in milliseconds.
     static let period: Int64 = 30 * 86_400_000
 
     private struct Ring: Codable, Hashable, Sendable {
@@ -19,9 +19,9 @@ final class KeyRing: Sendable {
             var key: Data
             var created: Int64
         }
-        /// The newest last.
+        /// The keys, the newest one last.
         var keys: [Key]
-        /// What refresh tokens are derived with.
+        /// The secret from which refresh tokens are derived.
         var secret: Data
     }
 
@@ -36,7 +36,7 @@ final class KeyRing: Sendable {
 
     private static func key() throws(BackendError) -> EntryKey { try EntryKey(KeyScope.serverPrefix + "keys") }
 
-    /// Reads the ring, and makes one where there is none or the newest key is too old.
+    /// Loads the keys, and creates a new one if there is none or the newest is too old.
     func load() async throws(BackendError) {
         let now = host.now()
         let ring = try await records.update(try Self.key()) { (known: Ring?) throws(BackendError) in
@@ -44,14 +44,14 @@ final class KeyRing: Sendable {
             if let newest = ring.keys.last, Self.signs(newest, now) { return ring }
             let id = Hexadecimal.text(cryptography.randomBytes(8))
             ring.keys.append(Ring.Key(id: id, key: Data(cryptography.makeSigningKey()), created: now))
-            // Tokens live for minutes; the last two keys are more than enough.
+            // Tokens are valid for minutes, so the last two keys suffice.
             ring.keys.removeFirst(max(0, ring.keys.count - 2))
             return ring
         }
         cache.withLock { $0 = ring }
     }
 
-    /// The key that signs now.
+    /// The current signing key.
     func signingKey() async throws(BackendError) -> SigningKey {
         let now = host.now()
         let newest = cache.withLock { $0?.keys.last }
@@ -66,11 +66,11 @@ final class KeyRing: Sendable {
         now - key.created < period && key.created - now <= ClockRollbackGuard.tolerance
     }
 
-    /// All that may have signed a token that counts.
+    /// All keys that may have signed a token that is still valid.
     var keys: [SigningKey] {
         cache.withLock { ring in (ring?.keys ?? []).map { SigningKey(id: $0.id, bytes: Array($0.key)) } }
     }
 
-    /// What refresh tokens are derived with.
+    /// The secret from which refresh tokens are derived.
     var secret: [UInt8] { cache.withLock { Array($0?.secret ?? Data()) } }
 }

@@ -4,29 +4,30 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A refresh token: whose session, its secret, and how many came before it. A seal by the server's own key says that it
-/// made it, so that one that is long used up tells of a copy, and one that anybody made up tells of nothing.
+/// A refresh token: the session, a secret, and the number of tokens before it. It contains an authentication code under
+/// the server's key. The code distinguishes a token that was used long ago, which reveals a copy, from a forged one,
+/// which reveals nothing.
 struct RefreshToken: Hashable {
     var account: String
     var session: String
     var generation: Int64
     var secret: [UInt8]
-    private var seal: [UInt8]
+    private var code: [UInt8]
 
-    /// The longest token that is looked at, in bytes.
+    /// The longest token that is parsed, in bytes.
     private static let maximumByteCount = 1_024
 
-    /// A token that the server makes.
+    /// A token that the server issues.
     init(
         account: String, session: String, generation: Int64, secret: [UInt8], _ cryptography: any ServiceCryptography,
         key: [UInt8]
     ) {
         (self.account, self.session, self.generation, self.secret) = (account, session, generation, secret)
-        seal = []
-        seal = cryptography.authenticationCode(of: sealed, key: key)
+        code = []
+        code = cryptography.authenticationCode(of: authenticated, key: key)
     }
 
-    /// Reads a token, which need not be one of this server's: ``isGenuine(_:key:)`` tells.
+    /// Parses a token, which may be a forgery; see ``isAuthentic(_:key:)``.
     init?(_ text: String) {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
         guard text.utf8.count <= Self.maximumByteCount, parts.count == 5, let name = Self.data(parts[0]),
@@ -34,20 +35,20 @@ struct RefreshToken: Hashable {
             secret.count == 32, parts[2].utf8.count == 32,
             parts[2].utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) }),
             let generation = Int64(parts[3]), generation >= 0, parts[3] == "\(generation)",
-            let seal = Self.data(parts[4]), seal.count == 32
+            let code = Self.data(parts[4]), code.count == 32
         else { return nil }
         (self.account, self.session, self.generation) = (account, String(parts[2]), generation)
-        (self.secret, self.seal) = (Array(secret), Array(seal))
+        (self.secret, self.code) = (Array(secret), Array(code))
     }
 
-    /// As it is sent.
-    var text: String { statement + "." + Self.base64URL(Data(seal)) }
+    /// The text form for clients.
+    var text: String { statement + "." + Self.base64URL(Data(code)) }
 
-    /// Whether the server that has `key` made it.
-    func isGenuine(_ cryptography: any ServiceCryptography, key: [UInt8]) -> Bool {
-        // By digest, so that the time it takes tells nothing of the seal.
-        let right = cryptography.authenticationCode(of: sealed, key: key)
-        return cryptography.digest(of: right) == cryptography.digest(of: seal)
+    /// Reports whether a server with `key` issued the token.
+    func isAuthentic(_ cryptography: any ServiceCryptography, key: [UInt8]) -> Bool {
+        // Digests are compared, so that the time reveals nothing about the code.
+        let right = cryptography.authenticationCode(of: authenticated, key: key)
+        return cryptography.digest(of: right) == cryptography.digest(of: code)
     }
 
     private var statement: String {
@@ -55,8 +56,8 @@ struct RefreshToken: Hashable {
             .joined(separator: ".")
     }
 
-    /// What is sealed: nothing else is ever authenticated by this key that begins so.
-    private var sealed: [UInt8] { Array("refresh token ".utf8) + Array(statement.utf8) }
+    /// The authenticated bytes. No other message under this key begins with this prefix.
+    private var authenticated: [UInt8] { Array("refresh token ".utf8) + Array(statement.utf8) }
 
     private static func base64URL(_ data: Data) -> String {
         String(

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The sessions of accounts: what a device holds to obtain access tokens without the password.
+/// The sessions of accounts. With its session, a device obtains access tokens without the password.
 struct Sessions: Sendable {
     let records: RecordStore
     let keys: KeyRing
@@ -16,10 +16,10 @@ struct Sessions: Sendable {
     let configuration: ServiceConfiguration
     let host: HostServices
 
-    /// The time for which a refresh token works after its successor was issued, in milliseconds: the answer with the
-    /// successor may have been lost.
+    /// The time for which a refresh token still works after its successor was issued, in milliseconds, because the
+    /// answer with the successor may have been lost.
     static let grace: Int64 = 60_000
-    /// The number of sessions of an account. The oldest end when there are more.
+    /// The largest number of sessions of an account. Beyond it, the oldest end.
     static let mostForAccount = 100
 
     /// The tokens of a session.
@@ -30,9 +30,9 @@ struct Sessions: Sendable {
         var expiresIn: Int
     }
 
-    /// Begins a session on the strength of a credential that was checked.
+    /// Begins a session that a checked credential authorises.
     ///
-    /// - Throws: ``RequestError`` with the code `invalid_grant` when the epoch of the check has ended.
+    /// - Throws: ``RequestError`` with the code `invalid_grant` if the epoch of the check has ended.
     func begin(_ credential: VerifiedCredential) async throws -> Grant {
         let (name, account) = (credential.name, credential.account)
         let now = host.now()
@@ -47,8 +47,8 @@ struct Sessions: Sendable {
         guard try await records.replace(key, with: session, if: nil) else {
             throw BackendError(.busy, key: key, message: "the new session's id is taken; try again")
         }
-        // A session of an ended epoch is void, and must not be left behind after the others were deleted.
-        guard let record = try await record(name), counts(session, record.value) else {
+        // A session of an ended epoch is void, and must not remain after the others were deleted.
+        guard let record = try await record(name), isValid(session, record.value) else {
             try await end(session.id, of: name)
             throw RequestError(
                 .badRequest, "the account's password or sessions changed meanwhile; log in again", code: "invalid_grant"
@@ -57,16 +57,17 @@ struct Sessions: Sendable {
         return try await grant(session, account, secret)
     }
 
-    /// The successor of a refresh token: the same one for each attempt within the grace.
+    /// Exchanges a refresh token for its successor: the same one for each attempt within ``grace``.
     ///
-    /// - Returns: `nil` for an invalid token. A token that was used before the grace, or whose successor was used, ends
-    ///   its session, because a copy of it exists.
+    /// - Returns: `nil` for an invalid token. A token whose grace period is over or whose successor was used ends its
+    ///   session, because there is a copy of it.
     func refresh(_ text: String) async throws(BackendError) -> Grant? {
         guard let token = RefreshToken(text) else { return nil }
         if keys.secret.isEmpty { try await keys.load() }
-        guard token.isGenuine(cryptography, key: keys.secret) else { return nil }
+        guard token.isAuthentic(cryptography, key: keys.secret) else { return nil }
         let now = host.now()
-        // Derived from the old secret, so that a repeated request gets the same answer and only the server can make it.
+        // Derived from the old secret, so that a repeated request gets the same answer and only the server can create
+        // it.
         let successor = cryptography.authenticationCode(of: token.secret, key: keys.secret)
         let presented = digest(token.secret)
         let key = try SessionRecord.key(token.session, of: token.account)
@@ -75,7 +76,7 @@ struct Sessions: Sendable {
         let rotate = { (known: SessionRecord?) throws(BackendError) -> SessionRecord? in
             (isReplayed, isOfOtherEpoch) = (false, false)
             guard var session = known, !session.isOver(at: now, lifetime: lifetime) else { return nil }
-            guard counts(session, record.value) else {
+            guard isValid(session, record.value) else {
                 isOfOtherEpoch = true
                 return nil
             }
@@ -115,8 +116,8 @@ struct Sessions: Sendable {
         throw BackendError(.busy, key: key, message: "this session keeps changing; try again")
     }
 
-    /// Moves a session into the epoch that its owner has begun, if it belongs to the epoch in which the owner was
-    /// checked. Any other session stays ended.
+    /// Moves a session to the epoch that its owner has just begun, if it belongs to the epoch in which the owner was
+    /// checked. Any other session remains ended.
     func move(
         _ id: String, from old: VerifiedCredential, to new: VerifiedCredential
     ) async throws(BackendError) {
@@ -128,8 +129,8 @@ struct Sessions: Sendable {
         }
     }
 
-    /// Deletes the sessions of epochs before that of `credential`. Those of other incarnations remain, because their
-    /// devices have to learn of the erasure.
+    /// Deletes the sessions of epochs before that of `credential`. Sessions of other incarnations remain, because their
+    /// devices must learn of the erasure.
     func clear(before credential: VerifiedCredential) async throws(BackendError) {
         for session in try await all(of: credential.name)
         where session.isOf(credential.account) && session.epoch < credential.epoch {
@@ -137,13 +138,13 @@ struct Sessions: Sendable {
         }
     }
 
-    private func record(_ name: String) async throws(BackendError) -> RecordStore.Held<AccountRecord>? {
+    private func record(_ name: String) async throws(BackendError) -> RecordStore.Versioned<AccountRecord>? {
         try await records.read(try AccountRecord.key(of: name))
     }
 
-    /// Reports whether a session is valid: it belongs to the current incarnation and epoch of the account. One of an
-    /// erased incarnation is valid too, because its device must learn of the erasure.
-    private func counts(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
+    /// Reports whether a session is valid: it belongs to the current incarnation and epoch of the account. A session of
+    /// an erased incarnation is valid too, because its device must learn of the erasure.
+    private func isValid(_ session: SessionRecord, _ record: AccountRecord) -> Bool {
         let isErased = record.isErased(session.incarnation)
         let isCurrent = record.incarnation.map { $0.utf8.elementsEqual(session.incarnation.utf8) } == true
         return isErased || (isCurrent && session.epoch == record.epoch)
@@ -166,11 +167,11 @@ struct Sessions: Sendable {
     private func endOldest(of account: Account, now: Int64) async throws(BackendError) {
         guard let name = account.name else { return }
         let sessions = try await all(of: name)
-        let over = sessions.filter { $0.isOver(at: now, lifetime: lifetime) }
-        let living = sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
+        let ended = sessions.filter { $0.isOver(at: now, lifetime: lifetime) }
+        let current = sessions.filter { !$0.isOver(at: now, lifetime: lifetime) && $0.isOf(account) }
             .sorted { ($0.rotated, $0.id) < ($1.rotated, $1.id) }
-        let surplus = living.prefix(max(0, living.count - Self.mostForAccount + 1))
-        for session in over + surplus { try await end(session.id, of: name) }
+        let surplus = current.prefix(max(0, current.count - Self.mostForAccount + 1))
+        for session in ended + surplus { try await end(session.id, of: name) }
     }
 
     private func grant(_ session: SessionRecord, _ account: Account, _ secret: [UInt8]) async throws(BackendError)

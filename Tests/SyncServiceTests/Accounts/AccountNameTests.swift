@@ -13,7 +13,7 @@ struct AccountNameTests {
     init() async throws { service = try await .open(store) }
 
     @Test(
-        "a name that looks like another, or like nothing, is nobody's",
+        "A name that is invisible, or can look like another name, is refused",
         arguments: [
             " ", "alice ", " alice", "\u{A0}alice", "alice\u{3000}", "ali\u{200B}ce", "\u{202E}ecila", "alice\u{AD}",
             "a\u{2028}b", "a\u{85}b", "\u{FEFF}alice", "\u{E000}", "a\u{378}", "cafe\u{301}", "\u{212B}",
@@ -21,36 +21,36 @@ struct AccountNameTests {
             "\u{1100}\u{1161}", "\u{3164}", "", "a\nb", "anonymous", "operator", "self",
         ])
     func unfit(_ name: String) async throws {
-        #expect(await AccountPerson(service, name).signUp().status == 400)
-        // A header field cannot carry it.
+        #expect(await AccountOwner(service, name).signUp().status == 400)
+        // A header field cannot carry this name.
         guard !name.contains("\n") else { return }
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 401)
     }
 
     @Test(
-        "a name in any script, and with anything in it that is seen, may be taken",
+        "A name in any script is accepted if all its characters are visible",
         arguments: [
             "alice", "Jos\u{E9} P.", "🦉", "李 雷", "\u{AC00}", "a/b", "..", "%2F", "o'hara@example.com", "x\u{328}",
         ])
     func fit(_ name: String) async throws {
-        #expect(await AccountPerson(service, name).signUp().status == 201)
+        #expect(await AccountOwner(service, name).signUp().status == 201)
         let issuing = try await EntitlementService.open(MemoryBackend(), issuer: "https://login.example.com")
         #expect(await issuing.status(of: "external|\(name)|1800000600") == 200)
     }
 
-    @Test("an account that has a reserved name from before keeps working, and the name is not given out again")
+    @Test("An existing account with a reserved name keeps working, and the name cannot be taken again")
     func reserved() async throws {
-        #expect(await AccountPerson(service, "alice").signUp().status == 201)
+        #expect(await AccountOwner(service, "alice").signUp().status == 201)
         guard case .found(let entry) = try await store.read(try EntryKey("server/accounts/alice")).outcome else {
-            Issue.record("there is no record")
+            Issue.record("the account has no record")
             return
         }
         for name in ["operator", "self"] {
             let record = String(decoding: entry.value, as: UTF8.self).replacing("\"alice\"", with: "\"\(name)\"")
             let key = try EntryKey("server/accounts/\(name)")
             _ = try await store.write(Array(record.utf8), to: key, if: .absent)
-            let person = AccountPerson(service, name)
+            let person = AccountOwner(service, name)
             #expect(await person.signUp().status == 200)
             let session = await person.logIn()
             #expect(session.status == 200 && session["account"] == name)
@@ -60,10 +60,10 @@ struct AccountNameTests {
         }
     }
 
-    @Test("an ampersand in a path belongs to the name: what is meant for a&b does not reach a")
+    @Test("An ampersand in a path is part of the name: a request for a&b does not reach a")
     func ampersands() async throws {
         for name in ["a", "a&b", "a&name=c", "c"] {
-            #expect(await AccountPerson(service, name).signUp().status == 201)
+            #expect(await AccountOwner(service, name).signUp().status == 201)
         }
         for (path, name) in [("a&b", "a&b"), ("a%26name%3Dc", "a&name=c"), ("a&name=c", "a&name=c")] {
             let code = await service.ask(.post, "/v1/accounts/\(path)/recovery-code", token: .operatorToken)
@@ -73,7 +73,7 @@ struct AccountNameTests {
             #expect(await service.ask(.post, "/v1/accounts/\(path)/erasure", token: .operatorToken).status == 204)
         }
         for (name, status) in [("a", 200), ("c", 200), ("a&b", 400), ("a&name=c", 400)] {
-            #expect(await AccountPerson(service, name).logIn().status == status, "\(name)")
+            #expect(await AccountOwner(service, name).logIn().status == status, "\(name)")
         }
     }
 }

@@ -5,12 +5,12 @@ import SyncProtocol
 import SyncService
 import Testing
 
-@Suite("Bodies that strangers send")
+@Suite("Bodies from unauthenticated clients")
 struct BodyLengthTests {
-    @Test("a body of 64 KiB is read, a longer one is not looked at")
+    @Test("A body of 64 KiB is read, and a longer one is refused unread")
     func lengths() async throws {
         let service = try await EntitlementService.open(MemoryBackend())
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"]
         let body = Array(#"{"grant_type":"password","username":"alice","password":"correct horse"}"#.utf8)

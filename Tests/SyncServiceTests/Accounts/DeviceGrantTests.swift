@@ -6,33 +6,33 @@ import Testing
 
 @testable import SyncService
 
-@Suite("Devices that wait to be approved")
+@Suite("Devices that wait for approval")
 struct DeviceGrantTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(store, clock: clock)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
-    @Test("an approval is over when its account ends all sessions, or gets another password")
+    @Test("An approval is void after a log-out everywhere or a password change")
     func endedMeanwhile() async throws {
         let token = await alice.signUp()["access_token"]
         let first = await service.ask(.post, "/v1/devices")
         #expect(await alice.approve(first["user_code"], token: token).status == 204)
         #expect(await alice.changePassword(to: "battery staple", token: token).status == 204)
         #expect(await service.redeem(first["device_code"]).problem?.error == "invalid_grant")
-        let owner = AccountPerson(service, password: "battery staple")
+        let owner = AccountOwner(service, password: "battery staple")
         let second = await service.ask(.post, "/v1/devices")
         #expect(await owner.approve(second["user_code"], token: token).status == 204)
         #expect(await service.ask(.delete, "/v1/sessions?everywhere=true", token: token).status == 204)
         #expect(await service.redeem(second["device_code"]).problem?.error == "invalid_grant")
     }
 
-    @Test("an access token lets no device in: it takes the password, or of another issuer a token of these minutes")
+    @Test("Approving a device needs the password or a recent token of another issuer; an access token is not enough")
     func presence() async throws {
         let token = await alice.signUp()["access_token"]
         let device = await service.ask(.post, "/v1/devices")
@@ -48,7 +48,7 @@ struct DeviceGrantTests {
         #expect(await service.redeem(device["device_code"]).status == 200)
         let refused = await service.ask(.post, "/v1/devices")
         let refusal: [String: any Sendable] = ["user_code": refused["user_code"] ?? "", "approve": false]
-        #expect(await service.ask(.post, path, token: token, json: refusal).status == 204, "to refuse takes nothing")
+        #expect(await service.ask(.post, path, token: token, json: refusal).status == 204, "denying needs a token only")
 
         let issuing = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         let carols = await issuing.ask(.post, "/v1/devices")
@@ -62,7 +62,7 @@ struct DeviceGrantTests {
         #expect(await issuing.redeem(carols["device_code"])["account"] == "carol")
     }
 
-    @Test("codes that expired are deleted, whatever their letters, and no more devices wait than may")
+    @Test("Expired codes are deleted, and the number of waiting devices is limited")
     func many() async throws {
         func left() async throws -> Int {
             try await store.list(prefix: "server/", after: nil, limit: 1_000).outcome.items
@@ -73,7 +73,7 @@ struct DeviceGrantTests {
             configure: {
                 ($0.callerLimits.deviceGrants, $0.callerLimits.addressDeviceGrants) = (100, nil)
             })
-        // Ahead of the time at which the server began, so that it can go back.
+        // Later than the time at which the server began, so that the clock can be set back.
         clock.advance(seconds: 100_000)
         for _ in 0..<50 { #expect(await service.ask(.post, "/v1/devices").status == 200) }
         clock.advance(seconds: 300)
@@ -82,7 +82,7 @@ struct DeviceGrantTests {
         #expect(refused.status == 503 && refused.fields[.retryAfter] == "300")
         #expect(try await left() == 200)
         clock.advance(seconds: 300)
-        // Each makes room for 32: the first 50 go, and none of those that wait.
+        // Each new code removes up to 32 expired ones: the first 50 are deleted, and none of the waiting ones.
         let device = await service.ask(.post, "/v1/devices")
         _ = await service.ask(.post, "/v1/devices")
         #expect(try await left() == 104)
@@ -90,22 +90,23 @@ struct DeviceGrantTests {
         #expect(await alice.approve(device["user_code"], token: token).status == 204)
         #expect(await service.redeem(device["device_code"]).status == 200)
         clock.advance(seconds: -86_400)
-        #expect(await service.ask(.post, "/v1/devices").status == 200, "a clock that is set back keeps nobody out")
+        #expect(await service.ask(.post, "/v1/devices").status == 200, "a clock that was set back blocks no client")
     }
 
-    @Test("an approval of an erased account lets nobody into the next one of its name")
+    @Test("An approval by an erased account gives no access to its successor of the same name")
     func erasedMeanwhile() async throws {
         let token = await alice.signUp()["access_token"]
         let device = await service.ask(.post, "/v1/devices")
         #expect(await alice.approve(device["user_code"], token: token).status == 204)
         #expect(await alice.erase(token: token).status == 204)
-        #expect(await AccountPerson(service, password: "another person").signUp().status == 201)
+        #expect(await AccountOwner(service, password: "another person").signUp().status == 201)
         #expect(await service.redeem(device["device_code"]).problem?.error == "invalid_grant")
     }
 
-    @Test("one address fills its share of the waiting devices and no more; the machine itself has no share")
+    @Test("An address can fill only its own share of the waiting devices; loopback addresses have no share")
     func shares() async throws {
-        let service = try await EntitlementService.open(store, clock: clock, configure: { $0.callerLimits.deviceGrants = 200 })
+        let service = try await EntitlementService.open(
+            store, clock: clock, configure: { $0.callerLimits.deviceGrants = 200 })
         func begin(_ peer: String) async -> Reply { await service.ask(.post, "/v1/devices", peer: peer) }
         var begun: [Reply] = []
         for _ in 0..<64 { begun.append(await begin("198.51.100.1")) }
@@ -114,7 +115,7 @@ struct DeviceGrantTests {
         let refused = await begin("198.51.100.1")
         #expect(refused.status == 429 && refused.fields[.retryAfter] == "540")
         #expect(await begin("198.51.100.2").status == 200)
-        // All of a /64 is one address.
+        // All addresses of a /64 count as one.
         for number in 0..<64 { #expect(await begin("2001:db8::\(String(number, radix: 16))").status == 200) }
         #expect(await begin("2001:db8::ffff").status == 429)
         for _ in 0..<71 { #expect(await begin("127.0.0.1").status == 200) }
@@ -126,7 +127,7 @@ struct DeviceGrantTests {
         #expect(service.devices.tickets.taken == 137)
     }
 
-    @Test("a code that was redeemed or refused gives its place back, and leaves nothing in the store")
+    @Test("A code that was redeemed or denied releases its place and leaves nothing in the store")
     func places() async throws {
         let service = try await EntitlementService.open(
             store, clock: clock, configure: { $0.callerLimits.addressDeviceGrants = 2 })
@@ -146,7 +147,7 @@ struct DeviceGrantTests {
         #expect(keys.count { $0.hasPrefix("server/devices/") || $0.hasPrefix("server/expiries/") } == 2)
     }
 
-    @Test("a small step back of the clock frees no place of a device that still waits")
+    @Test("A small step back of the clock releases no place of a waiting device")
     func steppedBack() async throws {
         clock.advance(seconds: 1_000)
         for _ in 0..<2 { #expect(await service.ask(.post, "/v1/devices").status == 200) }

@@ -5,26 +5,26 @@ import SyncProtocol
 import SyncService
 import Testing
 
-@Suite("A life that was erased, and the next one of its name")
+@Suite("An erased account and its successor of the same name")
 struct ErasedAccountViewTests {
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
     private let former: Reply
     private let next: Reply
-    private let owner: AccountPerson
+    private let owner: AccountOwner
 
     init() async throws {
         service = try await .open(store, clock: clock)
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         former = await alice.signUp()
         #expect(await alice.erase(token: former["access_token"]).status == 204)
-        owner = AccountPerson(service, password: "another person")
+        owner = AccountOwner(service, password: "another person")
         next = await owner.signUp()
         #expect(next.status == 201)
     }
 
-    @Test("the former owner logs out himself everywhere, and nobody else")
+    @Test("The former owner's log-out everywhere ends only the former owner's sessions")
     func logOut() async throws {
         let everywhere = "/v1/sessions?everywhere=true"
         #expect(await service.ask(.delete, everywhere, token: former["access_token"]).status == 204)
@@ -33,7 +33,7 @@ struct ErasedAccountViewTests {
         #expect(await service.refresh(former["refresh_token"]).status == 400, "its own session ended")
     }
 
-    @Test("the former owner's devices hear of their own erasure, and of no other life of the name")
+    @Test("The former owner's devices learn of their own erasure, and of no other incarnation of the name")
     func seeing() async throws {
         let entry = "/v1/kv/accounts/alice/account"
         let told = await service.ask(.get, entry, token: former["access_token"])
@@ -54,13 +54,13 @@ struct ErasedAccountViewTests {
         #expect(await service.ask(.get, entry, token: former["access_token"]).body == told.body)
     }
 
-    @Test("whatever the next owner does to his sessions, the former one's devices hear of the erasure")
+    @Test("The former owner's devices learn of the erasure whatever the next owner does with the sessions")
     func hearing() async throws {
         #expect(await owner.changePassword(to: "battery staple", token: next["access_token"]).status == 204)
         let everywhere = "/v1/sessions?everywhere=true"
         #expect(await service.ask(.delete, everywhere, token: next["access_token"]).status == 204)
         #expect(await service.refresh(next["refresh_token"]).status == 400)
-        let owner = AccountPerson(service, password: "battery staple")
+        let owner = AccountOwner(service, password: "battery staple")
         for _ in 0..<101 { #expect(await owner.logIn().status == 200) }
         let session = await service.refresh(former["refresh_token"])
         #expect(session.status == 200)

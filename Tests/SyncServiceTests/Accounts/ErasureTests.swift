@@ -10,25 +10,25 @@ import Testing
 @Suite("Erasing an account")
 struct ErasureTests {
     private let store = HookedBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(store, clock: clock)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
     private func put(_ key: String, token: String?) async -> Int {
         await service.ask(.put, "/v1/kv/" + key, token: token, [.ifNoneMatch: "*"], body: [1]).status
     }
 
-    /// What is left of the account's keys but for its entry in the directory.
+    /// The account's keys that are left, except for its entry in the directory.
     private func left() async throws -> [String] {
         try await store.keys().filter { $0.hasPrefix("accounts/alice/") && $0 != "accounts/alice/account" }
     }
 
-    @Test("a write that was let in before is waited for: nothing of it stays, and none is let in after")
+    @Test("An erasure waits for writes that were admitted before it, removes them, and admits no later ones")
     func inFlight() async throws {
         let reply = await alice.signUp()
         let home = "accounts/alice/\(reply["incarnation"] ?? "")/"
@@ -42,7 +42,7 @@ struct ErasureTests {
             group.addTask { ("write", await put(home + "slow", token: reply["access_token"])) }
             await reached.wait()
             group.addTask { ("erase", await alice.erase(token: reply["access_token"]).status) }
-            // An erasure that did not wait would be over long before.
+            // Gives an erasure that does not wait time to finish.
             for _ in 0..<10_000 { await Task.yield() }
             #expect(await put(home + "late", token: reply["access_token"]) == 403)
             released.happen()
@@ -54,11 +54,11 @@ struct ErasureTests {
         #expect(try await left() == [home + "ledger"])
     }
 
-    @Test("an erasure that was interrupted, wherever that was, lets nobody write, and is repeated with the password")
+    @Test("An erasure that was interrupted at any step blocks writes and can be repeated with the password")
     func interrupted() async throws {
         var interruptions = 0
         for step in 1...100 {
-            // Wrong guesses are forgotten.
+            // Lets wrong guesses expire.
             clock.advance(seconds: 301)
             let reply = await alice.signUp()
             #expect(reply.status == 201)
@@ -77,11 +77,11 @@ struct ErasureTests {
             if status == 204 { break }
             interruptions += 1
             #expect(status == 503)
-            // Unless nothing was done at all, nothing more is written.
+            // Once the erasure has written anything, other writes are refused.
             #expect(await put(home + "c", token: reply["access_token"]) == (step == 1 ? 200 : 403), "\(step)")
-            let stranger = AccountPerson(service, password: "wrong password")
+            let stranger = AccountOwner(service, password: "wrong password")
             #expect(await stranger.erase(token: reply["access_token"]).status == 400)
-            // Another device that knows the password does as well as this one.
+            // Another device with the password can repeat it as well.
             let token = step.isMultiple(of: 2) ? await alice.logIn()["access_token"] : reply["access_token"]
             #expect(await alice.erase(token: token).status == 204, "\(step)")
             #expect(await alice.logIn().status == 400)
@@ -105,25 +105,25 @@ struct ErasureTests {
 
     private func owners() async throws -> [String] { try await store.keys().filter { $0.hasPrefix("tx/") } }
 
-    @Test("what it claimed is nobody's, so that its name is in no claim, and another's claims stay")
+    @Test("An erasure frees the account's own claims and keeps those of other accounts")
     func claims() async throws {
         let reply = await alice.signUp()
-        let bob = AccountPerson(service, "bob")
+        let bob = AccountOwner(service, "bob")
         let bobs = await bob.signUp()
         #expect(await record(["1"], as: bobs).status == 200)
         #expect(await record(["1", "2", "3"], as: reply).status == 200)
         #expect(try await owners().count == 3)
         #expect(await alice.erase(token: reply["access_token"]).status == 204)
         #expect(try await owners() == ["tx/reported/production/1"])
-        let anew = await AccountPerson(service, password: "another person").signUp()
+        let anew = await AccountOwner(service, password: "another person").signUp()
         #expect(await record(["1", "2"], as: anew).status == 200)
         let decisions = "/v1/kv/accounts/alice/\(anew["incarnation"] ?? "")/decisions"
         let decided = await service.ask(.get, decisions, token: anew["access_token"])
         let ledger = try LedgerDocument(decoding: decided.body).ledger
-        #expect(ledger.count == 1, "the first is still bob's, the second is this one's")
+        #expect(ledger.count == 1, "the first still belongs to bob, the second to the new account")
     }
 
-    @Test("a ledger that cannot be read is erased all the same, and that is told")
+    @Test("A ledger that cannot be read is erased nevertheless, and the error is reported")
     func damaged() async throws {
         let reply = await alice.signUp()
         let key = try EntryKey("accounts/alice/\(reply["incarnation"] ?? "")/ledger")
@@ -131,7 +131,7 @@ struct ErasureTests {
         let errors = Mutex<[String]>([])
         let service = try await EntitlementService.open(
             store, clock: clock, onError: { error in errors.withLock { $0.append(error.message) } })
-        #expect(await AccountPerson(service).erase(token: reply["access_token"]).status == 204)
+        #expect(await AccountOwner(service).erase(token: reply["access_token"]).status == 204)
         let told = errors.withLock { $0 }
         #expect(told.count == 1 && told[0].hasPrefix("the claims of an erased ledger stay"))
         let marker = await service.ask(.get, "/v1/kv/" + key.text, token: reply["access_token"])

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Accounts of another issuer")
 struct ExternalTests {
-    /// Believes the issuer until it has withdrawn its keys, and counts how often it was asked.
+    /// Accepts the issuer's tokens until the issuer withdraws its keys, and counts the checks.
     private final class Issuing: ServiceCryptography {
         private let wrapped: PlainCryptography
         private let state = Mutex((isWithdrawn: false, count: 0))
@@ -45,9 +45,9 @@ struct ExternalTests {
     }
 
     private let store = MemoryBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
 
-    @Test("ending all sessions ends the issuer's tokens up to now; a single one ends at the issuer")
+    @Test("Ending all sessions also ends the issuer's tokens so far; a single token can only be ended at the issuer")
     func ending() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         let other = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
@@ -71,10 +71,10 @@ struct ExternalTests {
         }
         #expect(await service.refresh(session["refresh_token"]).status == 400)
         clock.advance(seconds: 1)
-        #expect(await service.status(of: token(0)) == 200, "whoever logs in at the issuer again is let in")
+        #expect(await service.status(of: token(0)) == 200, "a new log-in at the issuer gives access again")
     }
 
-    @Test("a token that was ended begins no new account after an erasure; a later one does")
+    @Test("After an erasure, a token that was ended cannot create a new account, and a later one can")
     func endedBeforeErasure() async throws {
         let service = try await EntitlementService.open(store, clock: clock, issuer: "https://login.example.com")
         func token() -> String { "external|carol|\(clock.now / 1_000 + 600)|\(clock.now / 1_000)" }
@@ -87,7 +87,7 @@ struct ExternalTests {
         #expect(await service.status(of: token()) == 200)
     }
 
-    @Test("a token is verified anew each hour, however long it counts")
+    @Test("A token is verified again each hour, however long it is valid")
     func remembering() async throws {
         let cryptography = Issuing(clock.host)
         let service = try await EntitlementService(

@@ -7,7 +7,7 @@ import Testing
 
 @testable import SyncService
 
-@Suite("Guesses that come at once")
+@Suite("Concurrent guesses")
 struct GuessTests {
     /// Counts the passwords that are checked.
     private final class Counter: Sendable {
@@ -16,10 +16,10 @@ struct GuessTests {
         func increment() { value.withLock { $0 += 1 } }
     }
 
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let checked = Counter()
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         var cryptography = PlainCryptography(host: clock.host)
@@ -28,20 +28,20 @@ struct GuessTests {
             for _ in 0..<1_000 { await Task.yield() }
         }
         service = try await .open(MemoryBackend(), clock: clock, cryptography: cryptography)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
     }
 
     private func logIn(_ passwords: [String], peer: String = "192.0.2.1") async -> [Reply] {
         await withTaskGroup(of: Reply.self) { group in
             for password in passwords {
-                group.addTask { await AccountPerson(service, password: password).logIn(peer: peer) }
+                group.addTask { await AccountOwner(service, password: password).logIn(peer: peer) }
             }
             return await group.reduce(into: []) { $0.append($1) }
         }
     }
 
-    @Test("400 wrong passwords at once are ten that are looked at")
+    @Test("Of 400 concurrent wrong passwords, ten are checked")
     func wrong() async throws {
         let replies = await logIn((0..<400).map { "wrong password \($0)" })
         #expect(checked.count == 10)
@@ -52,7 +52,7 @@ struct GuessTests {
         #expect(await alice.logIn(peer: "198.51.100.7").status == 200)
     }
 
-    @Test("right ones that come at once wait a second at most, and cost nothing when they are over")
+    @Test("Concurrent correct passwords wait a second at most, and are not counted afterwards")
     func right() async throws {
         for _ in 0..<20 {
             let replies = await logIn(Array(repeating: "correct horse", count: 10))
@@ -63,18 +63,18 @@ struct GuessTests {
         #expect(await alice.logIn().status == 200)
     }
 
-    @Test("3,000 names of 60 KB are refused as wrong, and nothing of them is remembered")
+    @Test("3,000 names of 60 KB are refused as wrong, and none of them is remembered")
     func longNames() async throws {
         let long = String(repeating: "x", count: 60_000)
         for number in 0..<3_000 {
-            let guess = AccountPerson(service, "\(number)\(long)")
+            let guess = AccountOwner(service, "\(number)\(long)")
             let reply = await guess.logIn(peer: "198.51.\(number / 256).\(number % 256)")
             #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
         }
         #expect(service.accounts.credentials.guesses.byteCount < 4_096)
     }
 
-    @Test("however many addresses guess names of full length, the table stays below 2 MiB")
+    @Test("The table of guesses stays below 2 MiB, however many addresses guess names of full length")
     func manyNames() async throws {
         let guesses = GuessLimiter()
         let long = String(repeating: "x", count: 240)

@@ -1,7 +1,7 @@
 import SyncCore
 import Synchronization
 
-/// A store that runs code of a test before each read, write and delete of one key, and can fail it.
+/// A backend that runs a test's code before each read, write and delete of one key. The code may throw to make it fail.
 final class HookedBackend: KeyValueBackend {
     typealias Hook = @Sendable (EntryKey, Bool) async throws(BackendError) -> Void
 
@@ -63,10 +63,10 @@ final class HookedBackend: KeyValueBackend {
     func signals() -> AsyncStream<Void> { wrapped.signals() }
 }
 
-/// Pauses the first task that passes after the gate was closed, until it is opened.
+/// Pauses the first task that passes after the gate was closed, until the gate is opened.
 final class Gate: Sendable {
     private let isClosed = Mutex(false)
-    /// Happens when a task waits.
+    /// Happens when a task waits at the gate.
     let reached = Event()
     private let opened = Event()
 
@@ -85,7 +85,7 @@ final class Gate: Sendable {
     }
 }
 
-/// A condition that becomes true once, and that tasks wait for.
+/// A condition that becomes true once, and for which tasks can wait.
 final class Event: Sendable {
     private struct State {
         var hasHappened = false

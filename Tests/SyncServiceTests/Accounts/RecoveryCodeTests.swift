@@ -5,21 +5,21 @@ import SyncProtocol
 import SyncService
 import Testing
 
-@Suite("Recovery codes of a password that was replaced")
+@Suite("Recovery codes after a change of password")
 struct RecoveryCodeTests {
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(MemoryBackend())
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
     private func codes(_ reply: Reply) throws -> [String] {
         try #require(reply.members["recovery_codes"] as? [String])
     }
 
-    @Test("a changed password makes them count nothing")
+    @Test("A password change voids all recovery codes")
     func changed() async throws {
         let made = await alice.signUp()
         let token = made["access_token"]
@@ -30,7 +30,7 @@ struct RecoveryCodeTests {
         #expect(await service.recover("alice", try codes(renewed)[0]).status == 200)
     }
 
-    @Test("a code that was used makes the others count nothing")
+    @Test("Using a recovery code voids the others")
     func used() async throws {
         let codes = try codes(await alice.signUp())
         #expect(await service.recover("alice", codes[0]).status == 200)

@@ -5,18 +5,18 @@ import SyncProtocol
 import SyncService
 import Testing
 
-@Suite("Refresh tokens that were used up")
+@Suite("Refresh tokens that were used")
 struct RefreshTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
 
     init() async throws {
         service = try await .open(MemoryBackend(), clock: clock)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
     }
 
-    @Test("one of two steps back, or of more, ends its session at any time, and no other one", arguments: [2, 3, 10])
+    @Test("A token that is two or more steps old ends its own session at any time", arguments: [2, 3, 10])
     func copies(_ steps: Int) async throws {
         var tokens = [try #require(await alice.signUp()["refresh_token"])]
         let other = try #require(await alice.logIn()["refresh_token"])
@@ -31,7 +31,7 @@ struct RefreshTests {
         #expect(await service.refresh(other).status == 200)
     }
 
-    @Test("a token that was never given out ends nothing, however much of it is right")
+    @Test("A token that was never issued ends nothing, however much of it is correct")
     func forged() async throws {
         let first = try #require(await alice.signUp()["refresh_token"])
         let second = try #require(await service.refresh(first)["refresh_token"])
@@ -47,6 +47,6 @@ struct RefreshTests {
         for text in [parts.prefix(4).joined(separator: "."), third + ".", third.replacing(".2.", with: ".02.")] {
             #expect(await service.refresh(text).status == 400)
         }
-        #expect(await service.refresh(third).status == 200, "the session goes on")
+        #expect(await service.refresh(third).status == 200, "the session continues")
     }
 }

@@ -5,18 +5,18 @@ import Testing
 
 @testable import SyncService
 
-@Suite("Tokens that are remembered")
+@Suite("Cached tokens")
 struct RememberedTokenTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
 
     private func status(_ service: EntitlementService, _ field: String) async -> Int {
         await service.ask(.get, "/v1/accounts/self", [.authorization: field]).status
     }
 
-    @Test("one takes one place, in whatever way its field is written")
+    @Test("A token takes one place in the cache, however its header field is written")
     func spellings() async throws {
         let service = try await EntitlementService.open(MemoryBackend(), clock: clock)
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let token = try #require(await alice.logIn()["access_token"])
         for scheme in ["bEaReR", "bearer", "BEARER", "Bearer"] {
@@ -33,9 +33,10 @@ struct RememberedTokenTests {
         #expect(await status(service, "bearer  " + token) == 401)
     }
 
-    @Test("an account has so many of them; each of the others is looked at anew, and counts as well")
+    @Test("The cache holds a limited number of tokens per account; other tokens are verified again and still work")
     func many() async throws {
-        let service = try await EntitlementService.open(MemoryBackend(), clock: clock, issuer: "https://login.example.com")
+        let service = try await EntitlementService.open(
+            MemoryBackend(), clock: clock, issuer: "https://login.example.com")
         func token(_ name: String, _ number: Int) -> String {
             "external|\(name)|\(clock.now / 1_000 + 600 + Int64(number))"
         }

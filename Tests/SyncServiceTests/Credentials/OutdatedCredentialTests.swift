@@ -5,15 +5,15 @@ import SyncProtocol
 import SyncService
 import Testing
 
-/// Each test pauses a request between the check of its credential and the write that the check authorises, lets the
-/// owner change the password meanwhile, and expects that the request is refused.
+/// Each test pauses a request between the check of its credential and the write that the check authorises. The owner
+/// changes the password in the meantime, and the request must be refused.
 @Suite("A credential that is out of date when it is used")
 struct OutdatedCredentialTests {
     private let store = HookedBackend()
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let gate = Gate()
     private let service: EntitlementService
-    private let alice: AccountPerson
+    private let alice: AccountOwner
     private let owner: String?
     private let thief: String?
     private let codes: [String]
@@ -22,7 +22,7 @@ struct OutdatedCredentialTests {
         var cryptography = PlainCryptography(host: clock.host)
         cryptography.afterVerifying = { [gate] in await gate.pass() }
         service = try await .open(store, clock: clock, cryptography: cryptography)
-        alice = AccountPerson(service)
+        alice = AccountOwner(service)
         let made = await alice.signUp()
         owner = made["access_token"]
         codes = try #require(made.members["recovery_codes"] as? [String])
@@ -46,7 +46,7 @@ struct OutdatedCredentialTests {
 
     private func changePassword() async -> Reply { await alice.changePassword(to: "battery staple", token: owner) }
 
-    private var renewed: AccountPerson { AccountPerson(service, password: "battery staple") }
+    private var renewed: AccountOwner { AccountOwner(service, password: "battery staple") }
 
     private func expectThatOnlyTheOwnerIsIn() async throws {
         #expect(await service.status(of: owner) == 200)
@@ -64,7 +64,7 @@ struct OutdatedCredentialTests {
         }
     }
 
-    @Test("makes no recovery codes")
+    @Test("It creates no recovery codes")
     func recoveryCodes() async throws {
         let reply = await interrupt {
             await service.ask(
@@ -79,7 +79,7 @@ struct OutdatedCredentialTests {
         }
     }
 
-    @Test("sets no password")
+    @Test("It sets no password")
     func password() async throws {
         let reply = await interrupt {
             await alice.changePassword(to: "thief's password", token: thief)
@@ -87,11 +87,11 @@ struct OutdatedCredentialTests {
             await changePassword()
         }
         #expect(reply.status == 403)
-        #expect(await AccountPerson(service, password: "thief's password").logIn().status == 400)
+        #expect(await AccountOwner(service, password: "thief's password").logIn().status == 400)
         try await expectThatOnlyTheOwnerIsIn()
     }
 
-    @Test("approves no device")
+    @Test("It approves no device")
     func approval() async throws {
         let device = await service.ask(.post, "/v1/devices")
         let reply = await interrupt {
@@ -104,7 +104,7 @@ struct OutdatedCredentialTests {
         try await expectThatOnlyTheOwnerIsIn()
     }
 
-    @Test("redeems no approved device")
+    @Test("It redeems no approved device")
     func redemption() async throws {
         let device = await service.ask(.post, "/v1/devices")
         #expect(await alice.approve(device["user_code"], token: thief).status == 204)
@@ -118,7 +118,7 @@ struct OutdatedCredentialTests {
         try await expectThatOnlyTheOwnerIsIn()
     }
 
-    @Test("erases nothing")
+    @Test("It erases nothing")
     func erasure() async throws {
         let reply = await interrupt {
             await alice.erase(token: thief)
@@ -129,7 +129,7 @@ struct OutdatedCredentialTests {
         try await expectThatOnlyTheOwnerIsIn()
     }
 
-    @Test("begins no session, by logging in or by signing up once more")
+    @Test("It begins no session, whether by logging in or by signing up again")
     func logIn() async throws {
         let reply = await interrupt {
             await alice.logIn()
@@ -140,7 +140,7 @@ struct OutdatedCredentialTests {
         try await expectThatOnlyTheOwnerIsIn()
     }
 
-    @Test("joins no account by signing up once more")
+    @Test("It joins no account by signing up again")
     func signUp() async throws {
         let reply = await interrupt {
             await alice.signUp()
@@ -151,7 +151,7 @@ struct OutdatedCredentialTests {
         try await expectThatOnlyTheOwnerIsIn()
     }
 
-    @Test("recovers nothing with a code that was checked before all sessions were ended")
+    @Test("A recovery code that was checked before all sessions were ended recovers nothing")
     func recovery() async throws {
         pauseWrites(of: "server/accounts/alice")
         let reply = await interrupt {
@@ -160,11 +160,11 @@ struct OutdatedCredentialTests {
             await service.ask(.delete, "/v1/sessions?everywhere=true", token: owner)
         }
         #expect(reply.status == 400 && reply.problem?.error == "invalid_grant")
-        #expect(await AccountPerson(service, password: "another horse").logIn().status == 400)
+        #expect(await AccountOwner(service, password: "another horse").logIn().status == 400)
         #expect(await alice.logIn().status == 200)
     }
 
-    @Test("recovers nothing with a code that was checked before the codes were replaced")
+    @Test("A recovery code that was checked before the codes were replaced recovers nothing")
     func replacedCodes() async throws {
         pauseWrites(of: "server/accounts/alice")
         let reply = await interrupt({ await service.recover("alice", codes[0]) }, answering: 200) {
@@ -176,7 +176,7 @@ struct OutdatedCredentialTests {
         #expect(await alice.logIn().status == 200)
     }
 
-    @Test("ends no sessions of the owner, who has changed the password since the token was checked")
+    @Test("A token that was checked before a password change ends no sessions of the owner")
     func logOut() async throws {
         pauseWrites(of: "server/accounts/alice")
         let reply = await interrupt {
@@ -188,11 +188,11 @@ struct OutdatedCredentialTests {
         try await expectThatOnlyTheOwnerIsIn()
     }
 
-    @Test("keeps no session that was ended before the password was checked")
+    @Test("A session that was ended before the password was checked is not revived")
     func endedSession() async throws {
         let other = try await EntitlementService.open(store, clock: clock)
         #expect(await other.status(of: thief) == 200)
-        // The epoch ends, and the sessions of it cannot be deleted.
+        // The epoch ends, but its sessions cannot be deleted.
         store.before { (key, isDelete) throws(BackendError) in
             if isDelete { throw BackendError(.unavailable, key: key, message: "the disk is away") }
         }
@@ -200,15 +200,15 @@ struct OutdatedCredentialTests {
         let change = await other.ask(
             .put, "/v1/accounts/self/password", token: thief,
             json: ["password": "correct horse", "new_password": "battery staple"])
-        #expect(change.status == 503, "the other server has not noticed yet, and the password is right")
+        #expect(change.status == 503, "the password is correct, and the other server has not noticed the change yet")
         store.before(nil)
         #expect(await service.status(of: thief) == 401)
         #expect(await service.status(of: owner) == 401)
     }
 
-    @Test("a log-in with the new password, while the change is under way, stays")
+    @Test("A log-in with the new password during the change keeps its session")
     func newSession() async throws {
-        // The other gate stands at the check of the password.
+        // A second gate, at the check of the password.
         let gate = Gate()
         store.before { (key, _) throws(BackendError) in
             if key.hasPrefix("server/sessions/alice/") { await gate.pass() }
@@ -225,7 +225,7 @@ struct OutdatedCredentialTests {
         #expect(await service.status(of: owner) == 200)
     }
 
-    @Test("the session that changes the password is refreshed at the same time and goes on")
+    @Test("The session that changes the password can be refreshed at the same time and continues")
     func refresh() async throws {
         let session = await alice.logIn()
         let (token, refreshToken) = (session["access_token"], session["refresh_token"])
@@ -233,7 +233,7 @@ struct OutdatedCredentialTests {
         store.beforeReading { [gate] key in
             if key.text == "server/sessions/alice/\(id)" { await gate.pass() }
         }
-        // Verified before, so that changing the password does not read the session first.
+        // Verified in advance, so that changing the password does not read the session first.
         #expect(await service.status(of: token) == 200)
         let reply = await interrupt {
             await service.refresh(refreshToken)
@@ -244,7 +244,7 @@ struct OutdatedCredentialTests {
         #expect(await service.status(of: reply["access_token"]) == 200)
     }
 
-    @Test("a token of another issuer begins no new account after an erasure that it has not seen")
+    @Test("Another issuer's token that was checked before an erasure begins no new account after it")
     func external() async throws {
         let issuer = "https://login.example.com"
         let first = try await EntitlementService.open(store, clock: clock, issuer: issuer)
@@ -260,6 +260,6 @@ struct OutdatedCredentialTests {
             await second.ask(.post, "/v1/accounts/carol/erasure", token: .operatorToken)
         }
         #expect(reply.status == 403)
-        #expect(await second.ask(.post, "/v1/accounts", token: token).status == 201, "it has seen it now")
+        #expect(await second.ask(.post, "/v1/accounts", token: token).status == 201, "checked after the erasure")
     }
 }

@@ -12,7 +12,7 @@ import Testing
 @Suite("Decisions and claims of writes that lose a race")
 struct ClaimRaceTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let store = HookedBackend()
     private let service: EntitlementService
     private let (alice, bob): (LedgerAccount, LedgerAccount)
@@ -59,7 +59,7 @@ struct ClaimRaceTests {
         return gate
     }
 
-    @Test("a purchase that was dated for a ledger that lost is refused once it belongs to another account")
+    @Test("A purchase dated for a ledger that lost a race is refused once it belongs to another account")
     func lostLedger() async throws {
         let gate = gate(writing: try alice.ledger)
         async let lost = alice.put([future])
@@ -74,7 +74,7 @@ struct ClaimRaceTests {
         #expect(try await refusals(of: alice) == ["t"])
     }
 
-    @Test("a purchase that was dated for a ledger that never came is refused once another account took it over")
+    @Test("A purchase dated for a ledger that was never stored is refused once another account takes it over")
     func takenOver() async throws {
         breakDown(.outcomeUnknown, writing: try alice.ledger.text)
         #expect(await alice.put([future]).status == 500)
@@ -86,7 +86,7 @@ struct ClaimRaceTests {
         #expect(try await refusals(of: alice) == ["t"])
     }
 
-    @Test("a decision that is recorded late does not end a refusal that is newer than its claim")
+    @Test("A decision that is recorded late does not end a refusal that is newer than its claim")
     func lateDecision() async throws {
         let gate = gate(writing: try LedgerKeys(Account("alice", incarnation: incarnation(of: alice))).decisions)
         async let late = alice.put([future])
@@ -103,7 +103,7 @@ struct ClaimRaceTests {
         String(account.path.split(separator: "/").last ?? "")
     }
 
-    @Test("claims that were renewed by a write that lost count until the next ledger is stored, and go with it")
+    @Test("Claims renewed by a write that lost last until the next ledger is stored, and are removed with it")
     func renewedClaims() async throws {
         let facts = (0..<30).map { purchase("\($0)") }
         let key = try alice.ledger
@@ -126,7 +126,7 @@ struct ClaimRaceTests {
         #expect(service.ledgers.claims.count(of: key) == 0)
     }
 
-    @Test("an error about the ledger of another account refuses the transaction and is not shown")
+    @Test("An error about the ledger of another account refuses the transaction and is not shown")
     func failingFence() async throws {
         let errors = Mutex(0)
         breakDown(.outcomeUnknown, writing: try alice.ledger.text)
@@ -147,11 +147,11 @@ struct ClaimRaceTests {
         #expect(errors.withLock { $0 } == 1)
     }
 
-    @Test("a read of a ledger does not fail because a refusal cannot be reconsidered")
+    @Test("A read of a ledger does not fail because a refusal cannot be reconsidered")
     func failingReview() async throws {
         #expect(await alice.put([purchase("t")]).status == 200)
         let written = await bob.put([purchase("t")])
-        #expect(await AccountPerson(service).erase(token: alice.token).status == 204)
+        #expect(await AccountOwner(service).erase(token: alice.token).status == 204)
         let field = try #require(HTTPField.Name(WireFields.decisions))
         breakDown(.transient, writing: "/decisions")
         let read = await bob.get()
@@ -162,7 +162,7 @@ struct ClaimRaceTests {
         #expect(try await bob.decisions().values.map(\.decision) == [.accepted])
     }
 
-    @Test("one reader reconsiders refusals, and the others do not wait for it")
+    @Test("One reader reconsiders refusals, and the others do not wait for it")
     func reviewOnce() async throws {
         #expect(await alice.put([purchase("t")]).status == 200)
         #expect(await bob.put([purchase("t")]).status == 200)
@@ -182,7 +182,7 @@ struct ClaimRaceTests {
         #expect(count.withLock { $0 } == 1)
     }
 
-    @Test("one request takes over the claims of four other accounts at most; the rest follow with the reviews")
+    @Test("One request takes over the claims of at most four other accounts; later reviews take over the rest")
     func manyOwners() async throws {
         for number in 0..<6 {
             let other = await LedgerAccount(service, "other\(number)")

@@ -11,7 +11,7 @@ import Testing
 @Suite("Claims on transactions whose ledger is not stored")
 struct ClaimTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let store = HookedBackend()
     private let service: EntitlementService
     private let (alice, bob): (LedgerAccount, LedgerAccount)
@@ -32,7 +32,7 @@ struct ClaimTests {
         }.sorted()
     }
 
-    /// Fails writes of ledgers and removals of claims from now on, as a server that crashes does.
+    /// Makes writes of ledgers and removals of claims fail from now on, as in a crash of the server.
     private func breakDown(_ disposition: BackendError.Disposition) {
         store.before { key, isDelete throws(BackendError) in
             guard isDelete || key.text.hasSuffix("/ledger") else { return }
@@ -40,7 +40,7 @@ struct ClaimTests {
         }
     }
 
-    @Test("of concurrent writes with one precondition, only the one that is stored keeps its claims")
+    @Test("Of concurrent writes with one precondition, only the one that is stored keeps its claims")
     func concurrentWrites() async throws {
         let arrived = Mutex(0)
         let all = Event()
@@ -63,7 +63,7 @@ struct ClaimTests {
         #expect(try await claimCount() == 30)
     }
 
-    @Test("a claim of a ledger that never came is free after a minute, and its late write is not stored any more")
+    @Test("A claim of a ledger that was never stored is free after a minute, and its late write is refused")
     func abandonedClaim() async throws {
         breakDown(.outcomeUnknown)
         #expect(await alice.put([purchase("1"), purchase("2")]).status == 500)
@@ -77,7 +77,7 @@ struct ClaimTests {
         clock.advance(seconds: 61)
         #expect(await bob.get().status == 200)
         #expect(try await refusals(of: bob) == [])
-        // The write of the first server comes after all.
+        // The write of the first server arrives late.
         let late = try await store.write(
             LedgerDocumentBytes.of([purchase("1"), purchase("2")]), to: try alice.ledger, if: .absent)
         guard case .conflict = late.outcome else {
@@ -91,7 +91,7 @@ struct ClaimTests {
         #expect(try await refusals(of: await alice.at(restarted)) == ["1", "2"])
     }
 
-    @Test("a write that takes longer than a minute does not lose its transactions to another account unnoticed")
+    @Test("A write that takes longer than a minute conflicts if another account took over its transactions")
     func slowWrite() async throws {
         let (isWaiting, goOn) = (Event(), Event())
         let ledger = try alice.ledger
@@ -119,7 +119,7 @@ struct ClaimTests {
         #expect(try await refusals(of: alice) == ["1"])
     }
 
-    @Test("a claim that a ledger relies on is neither removed by an attempt that lost nor free after a minute")
+    @Test("A claim on which a ledger relies is neither removed by an attempt that lost nor free after a minute")
     func reliedOn() async throws {
         let (isWaiting, goOn) = (Event(), Event())
         let isFirst = Mutex(true)
@@ -145,7 +145,7 @@ struct ClaimTests {
         #expect(try await refusals(of: bob) == ["1", "2"])
     }
 
-    @Test("claims that were left behind are removed with the account's next write", arguments: [false, true])
+    @Test("Claims that were left behind are removed with the account's next write", arguments: [false, true])
     func leftovers(isOutcomeUnknown: Bool) async throws {
         breakDown(isOutcomeUnknown ? .outcomeUnknown : .transient)
         for attempt in 0..<3 {
@@ -159,7 +159,7 @@ struct ClaimTests {
         #expect(try await refusals(of: bob) == ["1-1", "x"])
     }
 
-    @Test("outstanding claims of an account are bounded, also those that were left behind")
+    @Test("Outstanding claims of an account are bounded, including those that were left behind")
     func bounds() throws {
         let claims = OutstandingClaims()
         let (first, second) = (try EntryKey("a/ledger"), try EntryKey("b/ledger"))
@@ -192,7 +192,7 @@ struct ClaimTests {
         claims.end(30, of: first, leaving: [renewed], renewing: renewed.transactions, since: later)
         #expect(claims.count(of: first) == 30)
         #expect(claims.takeRemovable(of: first, storedSince: claims.mark()).map(\.transactions.count) == [30])
-        // Alone, an attempt is never refused.
+        // An attempt on its own is never refused.
         #expect(claims.begin(1_000, of: first, limit: 100))
     }
 }

@@ -10,11 +10,11 @@ struct LedgerAccount {
     let service: EntitlementService
     let name: String
     let token: String
-    /// The path of its keys.
+    /// The path under which the account's keys are.
     let path: String
 
     init(_ service: EntitlementService, _ name: String) async {
-        let session = await AccountPerson(service, name).signUp()
+        let session = await AccountOwner(service, name).signUp()
         self.init(service, name, token: session["access_token"] ?? "", incarnation: session["incarnation"] ?? "")
     }
 
@@ -25,7 +25,7 @@ struct LedgerAccount {
 
     /// The same account at another service over the same store.
     func at(_ other: EntitlementService) async -> LedgerAccount {
-        let session = await AccountPerson(other, name).logIn()
+        let session = await AccountOwner(other, name).logIn()
         return LedgerAccount(
             other, name, token: session["access_token"] ?? "", incarnation: session["incarnation"] ?? "")
     }

@@ -10,7 +10,7 @@ import Testing
 @Suite("The cost of long ledgers")
 struct LedgerCostTests {
     private static let now: Int64 = 1_800_000_000_000
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let store = MemoryBackend()
     private let decisionsField = HTTPField.Name(WireFields.decisions)
 
@@ -55,7 +55,7 @@ struct LedgerCostTests {
         #expect(await service.ledgers.decoder.decisionsCount == 1)
     }
 
-    @Test("concurrent reads decode decisions once")
+    @Test("Concurrent reads decode decisions once")
     func concurrentReads() async throws {
         let service = try await open()
         let alice = await LedgerAccount(service, "alice")
@@ -66,7 +66,7 @@ struct LedgerCostTests {
         #expect(await service.ledgers.decoder.decisionsCount == 1)
     }
 
-    @Test("a ledger with decisions is read synchronously once they are decoded, with their version")
+    @Test("A ledger with decisions is read synchronously once they are decoded, with their version")
     func synchronousReads() async throws {
         let service = try await open()
         let alice = await LedgerAccount(service, "alice")
@@ -87,7 +87,7 @@ struct LedgerCostTests {
         #expect(alice.synchronousGet()?.response.headerFields[field] == more.fields[field])
     }
 
-    @Test("a ledger with refusals is read synchronously until they are due to be reconsidered, once a minute")
+    @Test("A ledger with refusals is read synchronously until they are due to be reconsidered, once a minute")
     func refusals() async throws {
         let service = try await open()
         let (alice, mallory) = (await LedgerAccount(service, "alice"), await LedgerAccount(service, "mallory"))
@@ -97,7 +97,7 @@ struct LedgerCostTests {
         let refused = await mallory.get()
         let field = try #require(decisionsField)
         #expect(mallory.synchronousGet()?.response.headerFields[field] == refused.fields[field])
-        #expect(await AccountPerson(service).erase(token: alice.token).status == 204)
+        #expect(await AccountOwner(service).erase(token: alice.token).status == 204)
         #expect(await mallory.get().fields[field] == refused.fields[field])
         clock.advance(seconds: 60)
         #expect(mallory.synchronousGet() == nil)
@@ -106,7 +106,7 @@ struct LedgerCostTests {
         #expect(await service.ledgers.decoder.decisionsCount == 1)
     }
 
-    @Test("entitlements are derived again only when ledger, decisions or the answer change, and are always right")
+    @Test("Entitlements are derived again only after a change of ledger, decisions or answer, and are always correct")
     func entitlements() async throws {
         let service = try await open()
         var alice = await LedgerAccount(service, "alice")
@@ -115,11 +115,11 @@ struct LedgerCostTests {
         var replayCount = 0
         for step in 0..<4 {
             if step > 0 { clock.advance(seconds: 90_000) }
-            // Its token has expired.
+            // The previous token has expired.
             alice = await alice.at(service)
             for _ in 0..<3 {
                 clock.advance(seconds: 1)
-                // Another server over the store has nothing in its cache.
+                // Another server over the store has an empty cache.
                 let expected = await alice.at(try await open()).entitlements()
                 let answer = await alice.entitlements()
                 #expect(answer.status == 200 && answer.body == expected.body)
@@ -141,7 +141,7 @@ struct LedgerCostTests {
         }
     }
 
-    @Test("deriving entitlements anew is charged by the ledger's length; what is known costs one request")
+    @Test("Deriving entitlements is charged by the ledger's length; a cached answer costs one request")
     func charges() async throws {
         let facts = purchases(800, daysFromNow: 0)
         let cost = LedgerDocumentBytes.of(facts).count >> RequestLimiter.replayShift
@@ -151,7 +151,7 @@ struct LedgerCostTests {
         #expect(await alice.put(facts).status == 200)
         #expect(await alice.entitlements().status == 200)
         for _ in 0..<5 { #expect(await alice.entitlements().status == 200) }
-        // The answer holds for all later times.
+        // The answer is valid for all later times.
         #expect(await alice.entitlements(at: "2030-01-01").status == 200)
         let refused = await alice.entitlements(at: "1999-01-01")
         #expect(refused.status == 429 && (Int(refused.fields[.retryAfter] ?? "") ?? 0) > 1)
@@ -160,7 +160,7 @@ struct LedgerCostTests {
         #expect(await alice.entitlements(at: "1999-01-01").status == 200)
     }
 
-    @Test("a batch is charged for its operations, and puts an account into debt that it cannot pay at once")
+    @Test("A batch is charged for its operations, and puts an account that cannot pay at once into debt")
     func batchCharges() async throws {
         let service = try await open {
             $0.accountReads = Rate(perSecond: 1, burst: 20)
@@ -181,7 +181,7 @@ struct LedgerCostTests {
         #expect(await alice.batch([write]).status == 200)
     }
 
-    @Test("a batch of ledger writes decodes the stored ledger once, and is refused when the account must wait")
+    @Test("A batch of ledger writes decodes the stored ledger once, and is refused while the account must wait")
     func batchedWrites() async throws {
         let facts = purchases(800, daysFromNow: 0)
         let cost = LedgerDocumentBytes.of(facts).count >> RequestLimiter.decodingShift
@@ -205,7 +205,7 @@ struct LedgerCostTests {
         #expect(try BatchBody.results(await alice.batch([.write(request)]).body).first == results.first)
     }
 
-    @Test("the caches are bounded by weight")
+    @Test("The caches are bounded by weight")
     func bounds() {
         var cache = WeightedCache<Int, Int>(capacity: 100)
         for number in 0..<1_000 {
@@ -221,7 +221,7 @@ struct LedgerCostTests {
         #expect(replaced == 2 && cache.weight <= 100)
     }
 
-    @Test("a value that is used stays in the cache, however many others come")
+    @Test("A value that is used stays in the cache, however many others are added")
     func recentUse() {
         var cache = WeightedCache<Int, Int>(capacity: 100)
         cache.insert(-1, under: -1, weight: 10)

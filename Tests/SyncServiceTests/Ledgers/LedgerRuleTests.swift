@@ -8,18 +8,18 @@ import SyncService
 import TestSupport
 import Testing
 
-/// Ledgers as bytes.
+/// Encoded ledgers.
 enum LedgerDocumentBytes {
     static let erased = LedgerDocument(ledger: .erased).encoded()
 
     static func of(_ facts: [Fact]) -> [UInt8] { LedgerDocument(ledger: Ledger(facts.map(\.record))).encoded() }
 }
 
-@Suite("What the server demands of ledgers")
+@Suite("The server's rules for ledgers")
 struct LedgerRuleTests {
     private static let now: Int64 = 1_800_000_000_000
     private let store = MemoryBackend()
-    private let clock = SetClock(Self.now)
+    private let clock = TestClock(Self.now)
     private let service: EntitlementService
     private let session: Reply
     private let path: String
@@ -70,7 +70,7 @@ struct LedgerRuleTests {
         reply.fields[.eTag].map { [.ifMatch: $0] } ?? [:]
     }
 
-    @Test("a ledger grows, byte for byte as it was sent")
+    @Test("A ledger grows, and is stored byte for byte as it was sent")
     func growing() async throws {
         let first = LedgerDocumentBytes.of([purchase("1")])
         let written = await put(first)
@@ -78,10 +78,10 @@ struct LedgerRuleTests {
         #expect(await get().body == first)
         let second = LedgerDocumentBytes.of([purchase("1"), purchase("2")])
         #expect(await put(second, matching(written)).status == 200)
-        #expect(await put(second, [.ifMatch: "*"]).status == 200, "the same once more")
+        #expect(await put(second, [.ifMatch: "*"]).status == 200, "the same ledger again")
     }
 
-    @Test("nothing can be taken back, changed for less, deleted or overwritten blindly")
+    @Test("Records cannot be removed or replaced by lesser ones, and a ledger cannot be deleted or overwritten blindly")
     func takingBack() async throws {
         let full = LedgerDocumentBytes.of([purchase("1"), purchase("2", time: 9)])
         let written = await put(full)
@@ -105,7 +105,7 @@ struct LedgerRuleTests {
         #expect(await get().body == full)
     }
 
-    @Test("what only the server may write is not taken from a client, nor what is no ledger")
+    @Test("Records that only the server may write, and malformed ledgers, are refused")
     func forging() async throws {
         let transaction = TransactionReference(id: "1")
         let acceptance = Fact.acceptance(
@@ -124,19 +124,19 @@ struct LedgerRuleTests {
         }
         let decisions = LedgerDocumentBytes.of([acceptance])
         #expect(await put(decisions, [.ifNoneMatch: "*"], as: nil, "decisions").status == 403)
-        #expect(await get().status == 404, "nothing of it was stored")
+        #expect(await get().status == 404, "nothing was stored")
         let account = await service.ask(
             .put, "/v1/kv/accounts/alice/account", token: session["access_token"], [.ifMatch: "*"], body: [1])
         #expect(account.status == 403)
     }
 
-    @Test("a purchase dated in the future counts as of the server's time, once and for all")
+    @Test("A purchase dated in the future counts from the server's time, permanently")
     func future() async throws {
         let ledger = LedgerDocumentBytes.of([purchase("1", daysFromNow: 400), purchase("2", daysFromNow: 0)])
         let written = await put(ledger)
         #expect(written.status == 200)
         let tag = try #require(written.fields[HTTPField.Name(WireFields.decisions)!])
-        #expect(await get().body == ledger, "the client's bytes are not touched")
+        #expect(await get().body == ledger, "the client's bytes are unchanged")
         #expect(await get().fields[HTTPField.Name(WireFields.decisions)!] == tag)
         let decisions = await get("decisions")
         #expect(decisions.status == 200 && decisions.fields[.eTag] == tag)
@@ -149,13 +149,13 @@ struct LedgerRuleTests {
             purchase("1", daysFromNow: 800, time: 2), purchase("2", daysFromNow: 0),
         ])
         #expect(await put(more, matching(written)).status == 200)
-        #expect(await get("decisions").fields[.eTag] == tag, "a decision stands")
+        #expect(await get("decisions").fields[.eTag] == tag, "a decision is final")
         let status = await service.ask(.get, "/v1/entitlements", token: session["access_token"])
         #expect(status.status == 200)
         #expect(String(decoding: status.body, as: UTF8.self).contains("\"active\": true"))
     }
 
-    @Test("a stranger's transaction is refused, and an erased account's is free again")
+    @Test("Another account's transaction is refused, and free again once that account is erased")
     func ownership() async throws {
         #expect(await put(LedgerDocumentBytes.of([purchase("1")])).status == 200)
         let mallory = await service.ask(.post, "/v1/accounts", json: ["name": "mallory", "password": "battery staple"])
@@ -163,16 +163,16 @@ struct LedgerRuleTests {
         let decisions = await get("decisions", as: mallory)
         let facts = Facts(account: Ledger(), server: try LedgerDocument(decoding: decisions.body).ledger)
         #expect(facts.acceptances.keys.map(\.id.rawValue) == ["1"])
-        #expect(await get("decisions").status == 404, "the owner has no trouble with it")
+        #expect(await get("decisions").status == 404, "the owner's purchases are not affected")
         let status = await service.ask(.get, "/v1/entitlements", token: mallory["access_token"])
         let periods = String(decoding: status.body, as: UTF8.self).components("transactionID")
-        #expect(periods == 1, "only the one that is his own counts")
+        #expect(periods == 1, "only mallory's own transaction counts")
         let password: [String: any Sendable] = ["password": "correct horse"]
         #expect(
             await service.ask(
                 .post, "/v1/accounts/self/erasure", token: session["access_token"], json: password
             ).status == 204)
-        // Whoever was refused for the sake of an account that is gone has what he recorded.
+        // An account that was refused in favour of an erased account gets the transaction that it recorded.
         #expect(await get(as: mallory).fields[HTTPField.Name(WireFields.decisions)!] != decisions.fields[.eTag])
         let later = try LedgerDocument(decoding: await get("decisions", as: mallory).body).ledger
         #expect(
@@ -185,10 +185,10 @@ struct LedgerRuleTests {
         let refusal = try LedgerDocument(decoding: await get("decisions", as: carol).body).ledger
         #expect(
             Facts(account: Ledger(), server: refusal).acceptances.keys.map(\.id.rawValue) == ["1"],
-            "it is mallory's now")
+            "the transaction belongs to mallory now")
     }
 
-    @Test("of many transactions at once, those that are another's are refused and no others")
+    @Test("Of many transactions at once, exactly those of another account are refused")
     func manyTransactions() async throws {
         let mine = (0..<700).map { purchase("\($0)", "owl") }
         #expect(await put(LedgerDocumentBytes.of(mine)).status == 200)
@@ -200,7 +200,7 @@ struct LedgerRuleTests {
         #expect(refused.sorted() == Array(400..<700))
     }
 
-    @Test("a clock that was set back decides nothing and is told to nobody; one that was ahead can be set right")
+    @Test("A clock that was set back decides nothing and is not sent; one that was ahead can be accepted")
     func clockSetBack() async throws {
         let time = try #require(HTTPField.Name(WireFields.serverTime))
         let written = await put(LedgerDocumentBytes.of([purchase("1")]))
@@ -211,7 +211,7 @@ struct LedgerRuleTests {
         let read = await get()
         #expect(read.status == 200 && read.fields[.eTag] == written.fields[.eTag] && read.fields[time] == nil)
         await expectKind(.unavailable) { try await service.checkReadiness() }
-        // Nor after a restart, unless somebody says that it is right.
+        // A restart does not help, unless the operator accepts the clock.
         let restarted = try await EntitlementService.open(store, clock: clock)
         await expectKind(.unavailable) { try await restarted.checkReadiness() }
         clock.advance(seconds: 86_400 * 400)
@@ -225,7 +225,7 @@ struct LedgerRuleTests {
         try await EntitlementService.open(store, clock: clock).checkReadiness()
     }
 
-    @Test("hostile numbers crash nothing and count nothing")
+    @Test("Hostile numbers cause no crash and have no effect")
     func hostileNumbers() async throws {
         var facts: [Fact] = []
         for (index, quantity) in [Int64.max, .min, 0, -1, 10_001, 10_000].enumerated() {
@@ -251,7 +251,7 @@ struct LedgerRuleTests {
         }
     }
 
-    @Test("the catalogue is not sent again to who has it; a condition that is none is refused")
+    @Test("A client with the current catalogue gets 304, and a malformed condition is refused")
     func catalogue() async throws {
         let tag = try #require(await service.ask(.get, "/v1/catalog").fields[.eTag])
         for (condition, status) in [
@@ -262,7 +262,7 @@ struct LedgerRuleTests {
         }
     }
 
-    @Test("more than a ledger may hold is refused by size")
+    @Test("A ledger beyond the limits is refused by size")
     func limits() async throws {
         let records = (0..<100_001).map { Record(key: Array("k\($0)".utf8), order: [], payload: []) }
         let reply = await put(LedgerDocument(ledger: Ledger(records)).encoded())
@@ -271,6 +271,6 @@ struct LedgerRuleTests {
 }
 
 extension String {
-    /// How often `part` is in it.
+    /// The number of occurrences of `part`.
     fileprivate func components(_ part: String) -> Int { ranges(of: part).count }
 }

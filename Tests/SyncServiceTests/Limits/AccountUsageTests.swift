@@ -5,7 +5,7 @@ import Testing
 
 @testable import SyncService
 
-@Suite("What an account has while it is changed")
+@Suite("The usage of an account during changes")
 struct AccountUsageTests {
     private let store = HookedBackend()
     private let usage: AccountUsage
@@ -22,27 +22,27 @@ struct AccountUsageTests {
         try await usage.count("a/", in: store, now: now) { _ in true }
     }
 
-    /// Whether there is room for so many bytes more, which is not taken.
+    /// Reports whether there is room for `count` more bytes. Reserves nothing.
     private func hasRoom(_ count: Int) -> Bool {
         guard (try? usage.reserve(count, under: second, of: "a/", now: 0)) == true else { return false }
         usage.settle(nil, under: second, of: "a/")
         return true
     }
 
-    @Test("of several changes of a key at once the longest counts, whichever is told last", arguments: [false, true])
+    @Test("Of several concurrent changes of a key the longest counts, in any order", arguments: [false, true])
     func several(isLongestFirst: Bool) async throws {
         try await count()
         for size in [1, 600] { #expect(try usage.reserve(size, under: first, of: "a/", now: 0)) }
         for size in isLongestFirst ? [600, 1] : [1, 600] { usage.settle(size, under: first, of: "a/") }
         #expect(!hasRoom(401))
         #expect(hasRoom(400))
-        // The next one alone says how it is.
+        // The next single change has its exact size.
         #expect(try usage.reserve(1, under: first, of: "a/", now: 0))
         usage.settle(1, under: first, of: "a/")
         #expect(hasRoom(999))
     }
 
-    @Test("a key that is deleted and written at once counts as written", arguments: [false, true])
+    @Test("A key that is deleted and written at the same time counts as written", arguments: [false, true])
     func deleted(isDeletedFirst: Bool) async throws {
         try await count()
         usage.beginDeleting(first)
@@ -54,7 +54,7 @@ struct AccountUsageTests {
         #expect(hasRoom(1_000))
     }
 
-    @Test("what is written while an account is counted counts, although it was read before")
+    @Test("A write during a count counts, although the count had read the old value")
     func counted() async throws {
         _ = try await store.write([1], to: first, if: .any)
         try await count()
@@ -68,7 +68,7 @@ struct AccountUsageTests {
         #expect(hasRoom(100))
     }
 
-    @Test("what was begun before an account is counted anew, and done meanwhile, counts; what was deleted does not")
+    @Test("Changes that span a second count are included: writes count, and deletions do not")
     func countedAnew() async throws {
         try await count()
         #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
@@ -94,7 +94,7 @@ struct AccountUsageTests {
         #expect(isFirst.isRaised && isSecond.isRaised)
     }
 
-    @Test("a deleted key keeps its place for an hour, also over counts; written again it reuses the place")
+    @Test("A deleted key keeps its place for an hour, across counts; writing it again reuses the place")
     func deletedKeys() async throws {
         var limits = CallerLimits()
         limits.accountKeys = 3
@@ -120,7 +120,7 @@ struct AccountUsageTests {
         #expect(try await !write(keys[3], now: 0))
         #expect(try await write(keys[0], now: 1))
         try await delete(keys[0], now: 500_000)
-        // A condition that fails on a deleted key does not free its place.
+        // A failed condition on a deleted key does not release its place.
         #expect(try usage.reserve(1, under: keys[0], of: "a/", now: 500_000))
         usage.settle(nil, under: keys[0], of: "a/")
         // Deleting a key that holds nothing takes no place.
@@ -134,7 +134,7 @@ struct AccountUsageTests {
         #expect(try await write(keys[5], now: AccountUsage.deletionPeriod + 500_000))
     }
 
-    @Test("an account is counted from a listing, and values are read only if the listing has no sizes")
+    @Test("An account is counted from a listing, and values are read only if the listing has no sizes")
     func listing() async throws {
         _ = try await store.write([UInt8](repeating: 1, count: 600), to: first, if: .any)
         let counting = CountingBackend(store)
@@ -149,7 +149,7 @@ struct AccountUsageTests {
         #expect(hasRoom(400))
     }
 
-    @Test("as many accounts are remembered as there is room for, those that have nothing too")
+    @Test("The number of remembered accounts is limited, including accounts without keys")
     func capacity() async throws {
         let usage = AccountUsage(CallerLimits(), capacity: 10) { _ in }
         for number in 0..<30 {
@@ -161,7 +161,7 @@ struct AccountUsageTests {
         #expect(usage.rememberedCount == 6)
     }
 
-    @Test("an account that others have pushed out reserves nothing until it is counted again")
+    @Test("An evicted account reserves nothing until it is counted again")
     func pushedOut() async throws {
         var limits = CallerLimits()
         (limits.accountKeys, limits.accountBytes) = (nil, 1_000)
@@ -175,7 +175,7 @@ struct AccountUsageTests {
         #expect(try usage.reserve(100, under: second, of: "a/", now: 0))
     }
 
-    @Test("what is under way when an account was counted counts")
+    @Test("A change in progress during a count is included")
     func underWay() async throws {
         try await count()
         #expect(try usage.reserve(600, under: first, of: "a/", now: 0))
@@ -186,7 +186,7 @@ struct AccountUsageTests {
         #expect(!hasRoom(401))
     }
 
-    @Test("a count that fails fails for all who wait for it")
+    @Test("A failed count fails for every caller that waits for it")
     func failing() async throws {
         _ = try await store.write([1], to: first, if: .any)
         let (isFirst, gate) = (Flag(), Event())
@@ -212,7 +212,7 @@ struct AccountUsageTests {
         #expect(!hasRoom(1_000))
     }
 
-    @Test("an account is counted once for all who come at once; one that cannot be is counted by the next")
+    @Test("Concurrent callers share one count; after a failed count, the next caller counts again")
     func once() async throws {
         _ = try await store.write([1], to: first, if: .any)
         let (isFirst, gate) = (Flag(), Event())
@@ -235,7 +235,7 @@ struct AccountUsageTests {
         #expect(hasRoom(999))
     }
 
-    /// A store that does not know the sizes of its values.
+    /// A backend whose listings have no sizes.
     private struct SizelessBackend: KeyValueBackend {
         let wrapped: HookedBackend
         var capabilities: Capabilities { wrapped.capabilities }
@@ -266,7 +266,7 @@ struct AccountUsageTests {
         private let raised = Mutex(false)
         var isRaised: Bool { raised.withLock { $0 } }
 
-        /// Whether it was not raised before.
+        /// Returns `true` if the flag was not raised before.
         func raise() -> Bool {
             raised.withLock { raised in
                 defer { raised = true }

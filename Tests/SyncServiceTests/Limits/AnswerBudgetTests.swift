@@ -14,7 +14,7 @@ struct AnswerBudgetTests {
 
     init() async throws { service = try await EntitlementService.open(store) }
 
-    /// Forwards to memory and records how many values each call has returned.
+    /// Forwards to a memory backend and records the number of values that each call has returned.
     private final class RecordingStore: KeyValueBackend {
         private let wrapped = MemoryBackend()
         private let counts = Mutex<[Int]>([])
@@ -22,7 +22,7 @@ struct AnswerBudgetTests {
         var capabilities: Capabilities { wrapped.capabilities }
         var label: String { wrapped.label }
 
-        /// The numbers of requests of the calls since the last time that this was read.
+        /// The number of requests in each call since the last time that this method was called.
         func takeCounts() -> [Int] {
             counts.withLock { counts in
                 defer { counts = [] }
@@ -70,7 +70,7 @@ struct AnswerBudgetTests {
         }
     }
 
-    /// A budget of bytes, as the server has one for all answers.
+    /// A budget in bytes, like the server's budget for all answers.
     private final class Room: Sendable {
         private let left: Mutex<Int>
         init(_ count: Int) { left = Mutex(count) }
@@ -119,13 +119,13 @@ struct AnswerBudgetTests {
         .write(WriteRequest(try EntryKey(name), value: [1], if: .absent))
     }
 
-    @Test("32 conflicts with one long value bring it once, and every one its version")
+    @Test("32 conflicts with one long value carry it once, and its version every time")
     func conflictsOnOneKey() async throws {
         let version = try await put("a")
         _ = store.takeCounts()
         let answer = try await batch(Array(repeating: try write("a"), count: 32))
         #expect(answer.byteCount < 5 << 20)
-        // Compared outside of the expectation, which would print values of 4 MiB.
+        // Compared outside the expectation, which would print values of 4 MiB.
         let expected =
             [.write(.conflict(Entry(value: value, version: version)))]
             + Array(repeating: BatchResult.conflictWithoutValue(version), count: 31)
@@ -134,7 +134,7 @@ struct AnswerBudgetTests {
         #expect(store.takeCounts() == [1])
     }
 
-    @Test("conflicts with different long values bring as many as fit, and the store is asked for few at a time")
+    @Test("Conflicts with different long values carry as many as fit, and the store is asked for few at a time")
     func conflictsOnManyKeys() async throws {
         var versions: [EntryVersion] = []
         for number in 0..<12 { versions.append(try await put("\(number)")) }
@@ -147,12 +147,12 @@ struct AnswerBudgetTests {
             #expect(isExpected, "result \(index)")
         }
         #expect(store.takeCounts() == [4, 1, 1, 1, 1, 1, 1, 1, 1])
-        // Short values go together.
+        // Short values are requested together.
         _ = try await batch(try (100..<140).map { try write("\($0)") })
         #expect(store.takeCounts() == [4, 8, 16, 12])
     }
 
-    @Test("long values behind short ones are read few at a time")
+    @Test("Long values after short ones are read few at a time")
     func longBehindShort() async throws {
         for number in 0..<4 { _ = try await store.write([1], to: try EntryKey("short/\(number)"), if: .any) }
         for number in 0..<12 { _ = try await put("long/\(number)") }
@@ -163,7 +163,7 @@ struct AnswerBudgetTests {
         #expect(results.count == 16 && results.last == .problem(.postponed))
     }
 
-    @Test("a value for which there was no room is not kept: a later read of its key asks the store")
+    @Test("A value for which there was no room is not kept: a later read of its key asks the store")
     func droppedValue() async throws {
         let version = try await put("a")
         _ = store.takeCounts()
@@ -173,7 +173,7 @@ struct AnswerBudgetTests {
         #expect(results == [.conflictWithoutValue(version), .problem(.postponed)])
     }
 
-    @Test("without a reservation a batch has outcomes and versions only, and reads are postponed")
+    @Test("Without a reservation, a batch has only outcomes and versions, and reads are postponed")
     func refusedReservations() async throws {
         let version = try await put("a")
         let read = BatchOperation.read(ReadRequest(try EntryKey("a")))
@@ -191,7 +191,7 @@ struct AnswerBudgetTests {
         #expect(first.response.status == .serviceUnavailable && first.response.headerFields[.retryAfter] == "1")
     }
 
-    @Test("a 412 without a reservation is a problem with the version and without an entity tag; a GET is 503")
+    @Test("Without a reservation, a conflict is a problem with the version and no entity tag, and a GET is 503")
     func single() async throws {
         let tag = EntityTag(try await put("a")).description
         for (method, fields) in [
@@ -211,7 +211,7 @@ struct AnswerBudgetTests {
         #expect(isWhole)
     }
 
-    @Test("a key is read once a batch, unless it was written meanwhile")
+    @Test("A batch reads a key once, unless the key was written in between")
     func repeatedReads() async throws {
         let key = try EntryKey("a")
         let short: [UInt8] = [1, 2, 3]

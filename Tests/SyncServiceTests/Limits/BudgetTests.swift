@@ -6,7 +6,7 @@ import Testing
 struct BudgetTests {
     private func address(_ text: String) throws -> ClientAddress { try #require(ClientAddress(text)) }
 
-    @Test("an amount is refused beyond the total, the share of an address or that of an account, and nothing is taken")
+    @Test("An amount is refused beyond the total, the share of an address or that of an account, and nothing is taken")
     func limits() throws {
         let budget = Budget(.init(total: 10, address: 6, account: 4))
         let (first, second) = (try address("192.0.2.1"), try address("192.0.2.2"))
@@ -20,7 +20,7 @@ struct BudgetTests {
         #expect(throws: Budget.Shortage.total) { try budget.take() }
     }
 
-    @Test("what is given back can be taken again, and its holders are forgotten")
+    @Test("An amount that was given back can be taken again, and its holders are forgotten")
     func giving() throws {
         let budget = Budget(.init(total: 3, address: 2, account: 2))
         for _ in 0..<1_000 {
@@ -31,7 +31,7 @@ struct BudgetTests {
         #expect(budget.holderCount == 0)
     }
 
-    @Test("an IPv6 address counts with its /64, and a loopback address has no share")
+    @Test("An IPv6 address counts with its /64, and a loopback address has no share")
     func networks() throws {
         let budget = Budget(.init(total: 100, address: 1))
         _ = try budget.take(address: address("2001:db8::1"))
@@ -41,7 +41,7 @@ struct BudgetTests {
         for _ in 0..<10 { _ = try budget.take(address: nil) }
     }
 
-    @Test("one amount is taken by a holder of nothing however large it is, and a forced one always")
+    @Test("A holder of nothing can take one amount of any size, and a forced amount always succeeds")
     func large() throws {
         let budget = Budget(.init(total: 10, address: 4, account: 4))
         let large = try budget.take(50, address: address("192.0.2.1"), account: "alice")

@@ -8,10 +8,10 @@ import SyncService
 import Synchronization
 import Testing
 
-/// A server asks for what is short on the thread of an event loop, which has others to look after.
-@Suite("What may take long is left to other threads")
+/// A server answers short requests on the thread of an event loop, which must not be blocked.
+@Suite("Long work leaves the caller's thread")
 struct CallerThreadTests {
-    /// Runs tasks on a queue of its own.
+    /// Runs tasks on its own queue.
     private final class QueueExecutor: TaskExecutor {
         private static let mark = DispatchSpecificKey<Bool>()
         private let queue = DispatchQueue(label: "event loop")
@@ -26,24 +26,24 @@ struct CallerThreadTests {
         static var isCurrent: Bool { DispatchQueue.getSpecific(key: mark) == true }
     }
 
-    /// Notes which calls came from the queue, and which did not.
+    /// Records each call, and whether it came from the queue.
     private final class WatchedStore: KeyValueBackend {
         private let wrapped = MemoryBackend()
         private let calls = Mutex<Set<Call>>([])
 
         struct Call: Hashable {
             var name: String
-            var isOfQueue: Bool
+            var isOnQueue: Bool
         }
 
         var capabilities: Capabilities { wrapped.capabilities }
         var label: String { wrapped.label }
 
         private func note(_ name: String) {
-            calls.withLock { _ = $0.insert(Call(name: name, isOfQueue: QueueExecutor.isCurrent)) }
+            calls.withLock { _ = $0.insert(Call(name: name, isOnQueue: QueueExecutor.isCurrent)) }
         }
 
-        /// What was called since this was asked last.
+        /// The calls since the last time that this method was called.
         func take() -> Set<Call> {
             calls.withLock { calls in
                 defer { calls = [] }
@@ -90,16 +90,16 @@ struct CallerThreadTests {
         func signals() -> AsyncStream<Void> { wrapped.signals() }
     }
 
-    @Test("counting an account, its ledger, and what a stream has missed; small writes are not")
+    @Test("Counting an account, its ledger and catching up a stream leave the caller's thread; small writes do not")
     func threads() async throws {
         let store = WatchedStore()
         let service = try await EntitlementService.open(store)
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let session = await alice.logIn()
         let token = session["access_token"]
         let path = "/v1/kv/accounts/alice/\(session["incarnation"] ?? "")/"
-        // From then on the token is known.
+        // From now on the token is cached.
         #expect(await service.ask(.get, "/v1/accounts/self", token: token).status == 200)
         let executor = QueueExecutor()
         func put(_ name: String, _ body: [UInt8]) async -> Set<WatchedStore.Call> {
@@ -110,11 +110,11 @@ struct CallerThreadTests {
             #expect(status == 200)
             return store.take()
         }
-        #expect(await put("a", [1]) == [Call(name: "list", isOfQueue: false), Call(name: "write", isOfQueue: true)])
-        #expect(await put("a", [2]) == [Call(name: "write", isOfQueue: true)])
+        #expect(await put("a", [1]) == [Call(name: "list", isOnQueue: false), Call(name: "write", isOnQueue: true)])
+        #expect(await put("a", [2]) == [Call(name: "write", isOnQueue: true)])
         let ledger = await put("ledger", LedgerDocument().encoded())
-        #expect(ledger.contains(Call(name: "write", isOfQueue: false)))
-        #expect(ledger.allSatisfy { !$0.isOfQueue })
+        #expect(ledger.contains(Call(name: "write", isOnQueue: false)))
+        #expect(ledger.allSatisfy { !$0.isOnQueue })
         let start = try #require(try await store.changes(since: nil, limit: 1).outcome.cursor)
         _ = store.take()
         let head = HTTPRequest(
@@ -134,7 +134,7 @@ struct CallerThreadTests {
         }
         #expect(text.contains("event: change"))
         #expect(
-            store.take() == [Call(name: "look at changes", isOfQueue: true), Call(name: "changes", isOfQueue: false)])
+            store.take() == [Call(name: "look at changes", isOnQueue: true), Call(name: "changes", isOnQueue: false)])
     }
 
     private typealias Call = WatchedStore.Call

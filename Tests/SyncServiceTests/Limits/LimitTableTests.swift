@@ -4,11 +4,11 @@ import Testing
 
 @testable import SyncService
 
-@Suite("What is remembered of addresses and accounts")
+@Suite("Tables of rates")
 struct LimitTableTests {
     private static let start: Int64 = 1_800_000_000_000_000
 
-    @Test("a rate gives its burst at once, then so many a second, and never more than its burst again")
+    @Test("A rate allows its burst at once, then a number per second, and never more than its burst again")
     func bucket() {
         var entry = LimitTable.Entry()
         let rate = Rate(perSecond: 4, burst: 10)
@@ -18,7 +18,7 @@ struct LimitTableTests {
         #expect(entry.take(1, of: rate, lane: 0, now: now + 249_999) == 1)
         #expect(entry.take(1, of: rate, lane: 0, now: now + 250_000) == nil)
         #expect(entry.take(3, of: rate, lane: 0, now: now + 250_000) == 750_000)
-        // Another rate of the same caller is another matter.
+        // Another rate of the same holder is independent.
         #expect(entry.take(1, of: rate, lane: 1, now: now) == nil)
         let later = now + 3_600_000_000
         for _ in 0..<10 { #expect(entry.take(1, of: rate, lane: 0, now: later) == nil) }
@@ -27,7 +27,7 @@ struct LimitTableTests {
         #expect(entry.take(1_000, of: rate, lane: 0, now: later + 3_600_000_000) == nil)
     }
 
-    @Test("a clock that is set back keeps nobody out")
+    @Test("A clock that was set back blocks no client")
     func clock() {
         var entry = LimitTable.Entry()
         let rate = Rate(perSecond: 1, burst: 2)
@@ -35,7 +35,7 @@ struct LimitTableTests {
         #expect(entry.take(1, of: rate, lane: 0, now: Self.start - 86_400_000_000) == nil)
     }
 
-    @Test("a million addresses take no more room than the table has, and push out those who have their burst first")
+    @Test("A million addresses fit into the fixed table, and replace the holders that recover first")
     func capacity() {
         var table = LimitTable(capacity: 1_024)
         let rate = Rate(perSecond: 1, burst: 5)
@@ -45,7 +45,7 @@ struct LimitTableTests {
         }
         #expect(table.count <= 1_024)
 
-        // One who is used up stays while as many as there are places come that are not.
+        // A holder that has used up its burst stays in the table while newcomers replace each other.
         var small = LimitTable(capacity: 8)
         for _ in 0..<5 { _ = small.update(99) { $0.take(1, of: rate, lane: 0, now: Self.start) } }
         for number in 1...80 where number != 99 {
@@ -55,7 +55,7 @@ struct LimitTableTests {
         #expect(wait == .some(1_000_000))
     }
 
-    @Test("an account has as many requests under way as its share, however many others have theirs")
+    @Test("An account can have its share of running requests, however many other accounts have")
     func places() throws {
         var limits = CallerLimits()
         (limits.accountReads, limits.accountRequests) = (nil, 2)
@@ -71,22 +71,22 @@ struct LimitTableTests {
         #expect(limiter.requests.holderCount == 100)
     }
 
-    @Test("addresses are spread evenly, also those that differ in one part only")
+    @Test("Addresses are spread evenly, also those that differ in one part only")
     func spread() {
         var places = [Int](repeating: 0, count: 256)
         for number in 0..<65_536 {
             let id = LimitTable.id(of: ClientAddress(high: 0x2001_0DB8_0000_0000 | UInt64(number), low: 0))
             places[Int(id & 255)] += 1
         }
-        // 256 are expected in each; the tenfold of the standard deviation beside it does not happen.
+        // The expectation is 256 each. A difference of ten standard deviations does not happen by chance.
         #expect(places.allSatisfy { (96...416).contains($0) }, "\(places)")
     }
 }
 
-@Suite("Addresses of clients")
+@Suite("Client addresses")
 struct ClientAddressTests {
     @Test(
-        "an address has one value, however it is written",
+        "An address has one value, however it is written",
         arguments: [
             ("192.0.2.1", UInt64(0), UInt64(0xFFFF_C000_0201)), ("::ffff:192.0.2.1", 0, 0xFFFF_C000_0201),
             ("::1", 0, 1), ("::", 0, 0), ("1::", 0x1_0000_0000_0000, 0),
@@ -99,7 +99,7 @@ struct ClientAddressTests {
     }
 
     @Test(
-        "what is no address is none",
+        "A malformed address is rejected",
         arguments: [
             "", ".", "1.2.3", "1.2.3.4.5", "256.1.1.1", "01.2.3.4", "1.2.3.4 ", "+1.2.3.4", "1..2.3", ":", ":::",
             "1::2::3",
@@ -111,7 +111,7 @@ struct ClientAddressTests {
         #expect(ClientAddress(text) == nil)
     }
 
-    @Test("IPv6 is counted by /64, IPv4 by address; this machine is known in both")
+    @Test("IPv6 counts by /64 and IPv4 by address; loopback addresses of both are recognised")
     func networks() throws {
         let address = try #require(ClientAddress("2001:db8:1:2:3:4:5:6"))
         #expect(address.network == ClientAddress("2001:db8:1:2::"))
@@ -125,8 +125,8 @@ struct ClientAddressTests {
         #expect(ClientAddress("10.1.2.3")?.prefix(96 + 8) == ClientAddress("10.0.0.0"))
         #expect(address.prefix(32) == ClientAddress("2001:db8::"))
         #expect(address.prefix(0) == ClientAddress("::") && address.prefix(128) == address)
-        #expect(ClientAddress.guesser("2001:db8:1:2:3:4:5:6") == ClientAddress.guesser("2001:db8:1:2::7"))
-        #expect(ClientAddress.guesser("2001:db8:1:2::7") != ClientAddress.guesser("2001:db8:1:3::7"))
-        #expect(ClientAddress.guesser("192.0.2.1") == "192.0.2.1")
+        #expect(ClientAddress.guessKey("2001:db8:1:2:3:4:5:6") == ClientAddress.guessKey("2001:db8:1:2::7"))
+        #expect(ClientAddress.guessKey("2001:db8:1:2::7") != ClientAddress.guessKey("2001:db8:1:3::7"))
+        #expect(ClientAddress.guessKey("192.0.2.1") == "192.0.2.1")
     }
 }

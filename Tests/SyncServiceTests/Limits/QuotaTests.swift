@@ -5,9 +5,9 @@ import SyncProtocol
 import SyncService
 import Testing
 
-@Suite("How much an account may have")
+@Suite("The quota of an account")
 struct QuotaTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let store = HookedBackend()
 
     private func open(keys: Int? = nil, bytes: Int? = nil) async throws -> EntitlementService {
@@ -18,16 +18,16 @@ struct QuotaTests {
             })
     }
 
-    /// Alice's token, and what her keys begin with.
+    /// Alice's token, and the path of her keys.
     private func enter(_ service: EntitlementService) async throws -> (token: String, path: String) {
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let reply = await alice.logIn()
-        let (token, life) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
-        return (token, "/v1/kv/accounts/alice/\(life)/")
+        let (token, incarnation) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
+        return (token, "/v1/kv/accounts/alice/\(incarnation)/")
     }
 
-    @Test("bytes: up to the limit, smaller ones and deletions always, and what was deleted makes room")
+    @Test("Bytes are limited; shorter values and deletions are always allowed, and deletions make room")
     func bytes() async throws {
         let service = try await open(bytes: 1_000)
         let (token, path) = try await enter(service)
@@ -48,13 +48,13 @@ struct QuotaTests {
         #expect(await put("c", 101).status == 507)
         #expect(await service.ask(.delete, path + "b?if=any", token: token).status == 204)
         #expect(await put("c", 500).status == 200)
-        // The operator's own writes are no affair of the account.
+        // The operator's own writes do not count for the account.
         let written = await service.ask(
             .put, path + "d?if=any", token: .operatorToken, body: [UInt8](repeating: 1, count: 5_000))
         #expect(written.status == 200)
     }
 
-    @Test("keys: a new one too many is refused, in a batch too, each on its own")
+    @Test("Keys are limited, in a batch for each operation on its own")
     func keys() async throws {
         let service = try await open(keys: 3)
         let (token, path) = try await enter(service)
@@ -74,7 +74,7 @@ struct QuotaTests {
         #expect(await service.ask(.put, path + "9?if=any", token: token, body: [2]).status == 507)
     }
 
-    @Test("what another server wrote is seen after a while; what failed or stood against it is not counted")
+    @Test("Another server's writes are noticed after a while; failed writes and conflicts do not count")
     func drift() async throws {
         let service = try await open(bytes: 1_000)
         let (token, path) = try await enter(service)
@@ -85,7 +85,7 @@ struct QuotaTests {
             ).status
         }
         #expect(await put("a", 100) == 200)
-        // A conflict tells what is there.
+        // The conflict carries the current entry.
         #expect(await put("a", 900, [.ifNoneMatch: "*"]) == 412)
         #expect(await put("b", 900) == 200)
         #expect(await service.ask(.delete, path + "b?if=any", token: token).status == 204)
@@ -103,19 +103,19 @@ struct QuotaTests {
         #expect(reply.status == 200)
     }
 
-    @Test("a life that was erased leaves nothing behind that counts")
+    @Test("An erased incarnation leaves nothing behind that counts")
     func erasure() async throws {
         let service = try await open(bytes: 1_000)
         let (token, path) = try await enter(service)
         let full = [UInt8](repeating: 1, count: 1_000)
         #expect(await service.ask(.put, path + "a?if=any", token: token, body: full).status == 200)
-        #expect(await AccountPerson(service).erase(token: token).status == 204)
+        #expect(await AccountOwner(service).erase(token: token).status == 204)
         let next = try await enter(service)
         #expect(next.path != path)
         #expect(await service.ask(.put, next.path + "a?if=any", token: next.token, body: full).status == 200)
     }
 
-    @Test("a store that cannot be written is noticed by the write that fails, and by no other; then it is tried")
+    @Test("A store that refuses writes is noticed by the write that fails and by no other; then a test write is made")
     func readiness() async throws {
         let service = try await open()
         let (token, path) = try await enter(service)
@@ -130,7 +130,7 @@ struct QuotaTests {
         #expect(await service.ask(.put, path + "a?if=any", token: token, body: [1]).status == 507)
         await #expect(throws: BackendError.self) { try await service.checkReadiness() }
         store.before(nil)
-        // It was tried a moment ago.
+        // The last test write was a moment ago.
         await #expect(throws: BackendError.self) { try await service.checkReadiness() }
         clock.advance(seconds: 6)
         try await service.checkReadiness()

@@ -6,9 +6,9 @@ import SyncService
 import Synchronization
 import Testing
 
-@Suite("Those who ask too often")
+@Suite("Rate limits of addresses and accounts")
 struct RateTests {
-    private let clock = SetClock(1_800_000_000_000)
+    private let clock = TestClock(1_800_000_000_000)
     private let refusals = Refusals()
 
     private final class Refusals: Sendable {
@@ -29,14 +29,14 @@ struct RateTests {
             host: clock.host, onError: { _ in }, onRefusal: { refusals.note($0) })
     }
 
-    @Test("a read counts once, whichever way it is answered, and at once where it is short")
+    @Test("A read counts once, however it is answered, and short values are answered synchronously")
     func readsAtOnce() async throws {
         let service = try await open { $0.accountReads = Rate(perSecond: 1, burst: 6) }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let reply = await alice.logIn()
-        let (token, life) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
-        let path = "/v1/kv/accounts/alice/\(life)/a"
+        let (token, incarnation) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
+        let path = "/v1/kv/accounts/alice/\(incarnation)/a"
         #expect(await service.ask(.put, path + "?if=any", token: token, body: [1, 2, 3]).status == 200)
         func atOnce(_ longest: Int) -> Int? {
             let head = HTTPRequest(
@@ -49,23 +49,23 @@ struct RateTests {
             #expect(await service.ask(.get, path, token: token).status == 200)
         }
         for _ in 0..<3 { #expect(atOnce(3) == 200) }
-        // It is told so the other way.
+        // The asynchronous path refuses it.
         #expect(atOnce(3) == nil)
         #expect(await service.ask(.get, path, token: token).status == 429)
     }
 
-    @Test("a read that the account must wait for counts once for the address")
+    @Test("A read for which the account must wait counts once for the address")
     func refusedReads() async throws {
         let service = try await open { limits in
             limits.accountReads = Rate(perSecond: 0.001, burst: 2)
             limits.addressRequests = Rate(perSecond: 0.001, burst: 10)
         }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         // Two requests of the address.
         _ = await alice.signUp()
         let reply = await alice.logIn()
-        let (token, life) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
-        let path = "/v1/kv/accounts/alice/\(life)/a"
+        let (token, incarnation) = (try #require(reply["access_token"]), try #require(reply["incarnation"]))
+        let path = "/v1/kv/accounts/alice/\(incarnation)/a"
         let head = HTTPRequest(
             method: .get, scheme: "http", authority: "x", path: path,
             headerFields: [.authorization: "Bearer \(token)"])
@@ -80,11 +80,11 @@ struct RateTests {
         #expect(await service.ask(.get, path, token: token).problem?.detail.contains("address") == true)
     }
 
-    @Test("a page of changes costs by the changes of others that it passes over", arguments: [10, 3_000])
+    @Test("A page of changes costs according to the changes of other accounts that it skips", arguments: [10, 3_000])
     func skippedChanges(count: Int) async throws {
         let store = MemoryBackend()
         let service = try await open(store) { $0.accountReads = Rate(perSecond: 0.001, burst: 10) }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         _ = await alice.signUp()
         let token = await alice.logIn()["access_token"]
         for number in 0..<count { _ = try await store.write([1], to: try EntryKey("other/\(number)"), if: .any) }
@@ -93,10 +93,10 @@ struct RateTests {
         #expect(next.status == (count > 1_000 ? 429 : 200))
     }
 
-    @Test("an account that reads too often waits, others and its own writes do not; what it is told is a problem")
+    @Test("An account that reads too often must wait and gets a problem; other accounts and its own writes continue")
     func account() async throws {
         let service = try await open { $0.accountReads = Rate(perSecond: 2, burst: 5) }
-        let (alice, bob) = (AccountPerson(service), AccountPerson(service, "bob"))
+        let (alice, bob) = (AccountOwner(service), AccountOwner(service, "bob"))
         #expect(await alice.signUp().status == 201)
         #expect(await bob.signUp().status == 201)
         let token = await alice.logIn()["access_token"]
@@ -119,31 +119,31 @@ struct RateTests {
         #expect(refusals.all == [.accountRate, .accountRate])
     }
 
-    @Test("log-ins, sign-ups and the rest of an address have rates of their own; all of IPv6's /64 is one address")
+    @Test("Log-ins, sign-ups and other requests of an address have their own rates; an IPv6 /64 is one address")
     func addresses() async throws {
         let service = try await open { limits in
             limits.logIns = Rate(perSecond: 0.1, burst: 2)
             limits.signUps = Rate(perSecond: 0.01, burst: 1)
         }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp(peer: "2001:db8:1:2::1").status == 201)
-        let second = await AccountPerson(service, "bob").signUp(peer: "2001:db8:1:2:ffff::9")
+        let second = await AccountOwner(service, "bob").signUp(peer: "2001:db8:1:2:ffff::9")
         #expect(second.status == 429)
         #expect(second.fields[.retryAfter] == "100")
-        #expect(await AccountPerson(service, "bob").signUp(peer: "2001:db8:1:3::1").status == 201)
+        #expect(await AccountOwner(service, "bob").signUp(peer: "2001:db8:1:3::1").status == 201)
         for _ in 0..<2 { #expect(await alice.logIn(peer: "2001:db8:1:2::5").status == 200) }
         let third = await alice.logIn(peer: "2001:db8:1:2::6")
         #expect(third.status == 429)
         #expect(third.fields[.retryAfter] == "10")
-        // The machine itself is nobody's address.
+        // Loopback addresses have no limits.
         for _ in 0..<20 { #expect(await alice.logIn(peer: "127.0.0.1").status == 200) }
         #expect(refusals.all == [.addressRate, .addressRate])
     }
 
-    @Test("wrong tokens are counted by the address, and right ones from there are not kept out")
+    @Test("Invalid tokens count against the address, which does not block valid tokens from it")
     func strangers() async throws {
         let service = try await open { $0.strangerRequests = Rate(perSecond: 1, burst: 3) }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"]
         for _ in 0..<3 { #expect(await service.ask(.get, "/v1/kv", token: "forged").status == 401) }
@@ -152,10 +152,10 @@ struct RateTests {
         #expect(await service.ask(.get, "/v1/kv", token: token).status == 200)
     }
 
-    @Test("so many streams of one account, and places come free when they end")
+    @Test("The streams of an account are limited, and ending one makes room")
     func streams() async throws {
         let service = try await open { $0.accountStreams = 2 }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"] ?? ""
         var head = HTTPRequest(method: .get, scheme: nil, authority: nil, path: "/v1/changes")
@@ -170,10 +170,10 @@ struct RateTests {
         #expect(refusals.all == [.accountConcurrency])
     }
 
-    @Test("a long body is let in for an account's values only, and of nobody who is unknown")
+    @Test("A long body is accepted only for an account's values, and never from an unknown sender")
     func longBodies() async throws {
         let service = try await open { _ in }
-        let alice = AccountPerson(service)
+        let alice = AccountOwner(service)
         #expect(await alice.signUp().status == 201)
         let token = await alice.logIn()["access_token"] ?? ""
         func status(_ method: HTTPRequest.Method, _ path: String, _ token: String?) async -> Int? {

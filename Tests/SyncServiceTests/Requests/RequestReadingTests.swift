@@ -15,7 +15,7 @@ struct RequestReadingTests {
     private func get(_ path: String) async -> Reply { await service.ask(.get, path, token: .operatorToken) }
 
     @Test(
-        "a malformed limit is named with its value",
+        "The refusal of a malformed limit quotes its value",
         arguments: ["/v1/kv", "/v1/changes", "/v1/accounts"], ["abc", "0", "-1", "1.5", "", "+1"])
     func limits(_ path: String, _ value: String) async {
         let reply = await get("\(path)?limit=\(value)")
@@ -24,7 +24,7 @@ struct RequestReadingTests {
         #expect(reply.problem?.kind == nil)
     }
 
-    @Test("a limit beyond the server's own is taken for that")
+    @Test("A limit beyond the server's own is reduced to it")
     func largeLimits() async {
         for limit in ["1", "1000", "1001", "99999999999999999999999"] {
             for path in ["/v1/kv", "/v1/changes", "/v1/accounts"] {
@@ -33,16 +33,16 @@ struct RequestReadingTests {
         }
     }
 
-    @Test("a long value is shortened in the message")
+    @Test("A long value is shortened in the message")
     func longValues() async {
         let reply = await get("/v1/kv?limit=" + String(repeating: "x", count: 10_000))
         #expect(reply.status == 400 && reply.body.count < 400)
     }
 
-    @Test("unknown query parameters of listings and of the operator's routes are refused and named")
+    @Test("Unknown query parameters of listings and of the operator's routes are refused by name")
     func unknownParameters() async throws {
-        #expect(await AccountPerson(service).signUp().status == 201)
-        let token = await AccountPerson(service).logIn()["access_token"]
+        #expect(await AccountOwner(service).signUp().status == 201)
+        let token = await AccountOwner(service).logIn()["access_token"]
         for (path, known) in [
             ("/v1/kv", "known here: prefix, after, limit"), ("/v1/changes", "known here: after, limit"),
         ] {
@@ -61,9 +61,9 @@ struct RequestReadingTests {
         #expect(await service.ask(.get, "/v1/kv/accounts/alice/account?x=1", token: token).status == 200)
     }
 
-    @Test("a JSON body with a member twice is refused, at any depth and in any spelling")
+    @Test("A JSON body with a member twice is refused, at any depth and in any spelling")
     func duplicateMembers() async throws {
-        #expect(await AccountPerson(service).signUp().status == 201)
+        #expect(await AccountOwner(service).signUp().status == 201)
         let members = #""grant_type":"password","username":"alice","password":"correct horse""#
         func logIn(_ body: String) async -> Reply {
             await service.ask(.post, "/v1/sessions", [.contentType: "application/json"], body: Array(body.utf8))
@@ -78,9 +78,9 @@ struct RequestReadingTests {
         }
     }
 
-    @Test("an operator's listing finds every key but the server's own, and no cursor names one of those")
+    @Test("The operator's listing finds every key except the server's own, and no cursor names one of those")
     func listings() async throws {
-        for name in ["alice", "bob", "carol"] { #expect(await AccountPerson(service, name).signUp().status == 201) }
+        for name in ["alice", "bob", "carol"] { #expect(await AccountOwner(service, name).signUp().status == 201) }
         let own = ["a", "server", "server.", "server0", "serves", "z"]
         for key in own { _ = try await store.write([1], to: try EntryKey(key), if: .absent) }
         let all = try await store.list(prefix: "", after: nil, limit: 1_000).outcome.items.map(\.key.text)
@@ -102,9 +102,9 @@ struct RequestReadingTests {
         }
     }
 
-    @Test("an answer to the operator says which account it was about, also when it failed")
+    @Test("The answer to the operator names the account that it concerns, also after a failure")
     func subjects() async throws {
-        #expect(await AccountPerson(service, "a/b%").signUp().status == 201)
+        #expect(await AccountOwner(service, "a/b%").signUp().status == 201)
         func subject(_ method: HTTPRequest.Method, _ path: String, token: String) async -> String? {
             let head = HTTPRequest(
                 method: method, scheme: "http", authority: "x", path: path,

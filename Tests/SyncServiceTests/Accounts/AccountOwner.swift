@@ -3,8 +3,8 @@ import ServiceTestSupport
 import SyncProtocol
 import SyncService
 
-/// Somebody with an account, who asks a service as a client would.
-struct AccountPerson {
+/// The owner of an account, who sends requests to a service as a client would.
+struct AccountOwner {
     let service: EntitlementService
     let name: String
     let password: String
@@ -31,7 +31,7 @@ struct AccountPerson {
         await service.ask(.post, "/v1/accounts/self/erasure", token: token, json: ["password": password])
     }
 
-    /// Says yes to the device that shows `code`.
+    /// Approves the device that shows `code`.
     func approve(_ code: String?, token: String?) async -> Reply {
         await service.ask(
             .post, "/v1/devices/approvals", token: token,
@@ -59,6 +59,6 @@ extension EntitlementService {
             ])
     }
 
-    /// What the account's own page answers to `token`.
+    /// The status of the answer to a request for the account that `token` belongs to.
     func status(of token: String?) async -> Int { await ask(.get, "/v1/accounts/self", token: token).status }
 }
