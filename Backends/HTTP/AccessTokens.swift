@@ -1,19 +1,18 @@
 public import SyncCore
 import Synchronization
 
-/// The access token of a session, and the one way to a new one: however many requests find at once that theirs counts
-/// no longer, one asks for another and all take it.
+/// A cache for the access token of a session that shares one refresh between all waiting requests.
 ///
-/// That matters beyond the cost. A refresh token that rotates may be used once; a second refresh beside the first could
-/// end the session.
+/// Sharing is required for correctness: a rotating refresh token may be used only once, so a second concurrent refresh
+/// could end the session.
 ///
 /// ```swift
 /// let tokens = AccessTokens { refused in try await session.refresh(after: refused) }
 /// ```
 public final class AccessTokens: Sendable {
-    /// Gets a new token; `nil` for none.
+    /// Fetches a new token; `nil` for none.
     ///
-    /// - Parameter refused: the token that a server has refused; `nil` when there is none yet.
+    /// - Parameter refused: the token that the server has refused; `nil` if there is none yet.
     public typealias Refresh = @Sendable (_ refused: String?) async throws(BackendError) -> String?
 
     private typealias Outcome = Result<String?, BackendError>
@@ -22,7 +21,7 @@ public final class AccessTokens: Sendable {
         var token: String?
         var isRefreshing = false
         var nextID: UInt64 = 0
-        /// In the order in which they came.
+        /// In order of arrival.
         var waiters: [(id: UInt64, continuation: CheckedContinuation<Outcome?, Never>)] = []
     }
 
@@ -35,20 +34,20 @@ public final class AccessTokens: Sendable {
     private let state: Mutex<State>
     private let refresh: Refresh
 
-    /// The tokens of a session.
+    /// Creates a cache.
     ///
     /// - Parameters:
-    ///   - token: the one that is known already; `nil` asks for one at the first request.
-    ///   - refresh: gets a new one. Never called twice at the same time.
+    ///   - token: the known token; `nil` to fetch one at the first request.
+    ///   - refresh: fetches a new token. Never called concurrently.
     public init(_ token: String? = nil, refresh: @escaping Refresh) {
         state = Mutex(State(token: token))
         self.refresh = refresh
     }
 
-    /// The current token, after a refresh where it is the one that was refused or where there is none.
+    /// Returns the current token. Refreshes it first if it was refused or if there is none.
     ///
-    /// An error of a refresh is thrown to all who waited for it; none of them tries again by itself. Where the task
-    /// that refreshes is cancelled, another one takes its place.
+    /// All callers that wait for a refresh get its error, and none of them retries. If the refreshing task is
+    /// cancelled, the task of another caller takes over.
     ///
     /// - Parameter refused: the token that the server has just refused; `nil` for the first attempt.
     public func token(refused: String? = nil) async throws(BackendError) -> String? {
@@ -65,7 +64,7 @@ public final class AccessTokens: Sendable {
 
     private func part(_ refused: String?) -> Part {
         state.withLock { state in
-            // Refused may be one of long ago, which another request has replaced by now.
+            // The refused token may be old and already replaced by another request.
             if let token = state.token, token != refused { return .use(token) }
             if state.isRefreshing { return .wait }
             state.isRefreshing = true
@@ -81,7 +80,7 @@ public final class AccessTokens: Sendable {
             outcome = .failure(error)
         }
         var shared: Outcome? = outcome
-        // It says nothing about the others that this task was cancelled.
+        // The cancellation of this task does not concern other callers.
         if case .failure = outcome, Task.isCancelled { shared = nil }
         let waiters = state.withLock { state in
             if case .success(let token) = outcome { state.token = token }
@@ -93,7 +92,10 @@ public final class AccessTokens: Sendable {
         return try outcome.get()
     }
 
-    /// What the refresh under way comes to; `nil` to look again: it is over or was given up, or this task is cancelled.
+    /// Waits for the running refresh.
+    ///
+    /// - Returns: its outcome, or `nil` to check again because it has ended or was abandoned, or this task was
+    ///   cancelled.
     private func outcome(_ refused: String?) async -> Outcome? {
         let id = state.withLock { state in
             state.nextID += 1
@@ -101,8 +103,8 @@ public final class AccessTokens: Sendable {
         }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                // Cancellation is looked at under the lock: `onCancel` runs before, and is seen here, or after, and
-                // finds the waiter.
+                // Cancellation is checked under the lock: `onCancel` runs either before, which is visible here, or
+                // after, when it finds the waiter.
                 let waits = state.withLock { state in
                     guard state.isRefreshing, !Task.isCancelled else { return false }
                     state.waiters.append((id, continuation))

@@ -2,29 +2,30 @@ import HTTPTypes
 import SyncCore
 import SyncProtocol
 
-/// One subscriber's ear at the server: the stream of `GET /v1/changes`, connected again whenever it ends.
+/// One reconnecting subscription to the server's changes (the event stream of `GET /v1/changes`).
 ///
-/// It works only while somebody waits in ``next()``; what comes meanwhile waits in the connection and is one signal.
+/// It works only while a caller waits in ``next()``. Events that arrive in between stay in the connection and become
+/// one signal.
 actor ChangeFeed {
-    /// What it needs of its backend.
+    /// The part of the backend that the subscription uses.
     struct Source: Sendable {
         var address: ServerAddress
         var transport: any HTTPStreamingTransport
         var token: HTTPBackend.Token
         var host: HostServices
-        /// A server says something every 15 seconds.
+        /// A server sends a heartbeat every 15 seconds.
         var idleTimeout = Duration.seconds(40)
-        /// The pauses before connecting again; how often it tries is not bounded.
+        /// The pauses between reconnections. The number of attempts is not limited.
         var pauses = RetryPolicy(
             maximumAttempts: .max, firstDelay: .seconds(1), maximumDelay: .seconds(60), maximumTotalDelay: .seconds(60))
     }
 
     private enum Connected {
         case yes
-        /// At a place that the server no longer knows: anything may have changed.
-        case anew
-        /// The server has no such stream, so that nothing will be heard of changes.
-        case unheard
+        /// Connected without the old cursor, which has expired. Anything may have changed.
+        case restarted
+        /// The server has no event stream, so no changes will arrive.
+        case unsupported
         case no(retryAfter: Duration?)
     }
 
@@ -39,8 +40,8 @@ actor ChangeFeed {
 
     init(_ source: Source) { self.source = source }
 
-    /// Returns when something may have changed: after each connection, since nobody knows what happened before, and
-    /// after each change. `nil` when the task is cancelled.
+    /// Returns when something may have changed: after each connection, because earlier changes are unknown, and after
+    /// each change. Returns `nil` if the task is cancelled.
     func next() async -> Void? {
         while !Task.isCancelled {
             if stream != nil {
@@ -49,10 +50,10 @@ actor ChangeFeed {
             }
             switch await connect() {
             case .yes: return ()
-            case .anew:
+            case .restarted:
                 lastEventID = ""
                 return ()
-            case .unheard:
+            case .unsupported:
                 guard await pause(atLeast: source.pauses.maximumDelay) else { return nil }
                 return ()
             case .no(let retryAfter):
@@ -80,13 +81,13 @@ actor ChangeFeed {
             (events, refused, isWaitingForFirstByte) = (ServerSentEvents(), nil, true)
             return .yes
         case 401 where token != nil && refused == nil:
-            // Tokens do not last; a new one is no failure.
+            // Tokens expire, so a new one is not a failure.
             refused = token
             return await connect()
-        case 410: return .anew
-        case 200..<300, 404, 405, 406, 501: return .unheard
+        case 410: return .restarted
+        case 200..<300, 404, 405, 406, 501: return .unsupported
         default:
-            // Whatever was refused may be another token by the next time.
+            // Only a token that was just refused must be replaced.
             refused = response.status == .unauthorized ? token : nil
             return .no(retryAfter: RetryAfter.pause(of: response))
         }
@@ -98,17 +99,17 @@ actor ChangeFeed {
         return source.address.request(.get, "/v1/changes", fields, token: token)
     }
 
-    /// Reads one piece of the stream; whether it tells of a change.
+    /// Reads one piece of the stream and returns true if it reports a change.
     private func isChanged() async -> Bool {
         guard var stream else { return false }
-        // Nothing else touches it meanwhile: there is one reader.
+        // There is only one reader, so nothing else uses the stream in the meantime.
         self.stream = nil
         do throws(TransportError) {
             guard let bytes = try await stream.next() else {
                 await end()
                 return false
             }
-            // A connection that was good for something.
+            // The connection succeeded.
             if isWaitingForFirstByte { (isWaitingForFirstByte, failedAttempts) = (false, 0) }
             let heard = try events.feed(bytes)
             self.stream = stream
@@ -129,13 +130,13 @@ actor ChangeFeed {
         return heard.contains { $0.name == "change" }
     }
 
-    /// After a stream has ended: a moment, so that all who were cut off together do not come back together.
+    /// Pauses after the end of a stream, so that clients that were disconnected together reconnect spread over time.
     private func end() async {
         failedAttempts += 1
         _ = await pause(atLeast: .zero)
     }
 
-    /// Waits as the number of failures says; `false` when the task is cancelled.
+    /// Pauses according to the number of failures. Returns `false` if the task is cancelled.
     private func pause(atLeast minimum: Duration) async -> Bool {
         var generator = source.host.generator
         var policy = source.pauses

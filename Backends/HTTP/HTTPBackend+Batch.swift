@@ -4,7 +4,7 @@ import SyncProtocol
 import Synchronization
 
 extension HTTPBackend {
-    /// Reads several keys: one `POST` for each 256. A server without batches is asked one by one.
+    /// Reads several keys with one `POST` for each 256. Without batch support in the server, reads them one by one.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
@@ -22,14 +22,14 @@ extension HTTPBackend {
         return try await all(requests, of: batch)
     }
 
-    /// Writes or deletes several keys: one `POST` for each 256, or about 4 MiB. When the exchange breaks, each of its
+    /// Writes or deletes several keys with one `POST` for each 256 or about 4 MiB. If the exchange fails, each of its
     /// writes is `outcomeUnknown`.
     public func write(_ requests: [WriteRequest]) async throws(BackendError)
         -> Answer<[Result<WriteOutcome, BackendError>]>
     {
         let batch = Batch<WriteRequest, WireWriteOutcome>(
             operation: .write, key: \.key,
-            // One that is too long goes alone, to be refused.
+            // A value that is too long is sent alone and refused.
             byteCount: { request in
                 request.value.map { self.refusal(of: $0, request.key) == nil ? $0.count : .max } ?? 0
             },
@@ -55,7 +55,7 @@ extension HTTPBackend {
         return await readingConflicts(try await all(requests, of: batch), of: requests)
     }
 
-    /// Reads the entries of the conflicts whose values the server left out, each key once.
+    /// Reads the entries of conflicts whose values the server left out, once for each key.
     private func readingConflicts(
         _ answer: Answer<[Result<WireWriteOutcome, BackendError>]>, of requests: [WriteRequest]
     ) async -> Answer<[Result<WriteOutcome, BackendError>]> {
@@ -87,13 +87,13 @@ extension HTTPBackend {
         return Answer(outcomes, serverTime: answer.serverTime, relatedVersion: answer.relatedVersion)
     }
 
-    /// The conflict of a write whose answer had no value, from the entry that was read afterwards.
+    /// Creates the conflict of a write whose answer had no value from the entry that was read afterwards.
     ///
-    /// The entry may be a later one than that of the conflict. It still contradicts the precondition, because versions
-    /// never repeat; only an entry that was deleted meanwhile may leave a precondition fulfilled. Then the same write
-    /// can succeed, and nothing was written yet.
+    /// The entry may be newer than that of the conflict. It still contradicts the precondition, because versions never
+    /// repeat. Only if the entry was deleted in between may the precondition hold; then the same write can succeed, and
+    /// nothing was written yet.
     ///
-    /// - Throws: `BackendError.Kind.busy`, transient, when the key holds nothing any more.
+    /// - Throws: a transient `BackendError.Kind.busy` if the key no longer has a value.
     func conflict(
         with read: ReadOutcome, _ key: EntryKey, _ precondition: Precondition
     ) throws(BackendError) -> WriteOutcome {
@@ -107,7 +107,7 @@ extension HTTPBackend {
     private static func unsettled(_ key: EntryKey) -> BackendError {
         BackendError(
             .busy, operation: .write, key: key, disposition: .transient,
-            message: "the entry that stood against this write was deleted meanwhile; try again")
+            message: "the conflicting entry was deleted in the meantime; retry the write")
     }
 
     private func all<Request, Outcome>(
@@ -134,8 +134,8 @@ extension HTTPBackend {
         return all
     }
 
-    /// Asks for `chunk` in one request, in several where the answer would be too long, in one for each where the server
-    /// takes no batches.
+    /// Sends `chunk` in one request, in several if the answer would be too long, or one by one if the server does not
+    /// support batches.
     private func ask<Request, Outcome>(
         _ chunk: ArraySlice<Request>, _ batch: Batch<Request, Outcome>
     ) async throws(BackendError) -> Answer<[Result<Outcome, BackendError>]> {
@@ -175,7 +175,7 @@ extension HTTPBackend {
         return answered.count == chunk.count ? told : await postponed(chunk.dropFirst(answered.count), batch, told)
     }
 
-    /// Asks for what did not fit into an answer, after what did.
+    /// Requests the operations that did not fit into an answer.
     private func postponed<Request, Outcome>(
         _ chunk: ArraySlice<Request>, _ batch: Batch<Request, Outcome>,
         _ told: Answer<[Result<Outcome, BackendError>]>
@@ -211,7 +211,7 @@ extension HTTPBackend {
         _ operations: [BatchOperation], for operation: BackendError.Operation
     ) async throws(BackendError) -> TransportAnswer {
         let fields: HTTPFields = [.contentType: BatchBody.mediaType, .accept: BatchBody.mediaType]
-        // As much as the longest values make, but not of all 256.
+        // Enough for several values of the maximum length, but not for 256 of them.
         let longest = max(capabilities.maximumValueByteCount ?? 0, 1 << 20)
         return try await exchange(
             .post, BatchBody.path, fields, body: BatchBody.bytes(of: operations), for: operation,
@@ -226,21 +226,21 @@ private enum WireWriteOutcome: Sendable {
     case conflict(EntryVersion)
 }
 
-/// One kind of operation, as batches of it are sent and understood.
+/// The encoding and decoding of one kind of operation in batches.
 private struct Batch<Request: Sendable, Outcome: Sendable> {
-    /// About so many bytes of values go into one.
+    /// The approximate maximum number of value bytes in a batch.
     static var maximumByteCount: Int { 4 << 20 }
 
     var operation: BackendError.Operation
     var key: (Request) -> EntryKey
-    /// What it adds to the request.
+    /// The number of value bytes of an operation.
     var byteCount: (Request) -> Int
     var wire: (Request) -> BatchOperation
-    /// What a result says of it; `nil` where it is an answer to something else.
+    /// The outcome for a result; `nil` if the result belongs to another kind of operation.
     var outcome: (Request, BatchResult) -> Outcome?
     var alone: (Request) async throws(BackendError) -> Answer<Outcome>
 
-    /// The first of `requests`, as many as go into one batch, one at least.
+    /// The first of `requests` that fit into one batch, at least one.
     func chunk(of requests: ArraySlice<Request>) -> ArraySlice<Request> {
         var room = Self.maximumByteCount
         let end = requests.prefix(BatchBody.maximumOperationCount).firstIndex { request in
@@ -255,14 +255,14 @@ private struct Batch<Request: Sendable, Outcome: Sendable> {
 }
 
 extension BackendError {
-    /// This error of a request of many, as that of `key`.
+    /// This error of a whole batch as the error of `key`.
     fileprivate func about(_ key: EntryKey) -> BackendError {
         BackendError(
             kind, operation: operation, key: key, disposition: disposition, message: message, cause: cause,
             retryAfter: retryAfter)
     }
 
-    /// What is said of `key`, which was not asked about because of this error.
+    /// The error of `key`, whose operation was not sent because of this error.
     fileprivate func unsent(_ operation: Operation, _ key: EntryKey) -> BackendError {
         BackendError(
             kind, operation: operation, key: key,

@@ -3,12 +3,12 @@ import SyncCore
 import SyncProtocol
 
 extension HTTPBackend {
-    /// Why `value` is not sent; `nil` for nothing.
+    /// The reason for which `value` must not be sent; `nil` for none.
     func refusal(of value: [UInt8], _ key: EntryKey) -> BackendError? {
         guard let maximum = capabilities.maximumValueByteCount, value.count > maximum else { return nil }
         return BackendError(
             .tooLarge, operation: .write, key: key,
-            message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
+            message: "a value must have at most \(maximum) bytes here, not \(value.count)")
     }
 
     func version(of answer: TransportAnswer) -> EntryVersion? {
@@ -18,7 +18,7 @@ extension HTTPBackend {
         return tags[0].version
     }
 
-    /// Sends a request, and once more with a new credential where the first was refused.
+    /// Sends a request, and repeats it once with a new token if the first was refused.
     func exchange(
         _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields, body: [UInt8] = [],
         for operation: BackendError.Operation, key: EntryKey? = nil, maximumByteCount: Int? = nil
@@ -34,7 +34,7 @@ extension HTTPBackend {
             }
             let request = address.request(method, path, fields, token: token)
             let answer = try await send(request, body, for: operation, key: key, maximumByteCount: maximumByteCount)
-            // Whoever is refused has done nothing.
+            // A refused request had no effect.
             guard answer.response.status == .unauthorized, let token, refused == nil else { return answer }
             refused = token
         }
@@ -54,7 +54,7 @@ extension HTTPBackend {
         }
     }
 
-    /// The error that an answer tells of.
+    /// Creates the error of an unsuccessful answer.
     func failure(
         _ answer: TransportAnswer, _ operation: BackendError.Operation, _ key: EntryKey?
     ) -> BackendError {
@@ -62,7 +62,7 @@ extension HTTPBackend {
         return problem.error(during: operation, key: key, retryAfter: RetryAfter.pause(of: answer.response))
     }
 
-    /// The error of an answer that is not the protocol's.
+    /// Creates the error of an answer that does not follow the protocol.
     func foreign(
         _ answer: TransportAnswer, _ operation: BackendError.Operation, _ key: EntryKey?
     ) -> BackendError {

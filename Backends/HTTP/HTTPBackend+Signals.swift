@@ -2,11 +2,11 @@ import SyncCore
 import SyncProtocol
 
 extension HTTPBackend {
-    /// A signal after each connection to the server's events, and after each change that they tell of. When the
-    /// connection ends, it is made again after a pause and goes on where it was; what the server cannot tell any more
-    /// is one signal. Ends with the backend, or when the task that waits is cancelled.
+    /// A stream that yields after each connection to the server's event stream and after each change.
     ///
-    /// Connected while somebody waits for a signal, and not before. Silent where the transport does not stream.
+    /// A lost connection is restored after a pause and resumes at the last cursor; an expired cursor yields one signal.
+    /// The stream ends with the backend, or when the waiting task is cancelled. It connects only while a task waits for
+    /// a signal, and yields nothing if the transport does not support streaming.
     public func signals() -> AsyncStream<Void> {
         guard let transport = transport as? any HTTPStreamingTransport else { return lifetime.subscribe() }
         let feed = ChangeFeed(ChangeFeed.Source(address: address, transport: transport, token: token, host: host))
@@ -26,12 +26,12 @@ extension HTTPBackend {
     }
 }
 
-/// How long a backend lives, without keeping it alive.
+/// The lifetime of a backend, observed without retaining the backend.
 private struct Lifetime: Sendable {
     weak let hub: SignalHub?
 
     init(hub: SignalHub) { self.hub = hub }
 
-    /// A stream that ends with the backend; `nil` when that has happened.
+    /// A stream that ends with the backend; `nil` if the backend no longer exists.
     var end: AsyncStream<Void>? { hub?.subscribe() }
 }

@@ -3,16 +3,18 @@ public import SyncCore
 public import SyncProtocol
 import Synchronization
 
-/// A store behind a server that speaks the wire `/v1`: the remote of every device of an account.
+/// A backend on a server that speaks the wire protocol `/v1`: the remote of all devices of an account.
 ///
-/// - **Honest**: an answer is believed only if it is the protocol's. A 404 is an absence when the server says that it
-///   has looked, so a wrong address, a log-in page of a hotel or a proxy's error are errors and no empty store.
-/// - **Exact about what may have happened**: when an exchange breaks after the request may have arrived, a write's
-///   error is `outcomeUnknown`; the engine, or `RetryBackend`, settles it by repeating.
-/// - **One request a call.** Nothing is repeated but a request whose credential was refused, once, with a new one.
-///   Batches are one request for each 256 operations or 4 MiB. A conflict whose value the server left out for lack of
-///   room takes a second request, which reads the entry.
-/// - **Signals are pushed** where the transport streams: each subscriber of ``signals()`` follows the server's events.
+/// - **Absence is verified.** An answer counts only if it follows the protocol. A 404 is an absence only if the server
+///   confirms that it looked, so a wrong address, a captive portal and a proxy error are errors and never an empty
+///   store.
+/// - **Unknown outcomes are reported.** If an exchange fails after the request may have arrived, the error of a write
+///   is `outcomeUnknown`. The engine, or `RetryBackend`, settles it by repeating the write.
+/// - **One request per call.** Only a request whose token was refused is repeated, once, with a new token. Batches take
+///   one request for each 256 operations or 4 MiB. A conflict whose value the server left out for lack of memory takes
+///   a second request, which reads the entry.
+/// - **Signals are pushed** if the transport supports streaming: each subscriber of ``signals()`` follows the server's
+///   event stream.
 ///
 /// ```swift
 /// let tokens = AccessTokens { refused in try await session.refresh() }
@@ -21,14 +23,15 @@ import Synchronization
 /// }
 /// ```
 public final class HTTPBackend: KeyValueBackend {
-    /// Where requests get their credential from: an access token, `nil` for none.
+    /// Provides the access token of a request; `nil` for none.
     ///
-    /// - Parameter refused: the token that the server has just refused (401); then a new one is due.
+    /// - Parameter refused: the token that the server has just refused (401), which must be replaced.
     public typealias Token = @Sendable (_ refused: String?) async throws(BackendError) -> String?
 
-    /// What it honours: what the protocol demands of every server. Signals are pushed where the transport streams.
+    /// The capabilities that the protocol requires of every server. Signals are pushed if the transport supports
+    /// streaming.
     public let capabilities: Capabilities
-    /// The server's address.
+    /// The address of the server.
     public let label: String
 
     let address: ServerAddress
@@ -36,23 +39,22 @@ public final class HTTPBackend: KeyValueBackend {
     let token: Token
     let timeout: Duration
     let host: HostServices
-    /// Lives as long as the backend, and so do the streams of signals.
+    /// Lives as long as the backend. Its end also ends the streams of signals.
     let lifetime = SignalHub()
-    /// Whether the server has said that it takes no batches.
+    /// True if the server does not support batches.
     let isWithoutBatches = Mutex(false)
 
-    /// The store behind the server at `server`.
+    /// Creates a backend on the server at `server`.
     ///
     /// - Parameters:
-    ///   - server: `https://HOST[:PORT][/PATH]`; plain `http` only where the caller knows what he does.
-    ///   - transport: what carries the requests.
-    ///   - timeout: how long a request may take.
-    ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`, and larger answers not
-    ///     read.
-    ///   - host: the timer and the randomness of the pauses between two connections for signals, and of the names that
-    ///     requests have.
-    ///   - token: where requests get their credential from.
-    /// - Throws: `BackendError.Kind.notAStore` where `server` is no such address, or has a password, a query or a
+    ///   - server: `https://HOST[:PORT][/PATH]`; use plain `http` only on loopback or a trusted network.
+    ///   - transport: the transport for requests.
+    ///   - timeout: the time limit of a request.
+    ///   - maximumValueByteCount: the maximum length of a value. Longer values are refused with
+    ///     `BackendError.Kind.tooLarge`, and longer answers are not read.
+    ///   - host: the timer and the randomness for reconnection pauses, and the randomness for request ids.
+    ///   - token: provides the access tokens of requests.
+    /// - Throws: `BackendError.Kind.notAStore` if `server` is not such an address, or has a password, a query or a
     ///   fragment.
     public init(
         server: String, transport: any HTTPTransport, timeout: Duration = .seconds(30),
@@ -71,7 +73,7 @@ public final class HTTPBackend: KeyValueBackend {
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
-    /// Reads one key: one `GET`.
+    /// Reads one key with one `GET`.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -94,7 +96,7 @@ public final class HTTPBackend: KeyValueBackend {
             guard let version = version(of: answer) else { throw foreign(answer, .read, key) }
             return .found(Entry(value: answer.body, version: version))
         case 304:
-            // Only of the version that was asked about can it be said.
+            // A 304 is valid only for the version in the request.
             guard let known, version(of: answer) == known else { throw foreign(answer, .read, key) }
             return .unchanged
         case 404 where Problem(json: answer.body)?.isAbsence == true: return .absent
@@ -102,7 +104,7 @@ public final class HTTPBackend: KeyValueBackend {
         }
     }
 
-    /// Writes one key: one `PUT`.
+    /// Writes one key with one `PUT`.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -110,7 +112,7 @@ public final class HTTPBackend: KeyValueBackend {
         return try await change(.put, value, key, precondition, for: .write)
     }
 
-    /// Deletes one key: one `DELETE`.
+    /// Deletes one key with one `DELETE`.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -134,7 +136,7 @@ public final class HTTPBackend: KeyValueBackend {
             outcome = .written(version)
         case (204, .delete): outcome = .deleted
         case (412, _):
-            // Only such a body is a value; a proxy may answer a page of its own.
+            // Only this media type is a value. A proxy may answer with a page of its own.
             let isValue = answer.response.headerFields.mediaType == "application/octet-stream"
             let problem = isValue ? nil : Problem(json: answer.body)
             if isValue, let version = version(of: answer) {
@@ -146,7 +148,7 @@ public final class HTTPBackend: KeyValueBackend {
             } else {
                 throw foreign(answer, operation, key)
             }
-        // Something was done, and the answer does not say what.
+        // The request took effect, but the answer does not follow the protocol.
         case (200..<300, _): throw foreign(answer, operation, key)
         default: throw failure(answer, operation, key)
         }
@@ -155,11 +157,11 @@ public final class HTTPBackend: KeyValueBackend {
             relatedVersion: WireFields.decisions(of: answer.response))
     }
 
-    /// Lists keys: one `GET`.
+    /// Lists keys with one `GET`.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        precondition(limit >= 1, "a page holds 1 key or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         var query = "?limit=\(limit)"
         if !prefix.isEmpty { query += "&prefix=" + WireQuery.encoded(prefix) }
         if let cursor { query += "&after=" + WireQuery.encoded(cursor.text) }
@@ -173,9 +175,9 @@ public final class HTTPBackend: KeyValueBackend {
         }
     }
 
-    /// The changes after `cursor`, by one `GET`.
+    /// Reads the changes after `cursor` with one `GET`.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        precondition(limit >= 1, "a page holds 1 change or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         var query = "?limit=\(limit)"
         if let cursor { query += "&after=" + CursorText.text(of: cursor) }
         let answer = try await exchange(.get, "/v1/changes" + query, HTTPFields(), for: .changes)

@@ -1,17 +1,18 @@
 import HTTPTypes
 import SyncCore
 
-/// Where a server is.
+/// The address of a server.
 struct ServerAddress: Sendable {
     var scheme: String
     var authority: String
-    /// What stands before each path; empty, or with a slash at the beginning and none at the end.
+    /// The prefix of all paths: empty, or with a slash at the start and none at the end.
     var path: String
 
-    /// Reads `https://HOST[:PORT][/PATH]`.
+    /// Parses `https://HOST[:PORT][/PATH]`.
     init(_ server: String) throws(BackendError) {
         let refused = BackendError(
-            .notAStore, operation: .open, message: "\"\(server)\" is no server: write https://HOST or http://HOST:PORT")
+            .notAStore, operation: .open,
+            message: "\"\(server)\" is not the address of a server; use https://HOST or http://HOST:PORT")
         guard let mark = server.firstRange(of: "://") else { throw refused }
         let scheme = server[..<mark.lowerBound]
         let rest = server[mark.upperBound...]
@@ -25,7 +26,7 @@ struct ServerAddress: Sendable {
         (self.scheme, self.authority, self.path) = (String(scheme), String(rest[..<slash]), String(path))
     }
 
-    /// A request to the server.
+    /// Creates a request to the server.
     func request(
         _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields, token: String?
     ) -> HTTPRequest {

@@ -5,17 +5,17 @@ import SyncProtocol
 extension AccountClient {
     /// A device that waits to be approved (RFC 8628).
     public struct DeviceCode: Hashable, Sendable {
-        /// What the device proves itself with. A secret.
+        /// The secret by which the device identifies itself.
         public var deviceCode: String
-        /// What its owner types where he is logged in: `BCDF-GHJK`.
+        /// The code that the owner enters on a device that is logged in, such as `BCDF-GHJK`.
         public var userCode: String
-        /// Where he types it.
+        /// The page on which to enter the code.
         public var page: String
-        /// The same with the code in it, for a picture that a phone reads.
+        /// The page with the code in its address, for a QR code.
         public var pageWithCode: String?
-        /// How long the code lives.
+        /// The lifetime of the code.
         public var lifetime: Duration
-        /// How long to wait between two questions.
+        /// The minimum time between two polls.
         public var interval: Duration
     }
 
@@ -28,7 +28,7 @@ extension AccountClient {
         var interval: Int64?
     }
 
-    /// Lets this device wait for its owner, who approves it where he is logged in: a log-in without a keyboard.
+    /// Starts a log-in without a keyboard, which the owner approves on a device that is logged in.
     ///
     /// - Throws: ``AccountError`` of kind `unreachable` or `server`.
     public func beginDeviceLogIn() async throws(AccountError) -> DeviceCode {
@@ -40,12 +40,12 @@ extension AccountClient {
             interval: .seconds(min(max(body.interval ?? 5, 1), 3_600)))
     }
 
-    /// Asks until somebody has approved the device, or refused it, or nobody has in time.
+    /// Polls until the device is approved or denied, or its code expires.
     ///
-    /// Asks as often as the server allows and no more; where the server is out of reach it goes on after longer pauses.
+    /// Polls at the rate that the server allows, and with longer pauses while the server is unreachable.
     ///
     /// - Parameters:
-    ///   - code: what ``beginDeviceLogIn()`` answered.
+    ///   - code: the result of ``beginDeviceLogIn()``.
     ///   - host: the timer.
     /// - Throws: ``AccountError`` of kind `deviceRefused`, `codeExpired`, `cancelled` or `server`.
     public func waitForApproval(
@@ -55,7 +55,7 @@ extension AccountClient {
         var interval = code.interval
         while true {
             guard stopwatch.elapsed + interval < code.lifetime else {
-                throw AccountError(.codeExpired, "nobody approved this device in time; begin again")
+                throw AccountError(.codeExpired, "the code expired before the device was approved; start again")
             }
             do { try await host.sleep(for: interval) } catch {
                 throw AccountError(.cancelled, "the task was cancelled")
@@ -63,7 +63,7 @@ extension AccountClient {
             switch try await poll(code) {
             case .session(let session): return session
             case .pending: break
-            // RFC 8628, section 3.5: from now on five seconds longer, or twice as long when the server is away.
+            // RFC 8628, section 3.5: five seconds longer from now on, or twice as long if the server is unreachable.
             case .slowDown: interval += .seconds(5)
             case .away(let pause): interval = max(min(interval * 2, .seconds(60)), pause ?? .zero)
             }
@@ -93,15 +93,15 @@ extension AccountClient {
         }
     }
 
-    /// Says yes or no to the device that shows `userCode`, in the name of the account.
+    /// Approves or denies the log-in of the device that shows `userCode`.
     ///
     /// - Parameters:
-    ///   - userCode: as it was typed; capitals and hyphens do not matter.
-    ///   - isApproved: whether the device may be logged in.
-    ///   - password: the account's, to let a device in; `nil` to refuse it, and for an account of another issuer, whose
-    ///     token must be at most five minutes old instead.
+    ///   - userCode: the code as entered. Case and hyphens are ignored.
+    ///   - isApproved: true to log the device in.
+    ///   - password: the password of the account, which an approval requires; `nil` for a denial, and for an account of
+    ///     another issuer, whose token must be at most five minutes old instead.
     ///   - token: an access token of the account.
-    /// - Throws: ``AccountError`` of kind `unknown` (no device waits with this code), `invalidCredentials`, `invalid`
+    /// - Throws: ``AccountError`` of kind `unknown` (no device waits for this code), `invalidCredentials`, `invalid`
     ///   (a password is needed), `tooManyGuesses`, `notAllowed`, `sessionOver`, `unreachable` or `server`.
     public func decide(
         device userCode: String, isApproved: Bool, password: String? = nil, token: @escaping HTTPBackend.Token
@@ -112,14 +112,14 @@ extension AccountClient {
     }
 }
 
-/// Measures time by a timer, which no clock that a person sets disturbs.
+/// Measures elapsed time by a timer, independently of the wall clock.
 struct Stopwatch: Sendable {
     private let read: @Sendable () -> Duration
 
-    /// Runs from now on.
+    /// Starts the measurement.
     init(_ timer: any Clock<Duration>) { read = Self.reading(timer) }
 
-    /// How long it has been running.
+    /// The time since the start.
     var elapsed: Duration { read() }
 
     private static func reading(_ timer: some Clock<Duration>) -> @Sendable () -> Duration {

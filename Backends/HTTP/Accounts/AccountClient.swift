@@ -8,10 +8,10 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Accounts of a server that speaks the wire `/v1`: signs up, logs in and out, recovers and erases.
+/// A client for the accounts of a server (`/v1`): sign-up, log-in, log-out, recovery and erasure.
 ///
-/// One request a call; nothing is repeated here but a request whose credential was refused, once, with a new one.
-/// It keeps nothing. Who wants to stay logged in gives what it answers to ``SessionTokens``.
+/// Each call sends one request. Only a request whose token was refused is repeated, once, with a new token. The client
+/// stores nothing. Pass its sessions to ``SessionTokens`` to stay logged in.
 ///
 /// ```swift
 /// let client = try AccountClient(server: "https://sync.example.com", transport: transport)
@@ -22,21 +22,21 @@ import Foundation
 /// }
 /// ```
 public struct AccountClient: Sendable {
-    /// The server's address.
+    /// The address of the server.
     public let server: String
     private let address: ServerAddress
     private let transport: any HTTPTransport
     private let timeout: Duration
     private let host: HostServices
 
-    /// A client of the server at `server`.
+    /// Creates a client of the server at `server`.
     ///
     /// - Parameters:
     ///   - server: `https://HOST[:PORT][/PATH]`.
-    ///   - transport: what carries the requests.
-    ///   - timeout: how long a request may take; hashing a password may take a second.
-    ///   - host: the randomness of the names that requests have.
-    /// - Throws: ``AccountError`` of kind `invalid` where `server` is no such address.
+    ///   - transport: the transport for requests.
+    ///   - timeout: the time limit of a request. Hashing a password may take a second.
+    ///   - host: the randomness for request ids.
+    /// - Throws: ``AccountError`` of kind `invalid` if `server` is not such an address.
     public init(
         server: String, transport: any HTTPTransport, timeout: Duration = .seconds(30), host: HostServices = .system
     ) throws(AccountError) {
@@ -46,27 +46,27 @@ public struct AccountClient: Sendable {
         (self.server, self.transport, self.timeout, self.host) = (server, transport, timeout, host)
     }
 
-    /// What signing up gave.
+    /// The result of a sign-up.
     public struct SignUp: Sendable {
         /// The first session.
         public var session: ServerSession
-        /// Each of them gives the account another password, once: for whoever loses his. `nil` where the account was
-        /// there already, made with this very password: by another device, or by a request whose answer was lost.
+        /// Single-use codes that set a new password. `nil` if the account already existed with the same password,
+        /// created by another device or by a request whose answer was lost.
         public var recoveryCodes: [String]?
     }
 
-    /// Makes the account `name`. Where it is there already and has this password, logs in: two devices that sign up at
-    /// once are one account.
+    /// Creates the account `name`, or logs in if it already exists with the same password, so that two devices that
+    /// sign up concurrently share one account.
     ///
-    /// - Throws: ``AccountError`` of kind `nameTaken`, `invalid` (name or password), `notAllowed` (the server makes no
-    ///   accounts), `tooManyGuesses`, `unreachable` or `server`.
+    /// - Throws: ``AccountError`` of kind `nameTaken`, `invalid` (name or password), `notAllowed` (the server allows no
+    ///   sign-up), `tooManyGuesses`, `unreachable` or `server`.
     public func signUp(_ name: String, password: String) async throws(AccountError) -> SignUp {
         let body: SessionBody = try await answer(
             .post, "/v1/accounts", ["name": .text(name), "password": .text(password)])
         return SignUp(session: body.session, recoveryCodes: body.recoveryCodes)
     }
 
-    /// Begins a session of the account `name`.
+    /// Starts a session of the account `name`.
     ///
     /// - Throws: ``AccountError`` of kind `invalidCredentials`, `tooManyGuesses`, `unreachable` or `server`.
     public func logIn(_ name: String, password: String) async throws(AccountError) -> ServerSession {
@@ -75,8 +75,8 @@ public struct AccountClient: Sendable {
         ])
     }
 
-    /// The next access token and refresh token of a session. For a minute the same refresh token gives the same answer
-    /// again, which may have been lost; later it ends the session.
+    /// Fetches the next access token and refresh token of a session. For one minute the same refresh token returns the
+    /// same result, because an answer may be lost. Using it later ends the session.
     ///
     /// - Throws: ``AccountError`` of kind `sessionOver`, `unreachable` or `server`.
     public func refresh(_ refreshToken: String) async throws(AccountError) -> ServerSession {
@@ -84,8 +84,8 @@ public struct AccountClient: Sendable {
             ["grant_type": .text("refresh_token"), "refresh_token": .text(refreshToken)], invalidGrant: .sessionOver)
     }
 
-    /// Gives the account another password, by one of its recovery codes, all of which are used up then. All its
-    /// sessions end, and a new one begins. ``renewRecoveryCodes(password:token:)`` gives new codes.
+    /// Sets a new password with one of the recovery codes and starts a session. All recovery codes become invalid and
+    /// all other sessions end. ``renewRecoveryCodes(password:token:)`` creates new codes.
     ///
     /// - Throws: ``AccountError`` of kind `invalidCredentials`, `invalid` (the new password), `tooManyGuesses`,
     ///   `unreachable` or `server`.
@@ -101,22 +101,22 @@ public struct AccountClient: Sendable {
     /// Ends the session.
     ///
     /// - Parameters:
-    ///   - everywhere: all of the account's sessions.
-    ///   - token: the session's access token.
+    ///   - everywhere: true to end all sessions of the account.
+    ///   - token: the access token of the session.
     /// - Throws: ``AccountError`` of kind `sessionOver`, `unreachable` or `server`.
     public func logOut(everywhere: Bool = false, token: @escaping HTTPBackend.Token) async throws(AccountError) {
         _ = try await exchange(.delete, "/v1/sessions" + (everywhere ? "?everywhere=true" : ""), token: token)
     }
 
-    /// Another password. All other sessions of the account end, and its recovery codes count nothing any more:
-    /// ``renewRecoveryCodes(password:token:)`` gives new ones.
+    /// Changes the password. All other sessions of the account end, and its recovery codes become invalid.
+    /// ``renewRecoveryCodes(password:token:)`` creates new ones.
     ///
     /// - Parameters:
-    ///   - password: the old one.
-    ///   - newPassword: the new one, 8 to 1,024 bytes.
+    ///   - password: the old password.
+    ///   - newPassword: the new password, 8 to 1,024 bytes.
     ///   - token: an access token of the account.
     /// - Throws: ``AccountError`` of kind `invalidCredentials`, `invalid`, `tooManyGuesses`, `sessionOver`,
-    ///   `notAllowed` (the account was erased, or another issuer's), `unreachable` or `server`.
+    ///   `notAllowed` (the account was erased or belongs to another issuer), `unreachable` or `server`.
     public func changePassword(
         from password: String, to newPassword: String, token: @escaping HTTPBackend.Token
     ) async throws(AccountError) {
@@ -125,10 +125,10 @@ public struct AccountClient: Sendable {
             ["password": .text(password), "new_password": .text(newPassword)], token: token)
     }
 
-    /// New recovery codes. The old ones count nothing any more.
+    /// Creates new recovery codes and invalidates the old ones.
     ///
     /// - Parameters:
-    ///   - password: the account's.
+    ///   - password: the password of the account.
     ///   - token: an access token of the account.
     /// - Throws: as ``changePassword(from:to:token:)``.
     public func renewRecoveryCodes(
@@ -140,11 +140,11 @@ public struct AccountClient: Sendable {
         return body.recoveryCodes
     }
 
-    /// Erases the account for good: what it bought is gone, on all devices, as each of them syncs. The session reads
-    /// the marker that remains, and nothing else.
+    /// Erases the account permanently. Its purchases disappear from each device at the next sync. The session can then
+    /// read only the marker that remains.
     ///
     /// - Parameters:
-    ///   - password: the account's.
+    ///   - password: the password of the account.
     ///   - token: an access token of the account.
     /// - Throws: as ``changePassword(from:to:token:)``.
     public func erase(password: String, token: @escaping HTTPBackend.Token) async throws(AccountError) {
@@ -152,7 +152,7 @@ public struct AccountClient: Sendable {
             .post, "/v1/accounts/self/erasure", ["password": .text(password)], token: token)
     }
 
-    /// The account that a session is of.
+    /// Fetches the account of a session.
     ///
     /// - Parameter token: an access token of the account.
     /// - Throws: ``AccountError`` of kind `sessionOver`, `unreachable` or `server`.
@@ -161,13 +161,13 @@ public struct AccountClient: Sendable {
     }
 }
 
-/// An account as a server tells of it.
+/// The description of an account by the server.
 public struct ServerAccount: Hashable, Sendable, Codable {
     /// The account's name.
     public var name: String
-    /// Which life of the account.
+    /// The incarnation of the account.
     public var incarnation: String
-    /// When this life began (RFC 3339); `nil` of one that was erased.
+    /// The creation date of this incarnation (RFC 3339); `nil` if it was erased.
     public var created: String?
 }
 
@@ -207,7 +207,7 @@ extension AccountClient {
         return body
     }
 
-    /// Sends a request, and once more with a new credential where the first was refused.
+    /// Sends a request, and repeats it once with a new token if the first was refused.
     func exchange(
         _ method: HTTPRequest.Method, _ path: String, _ members: [String: Member]? = nil,
         token: HTTPBackend.Token? = nil, invalidGrant: AccountError.Kind = .invalidCredentials
@@ -217,7 +217,7 @@ extension AccountClient {
         if let members {
             fields[.contentType] = "application/json"
             do { body = Array(try JSONEncoder().encode(members)) } catch {
-                throw AccountError(.invalid, "this cannot be sent as JSON: \(error)")
+                throw AccountError(.invalid, "the request cannot be encoded as JSON: \(error)")
             }
         }
         var refused: String?
@@ -232,7 +232,7 @@ extension AccountClient {
                 throw AccountError(error, server: server)
             }
             if (200..<300).contains(answer.response.status.code) { return answer }
-            // Whoever is refused has done nothing.
+            // A refused request had no effect.
             guard answer.response.status == .unauthorized, let credential, refused == nil else {
                 throw AccountError(answer, invalidGrant: invalidGrant, server: server)
             }

@@ -2,9 +2,9 @@ import HTTPTypes
 public import SyncCore
 import SyncProtocol
 
-/// A server did not do what was asked about an account.
+/// An error of an account operation.
 public struct AccountError: Error, Sendable, CustomStringConvertible {
-    /// What went wrong, for a program to decide by. More kinds may come; switch with a default.
+    /// The kind of an error. More kinds may be added, so switch with a default.
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case invalidCredentials, nameTaken, tooManyGuesses, sessionOver, notAllowed, invalid, unknown
@@ -12,58 +12,58 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
         }
         private let code: Code
 
-        /// The name, password or recovery code is wrong. The server does not say which.
+        /// The name, password or recovery code is wrong. The server does not reveal which.
         public static let invalidCredentials = Kind(code: .invalidCredentials)
-        /// Somebody else has an account of this name.
+        /// The name is taken by another account.
         public static let nameTaken = Kind(code: .nameTaken)
-        /// Too many wrong guesses; ``AccountError/retryAfter`` says when to try again.
+        /// Too many wrong guesses. ``AccountError/retryAfter`` has the time to wait.
         public static let tooManyGuesses = Kind(code: .tooManyGuesses)
-        /// The session was ended, has expired, or never was: log in again.
+        /// The session has ended or expired, or never existed. Log in again.
         public static let sessionOver = Kind(code: .sessionOver)
-        /// The server knows who asks, and does not let him.
+        /// The caller is authenticated but not permitted.
         public static let notAllowed = Kind(code: .notAllowed)
-        /// The name, the new password or something else that was sent is none that the server takes.
+        /// The name, the new password or another value is invalid.
         public static let invalid = Kind(code: .invalid)
-        /// There is no account of this name, or no device that waits with this code.
+        /// No account has this name, or no device waits for this code.
         public static let unknown = Kind(code: .unknown)
-        /// The account's owner said no to the device.
+        /// The owner of the account denied the device.
         public static let deviceRefused = Kind(code: .deviceRefused)
-        /// Nobody approved the device in time: begin again.
+        /// The code expired before the device was approved. Start again.
         public static let codeExpired = Kind(code: .codeExpired)
-        /// The server cannot be reached now, or the connection broke.
+        /// The server is unreachable, or the connection broke.
         public static let unreachable = Kind(code: .unreachable)
-        /// Whoever answered cannot prove to be the server.
+        /// The certificate of the server is not trusted.
         public static let untrusted = Kind(code: .untrusted)
-        /// The server failed, or what answered is none of ours.
+        /// The server failed, or the answer is not from an EntitlementSync server.
         public static let server = Kind(code: .server)
         /// The calling task was cancelled.
         public static let cancelled = Kind(code: .cancelled)
 
-        /// The kind's name.
+        /// The name of the kind.
         public var description: String { code.rawValue }
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     public let kind: Kind
-    /// One line for a person: what is wrong and what to do.
+    /// A description in one line: the problem and what to do.
     public let message: String
-    /// How long the server asked to be left alone; `nil` where it did not say.
+    /// The time that the server asks to wait before a retry; `nil` if it did not say.
     public let retryAfter: Duration?
-    /// Whether the same call may succeed later.
+    /// True if the same call may succeed later.
     public let isTransient: Bool
-    /// Whether what was asked for may have been done all the same: the answer was lost.
+    /// True if the operation may have taken effect because its answer was lost.
     public let mayHaveHappened: Bool
-    /// The error's name in OAuth 2.0, where it has one.
+    /// The error code of OAuth 2.0, if any.
     var name: String?
 
-    /// An error of `kind`.
+    /// Creates an error.
     ///
     /// - Parameters:
-    ///   - kind: what went wrong.
-    ///   - message: one line for a person.
-    ///   - retryAfter: how long the server asked to be left alone.
-    ///   - isTransient: whether the same call may succeed later; `nil` for what is usual for the kind.
-    ///   - mayHaveHappened: whether it may have been done.
+    ///   - kind: the kind of the error.
+    ///   - message: a description in one line.
+    ///   - retryAfter: the time to wait before a retry.
+    ///   - isTransient: true if the same call may succeed later; `nil` for the default of the kind.
+    ///   - mayHaveHappened: true if the operation may have taken effect.
     public init(
         _ kind: Kind, _ message: String, retryAfter: Duration? = nil, isTransient: Bool? = nil,
         mayHaveHappened: Bool = false
@@ -76,7 +76,7 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
     /// The message.
     public var description: String { message }
 
-    /// The same as an error of a store: of a request that could get no access token. Nothing was asked of the store.
+    /// The error of a backend request that could not get an access token. The request was not sent.
     public var backendError: BackendError {
         let kind: BackendError.Kind =
             switch self.kind {
@@ -92,7 +92,7 @@ public struct AccountError: Error, Sendable, CustomStringConvertible {
 }
 
 extension AccountError {
-    /// An exchange that brought no whole answer.
+    /// Creates the error of an exchange without a complete answer.
     init(_ error: TransportError, server: String) {
         let kind: Kind =
             switch error.kind {
@@ -104,14 +104,14 @@ extension AccountError {
         self.init(kind, "\(server): \(error.message)", mayHaveHappened: error.mayHaveArrived)
     }
 
-    /// What an answer says that is none of success.
+    /// Creates the error of an unsuccessful answer.
     ///
-    /// - Parameter invalidGrant: what `invalid_grant` means for what was asked.
+    /// - Parameter invalidGrant: the meaning of `invalid_grant` for the operation.
     init(_ answer: TransportAnswer, invalidGrant: Kind, server: String) {
         let code = answer.response.status.code
         let retryAfter = RetryAfter.pause(of: answer.response)
         guard let problem = Problem(json: answer.body) else {
-            // A proxy on the way says it is busy as well as any other.
+            // A proxy may also answer that it is busy.
             let isTransient = [429, 502, 503, 504].contains(code)
             self.init(
                 .server, "\(server): the answer (\(code)) is none of ours; is this the right server?",

@@ -1,30 +1,30 @@
 public import SyncCore
 import Synchronization
 
-/// Keeps a session as long as the program runs: for programs that log in each time they start, and for tests.
+/// A session store in memory, for programs that log in at each start and for tests.
 public final class MemorySessionStore: SessionStore {
     private struct State {
         var session: KeptSession?
         var isTaken = false
-        /// In the order in which they came.
+        /// In order of arrival.
         var waiters: [CheckedContinuation<Void, Never>] = []
     }
 
     private let state: Mutex<State>
 
-    /// A store that keeps `session`.
+    /// Creates a store that contains `session`.
     public init(_ session: KeptSession? = nil) { state = Mutex(State(session: session)) }
 
-    /// What is kept; `nil` for nothing.
+    /// The stored session; `nil` for none.
     public func load() async throws(BackendError) -> KeptSession? { state.withLock { $0.session } }
 
-    /// Keeps `session` in the place of what is there.
+    /// Replaces the stored session.
     public func save(_ session: KeptSession) async throws(BackendError) { state.withLock { $0.session = session } }
 
-    /// Keeps nothing any more.
+    /// Deletes the stored session.
     public func delete() async throws(BackendError) { state.withLock { $0.session = nil } }
 
-    /// Runs `body` while nobody else runs his.
+    /// Runs `body` while no other caller runs its own.
     public func exclusively<Outcome: Sendable>(
         _ body: @Sendable () async throws(BackendError) -> Outcome
     ) async throws(BackendError) -> Outcome {
@@ -47,7 +47,7 @@ public final class MemorySessionStore: SessionStore {
         }
     }
 
-    /// Hands it on to who has waited longest.
+    /// Passes exclusive access to the caller that has waited longest.
     private func release() {
         let next: CheckedContinuation<Void, Never>? = state.withLock { state in
             guard !state.waiters.isEmpty else {

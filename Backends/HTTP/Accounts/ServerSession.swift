@@ -6,34 +6,34 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A log-in at a server: whose, what it shows with each request, and what it gets the next such token with.
+/// A session at a server: its account, access token and refresh token.
 public struct ServerSession: Hashable, Sendable {
     /// The account's name.
     public var account: String
-    /// Which life of the account.
+    /// The incarnation of the account.
     public var incarnation: String
-    /// Goes with each request, for a few minutes.
+    /// The token that authenticates requests for a few minutes.
     public var accessToken: String
-    /// How long the access token counts from when it was received.
+    /// The lifetime of the access token from its receipt.
     public var lifetime: Duration
-    /// Gets the next access token, and its own successor. A secret like the password.
+    /// The token for fetching the next access token and its own successor. As secret as the password.
     public var refreshToken: String
 
-    /// A session of the given parts.
+    /// Creates a session.
     ///
     /// - Parameters:
-    ///   - account: the account's name.
-    ///   - incarnation: which life of the account.
-    ///   - accessToken: goes with each request.
-    ///   - lifetime: how long the access token counts.
-    ///   - refreshToken: gets the next access token.
+    ///   - account: the name of the account.
+    ///   - incarnation: the incarnation of the account.
+    ///   - accessToken: the token that authenticates requests.
+    ///   - lifetime: the lifetime of the access token.
+    ///   - refreshToken: the token for fetching the next access token.
     public init(account: String, incarnation: String, accessToken: String, lifetime: Duration, refreshToken: String) {
         (self.account, self.incarnation) = (account, incarnation)
         (self.accessToken, self.lifetime, self.refreshToken) = (accessToken, lifetime, refreshToken)
     }
 }
 
-/// A session as the wire has it.
+/// A session in the format of the wire.
 struct SessionBody: Decodable {
     var accessToken: String
     var expiresIn: Int64
@@ -50,7 +50,7 @@ struct SessionBody: Decodable {
 }
 
 extension JSONDecoder {
-    /// Reads what the wire has: members in the manner of OAuth 2.0.
+    /// Decodes the wire format, whose member names follow OAuth 2.0.
     static var wire: JSONDecoder {
         let decoder = JSONDecoder()
         decoder.keyDecodingStrategy = .convertFromSnakeCase
@@ -58,38 +58,39 @@ extension JSONDecoder {
     }
 }
 
-/// Where a session is kept between two starts of a program: a file that only its owner reads, a keychain.
+/// Persistent storage for a session, such as a keychain or a file that only its owner can read.
 ///
-/// **What an implementer must do**
-/// - ``save(_:)`` returns when what it was given survives a power cut, and replaces all or nothing: the refresh token
-///   that it replaces counts nothing a minute later.
-/// - ``exclusively(_:)`` keeps all others away that use the same place, of this process and of others. It is held only
-///   while a token is refreshed, so a caller may wait.
-/// - Failures are thrown; `nil` means that there is no session.
+/// **Requirements for implementations**
+/// - ``save(_:)`` returns when the session is durable and replaces the old one atomically, because the old refresh
+///   token becomes invalid after one minute.
+/// - ``exclusively(_:)`` excludes all other users of the same location, in this process and in others. It is held only
+///   while a token is refreshed, so callers may wait.
+/// - Failures are thrown. `nil` means that there is no session.
 public protocol SessionStore: Sendable {
-    /// What is kept; `nil` for nothing.
+    /// The stored session; `nil` for none.
     func load() async throws(BackendError) -> KeptSession?
 
-    /// Keeps `session` in the place of what is there.
+    /// Replaces the stored session durably.
     func save(_ session: KeptSession) async throws(BackendError)
 
-    /// Keeps nothing any more.
+    /// Deletes the stored session.
     func delete() async throws(BackendError)
 
-    /// Runs `body` while nobody else runs his.
+    /// Runs `body` while no other user of the same location runs its own.
     func exclusively<Outcome: Sendable>(
         _ body: @Sendable () async throws(BackendError) -> Outcome
     ) async throws(BackendError) -> Outcome
 }
 
-/// A session as it is kept, and by the wall clock when it was received.
+/// A stored session with the time of its receipt.
 public struct KeptSession: Hashable, Sendable {
     /// The session.
     public var session: ServerSession
-    /// In milliseconds since 1970 UTC. Only a hint: it decides no more than whether to refresh once too often.
+    /// The time of receipt in milliseconds since 1970 UTC by the wall clock. Only a hint: a wrong value causes at most
+    /// one unnecessary refresh.
     public var received: Int64
 
-    /// A session that was received at `received`.
+    /// Creates a stored session.
     public init(_ session: ServerSession, received: Int64) { (self.session, self.received) = (session, received) }
 }
 
@@ -103,7 +104,7 @@ extension KeptSession {
         var refreshToken: String
     }
 
-    /// It as JSON, members in the order of their names. Holds secrets.
+    /// The JSON form, with members sorted by name. Contains secrets.
     public var json: [UInt8] {
         let body = Body(
             accessToken: session.accessToken, account: session.account,
@@ -112,12 +113,12 @@ extension KeptSession {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        // Strings and numbers: nothing in it can fail to be encoded.
+        // Strings and numbers can always be encoded.
         guard let data = try? encoder.encode(body) else { return Array("{}".utf8) }
         return Array(data)
     }
 
-    /// Reads what ``json`` is; `nil` for anything else.
+    /// Decodes the form of ``json``; `nil` for anything else.
     public init?(json: [UInt8]) {
         guard let body = try? JSONDecoder.wire.decode(Body.self, from: Data(json)) else { return nil }
         let session = ServerSession(

@@ -1,16 +1,16 @@
 public import SyncCore
 import Synchronization
 
-/// The access tokens of a session that is kept: gets new ones in time, one for all who wait, and keeps the refresh
-/// token before it lets go of the access token that came with it.
+/// The access tokens of a persistent session. Refreshes them in time, once for all waiting requests, and stores a new
+/// refresh token before it hands out the access token.
 ///
-/// - An access token is replaced shortly before it ends, measured from when it came, so that no clock that a person
-///   sets plays a part; and once when a server refuses it.
-/// - However many requests of however many processes wait, one refresh is made: ``SessionStore/exclusively(_:)`` keeps
-///   the others away, who then find what it brought.
-/// - A refresh whose answer is lost is made again with the same refresh token, for which the server gives the same
-///   answer for a minute. A crash at any point is the same: what is kept is the old token until the new one is.
-/// - When the server says that the session is over, it is kept no longer; whoever asks is told to log in.
+/// - An access token is replaced shortly before it expires, measured from its receipt and independently of the wall
+///   clock, and once when a server refuses it.
+/// - Requests of all processes share one refresh: ``SessionStore/exclusively(_:)`` excludes the others, which then find
+///   its result.
+/// - A refresh without an answer is repeated with the same refresh token, for which the server returns the same result
+///   for one minute. A crash at any point has the same effect, because the old token stays stored until the new one is.
+/// - When the server reports that the session is over, the session is deleted, and callers must log in again.
 ///
 /// ```swift
 /// let tokens = SessionTokens(client, store: keychain)
@@ -21,19 +21,19 @@ import Synchronization
 public final class SessionTokens: Sendable {
     fileprivate struct Held {
         var session: ServerSession
-        /// Runs since the access token came; `nil` for one that another process got.
+        /// The time since the receipt of the access token; `nil` if another process received it.
         var age: Stopwatch?
     }
 
-    /// Everything that a refresh touches, apart from the tokens that wait for it.
-    fileprivate final class Desk: Sendable {
+    /// The state of a refresh, apart from the requests that wait for it.
+    fileprivate final class Refresher: Sendable {
         let client: AccountClient
         let store: any SessionStore
         let host: HostServices
         let retries: RetryPolicy
         let account: String?
         let held = Mutex<Held?>(nil)
-        /// The last access token of a session that is over here.
+        /// The last access token of a session that has ended here.
         let retired = Mutex<String?>(nil)
 
         init(
@@ -44,69 +44,69 @@ public final class SessionTokens: Sendable {
         }
     }
 
-    private let desk: Desk
+    private let refresher: Refresher
     private let tokens: AccessTokens
 
-    /// The tokens of the session that `store` keeps.
+    /// Creates the tokens of the session in `store`.
     ///
     /// - Parameters:
-    ///   - client: asks the server.
-    ///   - store: keeps the session.
-    ///   - account: whose session it must be; `nil` for whoever is logged in.
+    ///   - client: the client of the server.
+    ///   - store: the storage of the session.
+    ///   - account: the required account of the session; `nil` for any.
     ///   - host: the timer, and the wall clock for ``KeptSession/received``.
-    ///   - retries: how often a refresh whose answer is lost is made, and after which pauses.
+    ///   - retries: the number of attempts for a refresh without an answer, and their pauses.
     public init(
         _ client: AccountClient, store: any SessionStore, account: String? = nil, host: HostServices = .system,
         retries: RetryPolicy = RetryPolicy(maximumAttempts: 3)
     ) {
-        let desk = Desk(client, store, account: account, host: host, retries: retries)
-        self.desk = desk
-        tokens = AccessTokens { (refused) throws(BackendError) in try await desk.token(after: refused) }
+        let refresher = Refresher(client, store, account: account, host: host, retries: retries)
+        self.refresher = refresher
+        tokens = AccessTokens { (refused) throws(BackendError) in try await refresher.token(after: refused) }
     }
 
-    /// Keeps `session` and uses it from now on.
+    /// Stores `session` and uses it from now on.
     ///
-    /// - Throws: what the store throws; the session is not used then.
+    /// - Throws: the error of the store. The session is not used in that case.
     public func begin(_ session: ServerSession) async throws(BackendError) {
-        let desk = desk
-        let age = Stopwatch(desk.host.timer)
-        try await desk.store.exclusively { () async throws(BackendError) in
-            try await desk.store.save(KeptSession(session, received: desk.host.now()))
+        let refresher = refresher
+        let age = Stopwatch(refresher.host.timer)
+        try await refresher.store.exclusively { () async throws(BackendError) in
+            try await refresher.store.save(KeptSession(session, received: refresher.host.now()))
         }
-        let former = desk.held.withLock { held in
+        let former = refresher.held.withLock { held in
             defer { held = Held(session: session, age: age) }
-            return held?.session.accessToken ?? desk.retired.withLock { $0 }
+            return held?.session.accessToken ?? refresher.retired.withLock { $0 }
         }
-        // Whoever has the token of another session asks for this one's.
+        // Replaces a token of the former session.
         if former != session.accessToken { _ = try await tokens.token(refused: former) }
     }
 
-    /// The session that is kept; `nil` for none.
+    /// The stored session; `nil` for none.
     ///
-    /// - Throws: what the store throws.
-    public func session() async throws(BackendError) -> ServerSession? { try await desk.store.load()?.session }
+    /// - Throws: the error of the store.
+    public func session() async throws(BackendError) -> ServerSession? { try await refresher.store.load()?.session }
 
-    /// Keeps no session any more.
+    /// Deletes the stored session.
     ///
-    /// - Throws: what the store throws.
+    /// - Throws: the error of the store.
     public func forget() async throws(BackendError) {
-        let desk = desk
-        try await desk.store.exclusively { () async throws(BackendError) in try await desk.store.delete() }
-        desk.retire()
+        let refresher = refresher
+        try await refresher.store.exclusively { () async throws(BackendError) in try await refresher.store.delete() }
+        refresher.retire()
     }
 
-    /// An access token that counts, as far as anybody can know.
+    /// Returns an access token that is valid as far as known.
     ///
-    /// - Parameter refused: the one that the server has just refused.
-    /// - Throws: `permissionDenied` where there is no session, or it is over; the cause is an ``AccountError`` then.
-    ///   `unavailable` and `busy` where the server cannot be asked.
+    /// - Parameter refused: the token that the server has just refused.
+    /// - Throws: `permissionDenied` if there is no session or it has ended; the cause is an ``AccountError`` then.
+    ///   `unavailable` and `busy` if the server cannot be reached.
     public func token(refused: String? = nil) async throws(BackendError) -> String? {
-        try await tokens.token(refused: refused ?? desk.tokenThatEnds)
+        try await tokens.token(refused: refused ?? refresher.tokenThatEnds)
     }
 }
 
-extension SessionTokens.Desk {
-    /// The current access token if it ends soon or has ended: a request that is under way must not outlive it.
+extension SessionTokens.Refresher {
+    /// The current access token if it has expired or expires soon, because it must not expire during a request.
     var tokenThatEnds: String? {
         held.withLock { held in
             guard let held else { return retired.withLock { $0 } }
@@ -116,10 +116,10 @@ extension SessionTokens.Desk {
         }
     }
 
-    /// A token that is not `refused`: the one that is kept, or a new one.
+    /// Returns a token other than `refused`: the stored one, or a new one.
     func token(after refused: String?) async throws(BackendError) -> String {
         guard let refused else { return use(try await load().session, age: nil) }
-        // Reading it again shows what another process has got meanwhile.
+        // Read the session again, because another process may have refreshed it.
         return try await store.exclusively { () async throws(BackendError) in try await self.refreshed(refused) }
     }
 
@@ -136,17 +136,18 @@ extension SessionTokens.Desk {
         }
         let age = Stopwatch(host.timer)
         guard Self.isSame(session.account, kept.session.account) else {
-            throw AccountError(.server, "\(client.server): it answered with another account's session").backendError
+            throw AccountError(.server, "\(client.server): the server answered with a session of another account")
+                .backendError
         }
-        // First kept, then used: whoever comes after a crash must find what the server goes by.
+        // Store before use, so that the token that the server expects is available after a crash.
         try await store.save(KeptSession(session, received: host.now()))
         return use(session, age: age)
     }
 
-    /// What is kept, if it is of the account that is asked for.
+    /// Loads the session and checks its account.
     private func load() async throws(BackendError) -> KeptSession {
         guard let kept = try await store.load() else {
-            throw AccountError(.sessionOver, "nobody is logged in; log in first").backendError
+            throw AccountError(.sessionOver, "no account is logged in; log in first").backendError
         }
         guard account.map({ Self.isSame($0, kept.session.account) }) != false else {
             throw AccountError(.sessionOver, "another account is logged in; log in first").backendError
@@ -156,7 +157,7 @@ extension SessionTokens.Desk {
 
     private static func isSame(_ left: String, _ right: String) -> Bool { left.utf8.elementsEqual(right.utf8) }
 
-    /// The session counts no more.
+    /// Marks the session as ended.
     func retire() {
         held.withLock { held in
             retired.withLock { $0 = held?.session.accessToken ?? $0 }
@@ -166,15 +167,15 @@ extension SessionTokens.Desk {
 
     private func use(_ session: ServerSession, age: Stopwatch?) -> String {
         held.withLock { held in
-            // The same that is used already: its age is known.
+            // The session is already in use, and its age is known.
             if held?.session == session, age == nil { return }
             held = SessionTokens.Held(session: session, age: age)
         }
         return session.accessToken
     }
 
-    /// Whether another process got it just now, as far as the wall clock tells; where that is wrong, one refresh too
-    /// many is made, or a request is refused once more.
+    /// Returns true if another process has just refreshed the session, by the wall clock. A wrong clock causes one
+    /// unnecessary refresh or one more refused request.
     private func isRecent(_ kept: KeptSession) -> Bool {
         let (age, overflow) = host.now().subtractingReportingOverflow(kept.received)
         return !overflow && age >= 0 && Duration.milliseconds(age) < kept.session.lifetime / 2
@@ -188,7 +189,7 @@ extension SessionTokens.Desk {
             attempts += 1
             var generator = host.generator
             guard failure.isTransient || failure.mayHaveHappened, failure.kind != .cancelled,
-                // Others wait for this one.
+                // Other callers wait for this refresh.
                 failure.retryAfter ?? .zero <= .seconds(5),
                 let pause = retries.delay(afterFailedAttempts: attempts, waited: waited, using: &generator)
             else { throw failure }
