@@ -1,24 +1,24 @@
 import SyncCore
 
-/// How often something is read again: a few times, in little time.
+/// A limit on the repetitions of a read.
 struct Attempts {
-    /// With pauses of 1, 2, 4 … milliseconds: a quarter of a second in all.
+    /// With pauses of 1, 2, 4 … milliseconds, a quarter of a second in all.
     private static let most = 8
 
     private let host: HostServices
     private let timeLeft: @Sendable () -> Duration
     private var count = 1
 
-    /// - Parameter limit: how long all of them may take together.
+    /// - Parameter limit: the time limit for all attempts together.
     init(host: HostServices, limit: Duration) {
         self.host = host
         timeLeft = Self.timeLeft(of: limit, on: host.timer)
     }
 
-    /// How long the next request may take.
+    /// The time limit of the next request.
     var remaining: Duration { timeLeft() }
 
-    /// Waits until the next attempt; whether there is one.
+    /// Waits for the next attempt. Returns `false` if none is left.
     mutating func begin(_ operation: BackendError.Operation, _ key: EntryKey?) async throws(BackendError) -> Bool {
         guard count < Self.most else { return false }
         let pause = Duration.milliseconds(1 << (count - 1))

@@ -1,19 +1,19 @@
 import SyncCore
 
-/// How a key stands in a folder of a WebDAV server: one file in the store's collection.
+/// The file name of a key: one file in the collection of the store.
 ///
-/// Lower-case letters, digits, hyphen and underscore stand for themselves, every other byte is `=` and two digits, and
-/// the name ends with `.entry`: so that servers which take `A` for `a`, compose letters, or mind dots, slashes and
-/// device names keep keys apart, and that others' files are told from ours. A name that is too long for a file system
-/// goes on in collections whose names end with `.more`.
+/// Lower-case letters, digits, hyphen and underscore are kept. Every other byte is encoded as `=` and two digits, and
+/// the name ends with `.entry`. Servers that fold case, normalize letters, or treat dots, slashes and device names
+/// specially therefore keep keys apart, and files of other programs are recognized. A name that is too long for a file
+/// system continues in collections whose names end with `.more`.
 enum FileName {
-    /// How long a part of a path may be without its ending. File systems take 255 bytes, encrypted ones 143.
+    /// The maximum length of a path component without its extension. File systems allow 255 bytes, encrypted ones 143.
     private static let longestPart = 128
     private static let digits = Array("0123456789abcdef".utf8)
     private static let ending = ".entry"
     private static let continued = ".more"
 
-    /// The parts of the path of `key`: collections, then the file.
+    /// The path components of `key`: collections, then the file.
     static func parts(of key: EntryKey) -> [String] {
         var parts: [String] = []
         var rest = encoded(key.text)[...]
@@ -24,7 +24,7 @@ enum FileName {
         return parts + [String(decoding: rest, as: UTF8.self) + ending]
     }
 
-    /// The key of the file at `parts`; `nil` for one of somebody else's.
+    /// The key of the file at `parts`; `nil` for a file of another program.
     static func key(of parts: [String]) -> EntryKey? {
         guard let last = parts.last, last.hasSuffix(ending) else { return nil }
         var name: [UInt8] = []
@@ -33,17 +33,17 @@ enum FileName {
             name += part.utf8.dropLast(continued.utf8.count)
         }
         name += last.utf8.dropLast(ending.utf8.count)
-        // One key has one name: another spelling of it is not ours.
+        // A key has exactly one name. Other spellings are ignored.
         guard let bytes = decoded(name), let text = String(validating: bytes, as: UTF8.self),
             let key = try? EntryKey(text), Self.parts(of: key) == parts
         else { return nil }
         return key
     }
 
-    /// Whether the collection `name` goes on with longer names.
+    /// True for a collection that continues longer names.
     static func isContinued(_ name: String) -> Bool { name.hasSuffix(continued) }
 
-    /// Whether keys that begin with `prefix` may be in the collection at `parts`.
+    /// Returns true if the collection at `parts` may contain keys with `prefix`.
     static func mayHoldKeys(withPrefix prefix: String, in parts: [String]) -> Bool {
         let name = parts.flatMap { $0.utf8.dropLast(continued.utf8.count) }
         let wanted = encoded(prefix)

@@ -2,21 +2,21 @@ import HTTPTypes
 import SyncCore
 import SyncProtocol
 
-/// Where a folder of a WebDAV server is.
+/// The address of a folder on a WebDAV server.
 struct FolderAddress: Sendable {
     /// `http` or `https`.
     let scheme: String
     /// Host and port.
     let authority: String
-    /// The folder's path, percent-encoded, with a slash at both ends.
+    /// The path of the folder, percent-encoded, with a slash at both ends.
     let path: String
 
-    /// Reads `webdavs://HOST[:PORT][/FOLDER]`, `webdav://…`, `https://…` or `http://…`, a slash at the end or none.
+    /// Parses `webdavs://HOST[:PORT][/FOLDER]`, `webdav://…`, `https://…` or `http://…`. A trailing slash is optional.
     init(_ text: String) throws(BackendError) {
         let refused = BackendError(
             .notAStore, operation: .open,
-            message: "this is no folder of a WebDAV server: write webdavs://HOST/FOLDER, percent-encoded, "
-                + "without user, password, query and fragment")
+            message: "this is not the address of a WebDAV folder; use webdavs://HOST/FOLDER, percent-encoded, "
+                + "without user, password, query or fragment")
         guard let mark = text.firstRange(of: "://"), text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             throw refused
         }
@@ -30,7 +30,7 @@ struct FolderAddress: Sendable {
         let slash = rest.firstIndex(of: "/") ?? rest.endIndex
         authority = rest[..<slash].lowercased()
         let names = rest[slash...].split(separator: "/")
-        // "." and ".." would be resolved on the way, and lead out of the folder.
+        // "." and ".." would be resolved and lead out of the folder.
         let isPlain = names.allSatisfy { name in
             guard let bytes = PercentCoding.decoded(name.utf8) else { return false }
             return ![Array(".".utf8), Array("..".utf8)].contains(bytes) && !bytes.contains(0x2F)
@@ -39,21 +39,21 @@ struct FolderAddress: Sendable {
         path = "/" + names.map { $0 + "/" }.joined()
     }
 
-    /// The address without secrets; the same for every spelling of it.
+    /// The normalized address, without secrets.
     var label: String { (scheme == "https" ? "webdavs" : "webdav") + "://" + authority + path }
 
-    /// A request for what is at `path`.
+    /// Creates a request for `path`.
     func request(_ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields) -> HTTPRequest {
         HTTPRequest(method: method, scheme: scheme, authority: authority, path: path, headerFields: fields)
     }
 }
 
-/// The path that a `href` names (RFC 4918, section 8.3): it is an address or an absolute path, as the server likes.
+/// The path of an `href` (RFC 4918, section 8.3), which is either a URL or an absolute path.
 struct HrefPath: Hashable {
-    /// The names on the way, decoded.
+    /// The decoded path components.
     var names: [[UInt8]]
 
-    /// Reads a path or an address; `nil` for neither.
+    /// Parses a path or a URL; `nil` for neither.
     init?(_ href: String) {
         var rest = href[...]
         if let mark = rest.firstRange(of: "://") {

@@ -1,26 +1,26 @@
-/// The answer to a `PROPFIND` (RFC 4918, section 9.1): what is in a collection.
+/// The answer to a `PROPFIND` (RFC 4918, section 9.1): the content of a collection.
 struct Multistatus {
-    /// What the server tells of one resource.
+    /// The properties of one resource.
     struct Resource: Hashable {
-        /// Where it is, as the server wrote it: a path or an address, percent-encoded.
+        /// The location as the server wrote it: a percent-encoded path or URL.
         var href = ""
-        /// Whether it is a collection.
+        /// True for a collection.
         var isCollection = false
-        /// Its entity tag, where the server told.
+        /// The entity tag, if the server sent one.
         var tag: String?
-        /// The status of the resource as a whole, where it has one: then it could not be looked at.
+        /// The status of the whole resource, if any. The server sends it if it could not read the resource.
         var status: Int?
     }
 
-    /// In the order of the answer; the collection itself is among them.
+    /// The resources in the order of the answer, including the collection itself.
     private(set) var resources: [Resource] = []
 
     /// The elements whose text is read.
-    private static let told: Set = ["href", "status", "getetag"]
-    /// Longer texts are none of ours.
+    private static let textElements: Set = ["href", "status", "getetag"]
+    /// The maximum length of a text.
     private static let longestText = 16 << 10
 
-    /// Reads the XML of an answer.
+    /// Parses the XML of an answer.
     init(_ xml: [UInt8]) throws(XMLReader.Malformed) {
         var reader = try XMLReader(xml)
         var path: [String] = []
@@ -28,12 +28,12 @@ struct Multistatus {
         while let event = try reader.next() {
             switch event {
             case .start(let namespace, let name):
-                // Names of other namespaces stand for nothing here, whatever they are.
+                // Names of other namespaces are ignored.
                 path.append(namespace == "DAV:" ? name : "")
                 text = []
                 if path.count == 1, path != ["multistatus"] { throw XMLReader.Malformed() }
                 try begin(path)
-            case .text(let more) where Self.told.contains(path.last ?? ""):
+            case .text(let more) where Self.textElements.contains(path.last ?? ""):
                 guard text.count + more.count <= Self.longestText else { throw XMLReader.Malformed() }
                 text += more
             case .text: break
@@ -60,7 +60,7 @@ struct Multistatus {
         case ["multistatus", "response"]:
             guard !resources[last].href.isEmpty else { throw XMLReader.Malformed() }
         case ["multistatus", "response", "href"]:
-            // With a status for all there may be several of them; the first stands for them.
+            // A response with a common status may have several hrefs. The first one is used.
             if resources[last].href.isEmpty { resources[last].href = text }
         case ["multistatus", "response", "status"]:
             // "HTTP/1.1 404 Not Found"

@@ -1,39 +1,39 @@
 import Checksums
 import SyncCore
 
-/// What a file holds: a mark with the format's number, the version of the write, a checksum over key, version and
-/// value, and the value to the end of the file.
+/// The format of a file: a mark with the format number, the version of the write, a checksum over key, version and
+/// value, and the value up to the end of the file.
 ///
-/// A server may answer half of a file, or the length of one write with the bytes of another, and a tool may put a file
-/// under another's name: the checksum tells.
+/// The checksum detects a truncated answer, an answer with the length of one write and the bytes of another, and a file
+/// under the name of another one.
 enum StoredFile {
     private static let mark = Array("ESD".utf8)
     private static let format = UInt8(ascii: "1")
     private static let versionByteCount = 16
     private static let checksumByteCount = 8
 
-    /// How much longer a file is than its value.
+    /// The number of bytes by which a file is longer than its value.
     static let overhead = mark.count + 1 + versionByteCount + checksumByteCount
 
-    /// The file that holds `value`, written under `key` as `version` of 16 bytes.
+    /// Encodes `value`, written under `key` with a `version` of 16 bytes.
     static func bytes(of value: [UInt8], version: EntryVersion, key: EntryKey) -> [UInt8] {
         precondition(version.bytes.count == versionByteCount, "versions are 128 random bits here")
         return mark + [format] + version.bytes + checksum(value[...], version.bytes[...], key) + value
     }
 
-    /// Why a file is no entry.
+    /// The reason why a file is not an entry.
     enum Defect: Error {
-        /// Not as it was written, or written by somebody else.
+        /// The file was changed, or another program wrote it.
         case damaged
-        /// Of a later format.
+        /// The file has a later format.
         case newer
     }
 
-    /// The entry in the file of `key`.
+    /// Decodes the entry in the file of `key`.
     static func entry(in file: [UInt8], key: EntryKey) throws(Defect) -> Entry {
         guard file.starts(with: mark), file.count > mark.count else { throw .damaged }
         guard file[mark.count] == format else {
-            // A digit or a letter; anything else is no number that a format will have.
+            // Format numbers are digits or letters.
             throw (0x32...0x7A).contains(file[mark.count]) ? .newer : .damaged
         }
         guard file.count >= overhead else { throw .damaged }
@@ -45,7 +45,7 @@ enum StoredFile {
         return Entry(value: Array(value), version: EntryVersion(bytes: Array(version)))
     }
 
-    /// What stands for the version of a file that is no entry: as long as it stays the same, so does this.
+    /// The version of a file that is not an entry. It depends only on the bytes.
     static func standIn(for bytes: [UInt8]) -> EntryVersion {
         EntryVersion(bytes: [1, 2].flatMap { bigEndian(XXHash64.digest(of: bytes, seed: $0)) })
     }

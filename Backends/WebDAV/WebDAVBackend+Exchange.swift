@@ -4,7 +4,7 @@ import SyncCore
 import SyncProtocol
 
 extension WebDAVBackend {
-    /// Sends a request that changes nothing, again where the connection broke.
+    /// Sends a read-only request, and repeats it if the connection broke.
     func ask(
         _ method: HTTPRequest.Method, _ path: String, _ fields: HTTPFields, body: [UInt8] = [],
         for operation: BackendError.Operation, key: EntryKey?, _ attempts: inout Attempts
@@ -18,7 +18,7 @@ extension WebDAVBackend {
             guard (failure.cause as? TransportError)?.kind == .interrupted,
                 try await attempts.begin(operation, key)
             else {
-                // Nothing was asked to be changed, whatever it was asked for.
+                // A read-only request has no effect, even if it serves a write.
                 throw failure.disposition == .outcomeUnknown ? failure.withoutEffect : failure
             }
         }
@@ -53,13 +53,15 @@ extension WebDAVBackend {
         guard !user.utf8.contains(UInt8(ascii: ":")), (user + password).utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
         else {
             throw BackendError(
-                .permissionDenied, message: "a user name has no colon, and neither it nor a password control characters"
+                .permissionDenied,
+                message:
+                    "a user name must not contain a colon, and neither it nor a password may contain control characters"
             )
         }
         return "Basic " + Data("\(user):\(password)".utf8).base64EncodedString()
     }
 
-    /// The error that an answer tells of.
+    /// Creates the error of an unsuccessful answer.
     func failure(
         _ answer: TransportAnswer, _ operation: BackendError.Operation, _ key: EntryKey?
     ) -> BackendError {
@@ -74,26 +76,29 @@ extension WebDAVBackend {
         case 200..<300: return foreign(answer, operation, key)
         case 300..<400:
             let place = response.headerFields[.location].map(Self.shown) ?? "another place"
-            return error(.notAStore, "the server sends on to \(place) (\(code)): give that address, if you trust it")
-        case 400, 405: return error(.notAStore, "the server answered \(code): does it speak WebDAV here?")
+            return error(.notAStore, "the server redirects to \(place) (\(code)); use that address if you trust it")
+        case 400, 405:
+            return error(.notAStore, "the server answered \(code); check that WebDAV is enabled at this address")
         case 401:
             let speaksBasic =
                 response.headerFields[values: .wwwAuthenticate].contains { $0.lowercased().contains("basic") }
             return error(
                 .permissionDenied,
                 speaksBasic
-                    ? "the server does not take this user name and password (401)"
-                    : "the server wants another kind of log-in than user name and password by Basic (401)")
-        case 403: return error(.permissionDenied, "the server does not allow this (403): look at its rights")
-        case 404, 409: return error(.missing, "there is no such folder, or it went away meanwhile (\(code))")
-        case 423: return error(.busy, "somebody has locked this on the server (423)")
+                    ? "the server refused this user name and password (401)"
+                    : "the server requires an authentication other than Basic, which is not supported (401)")
+        case 403:
+            return error(.permissionDenied, "the server denied permission (403); check the permissions on the server")
+        case 404, 409: return error(.missing, "the folder does not exist or was removed (\(code))")
+        case 423: return error(.busy, "the file is locked on the server (423)")
         default:
             return Problem(response.status, "\(label): the server answered \(code)")
                 .error(during: operation, key: key, retryAfter: retryAfter)
         }
     }
 
-    /// The error of an answer of success that WebDAV does not know here: something may have been done.
+    /// Creates the error of a successful status that WebDAV does not define for the request, which may have taken
+    /// effect.
     func foreign(
         _ answer: TransportAnswer, _ operation: BackendError.Operation, _ key: EntryKey?
     ) -> BackendError {
@@ -105,7 +110,7 @@ extension WebDAVBackend {
         )
     }
 
-    /// An address that a server wrote, fit for one line and without what may be secret in it.
+    /// An address from the server, limited to one line and without secrets.
     private static func shown(_ location: String) -> String {
         let visible = location.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } && location.utf8.count <= 200
         let plain = location.prefix { $0 != "?" && $0 != "#" }
@@ -114,7 +119,7 @@ extension WebDAVBackend {
 }
 
 extension HTTPRequest.Method {
-    // Both are valid names of methods.
+    // Both are valid method names.
     static var mkcol: Self { Self("MKCOL") ?? .put }
     static var propfind: Self { Self("PROPFIND") ?? .get }
 }

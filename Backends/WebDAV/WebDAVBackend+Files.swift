@@ -4,20 +4,20 @@ import SyncProtocol
 import Synchronization
 
 extension WebDAVBackend {
-    /// What is in the place of a file.
+    /// The result of reading a file.
     enum FileOutcome {
         case entry(Entry)
-        /// It still has the tag.
+        /// The file still has the known tag.
         case unchanged
         case missing
-        /// Something is there; the version stands for it as long as it stays the same.
+        /// The file is not a valid entry. The version depends only on its bytes.
         case unreadable(BackendError, EntryVersion)
     }
 
-    /// Reads a file, again where a writer may have been in the way.
+    /// Reads a file, and repeats the read if a concurrent write may have interfered.
     ///
-    /// Apache looks at a file first and opens it then. When it is replaced or deleted in between, the answer is a 403,
-    /// or has the length of one content and the bytes of the other, or breaks off.
+    /// Apache checks a file before it opens it. If the file is replaced or deleted in between, the answer is a 403, or
+    /// has the length of one content and the bytes of the other, or is truncated.
     func file(
         at path: String, _ key: EntryKey, unless tag: String?, for operation: BackendError.Operation
     ) async throws(BackendError) -> FileOutcome {
@@ -35,7 +35,7 @@ extension WebDAVBackend {
                     note(answer.response, entry.version, at: path)
                     return .entry(entry)
                 } catch { defect = error }
-                // Twice the same is no accident.
+                // Two equal answers are not a coincidence.
                 var isLasting = former == answer.body
                 former = answer.body
                 if !isLasting { isLasting = !(try await attempts.begin(operation, key)) }
@@ -59,18 +59,19 @@ extension WebDAVBackend {
         case .damaged:
             BackendError(
                 .damaged, operation: operation, key: key,
-                message: "\(label): the file of this key is cut, changed, or none of ours: restore it, or delete it")
+                message: "\(label): the file of this key is truncated, changed, or not an entry; restore or delete it")
         case .newer:
             BackendError(
                 .newerFormat, operation: operation, key: key,
-                message: "\(label): the file of this key was written by a later version: update this one")
+                message: "\(label): the file of this key was written by a later version; update this software")
         }
     }
 
-    /// Remembers a tag that will not come again for another content.
+    /// Remembers a tag that identifies the content.
     ///
-    /// Servers make tags of a file's time and size. File systems count in steps of up to two seconds, so two writes may
-    /// have one tag until three seconds after the first; Apache calls it weak for one second.
+    /// Servers derive tags from the time and size of a file. File systems store times in steps of up to two seconds, so
+    /// two writes may have the same tag until three seconds after the first. Apache marks it as weak for one second
+    /// only.
     private func note(_ response: HTTPResponse, _ version: EntryVersion, at path: String) {
         let fields = response.headerFields
         guard let tag = fields[.eTag], !tag.hasPrefix("W/"),

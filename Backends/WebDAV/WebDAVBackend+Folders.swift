@@ -11,18 +11,18 @@ extension WebDAVBackend {
     }
 
     func path(of parts: [String]) -> String {
-        // "=" may stand in a path as it is (RFC 3986, section 3.3).
+        // "=" needs no encoding in a path (RFC 3986, section 3.3).
         address.path + parts.joined(separator: "/")
     }
 
-    /// What is in the store's folder, or in the collection in it that `folder` leads to.
+    /// Lists the members of the store's folder, or of its collection `folder`.
     func members(of folder: [String]) async throws(BackendError) -> [Member] {
         let path = folder.isEmpty ? address.path : path(of: folder) + "/"
         let answer = try await find(path, depth: "1", .list, nil)
         switch answer.response.status.code {
         case 207: return try members(in: answer, of: folder)
         case 404 where !folder.isEmpty:
-            // It went away meanwhile, or all of it did.
+            // The collection, or the whole folder, was removed in the meantime.
             try await checkFolder(.list, nil)
             return []
         case 404 where creating: return []
@@ -31,7 +31,7 @@ extension WebDAVBackend {
         }
     }
 
-    /// Throws unless the folder is there, or may be made.
+    /// Throws unless the folder exists or may be created.
     func checkFolder(_ operation: BackendError.Operation, _ key: EntryKey?) async throws(BackendError) {
         let answer = try await find(address.path, depth: "0", operation, key)
         switch answer.response.status.code {
@@ -42,16 +42,16 @@ extension WebDAVBackend {
         }
     }
 
-    /// Makes what is missing on the way to a file: the folder too, where it may be made.
+    /// Creates the missing collections of a file's path, and the folder if allowed.
     func makeCollections(on parts: [String], _ key: EntryKey) async throws(BackendError) {
         if creating {
             let answer = try await makeCollection(address.path, key)
-            // What it is to stand in is missing.
+            // The parent collection is missing.
             if answer.response.status.code == 409 {
                 var path = "/"
                 for name in address.path.split(separator: "/") {
                     path += name + "/"
-                    // Of those that were there some servers say so, and some that it is forbidden.
+                    // For existing collections some servers answer 405 and others 403.
                     _ = try await makeCollection(path, key)
                 }
             }
@@ -59,7 +59,7 @@ extension WebDAVBackend {
         try await checkFolder(.write, key)
         for count in 1..<max(1, parts.count) {
             let answer = try await makeCollection(path(of: Array(parts.prefix(count))) + "/", key)
-            // 405: it is there.
+            // 405: the collection exists.
             guard [200, 201, 405].contains(answer.response.status.code) else { throw failure(answer, .write, key) }
         }
     }
@@ -71,7 +71,7 @@ extension WebDAVBackend {
     private func missing(_ operation: BackendError.Operation, _ key: EntryKey?) -> BackendError {
         BackendError(
             .missing, operation: operation, key: key,
-            message: "\(label): there is no such folder: make it, or look whether its disk is there")
+            message: "\(label): the folder does not exist; create it, or check that its disk is mounted")
     }
 
     private func find(
@@ -86,10 +86,10 @@ extension WebDAVBackend {
             .propfind, path, fields, body: Array(question.utf8), for: operation, key: key, &attempts)
     }
 
-    /// The resources that an answer tells of, the collection that was asked about first.
+    /// The resources of an answer, with the requested collection first.
     ///
-    /// Its path is not compared with ours: a proxy may have changed that. It is the only one with the shortest path; an
-    /// answer without it is no listing, and proves no absence.
+    /// Its path is not compared with the requested one, because a proxy may have changed it. It is the only resource
+    /// with the shortest path. An answer without it is not a listing and proves no absence.
     private func resources(
         in answer: TransportAnswer, _ operation: BackendError.Operation, _ key: EntryKey?
     ) throws(BackendError) -> [(path: HrefPath, resource: Multistatus.Resource)] {
@@ -115,7 +115,7 @@ extension WebDAVBackend {
         var members: [Member] = []
         var names: Set<String> = []
         for (path, resource) in resources.dropFirst() {
-            // A server that tells of all that is below has told more than was asked. 404: it went away meanwhile.
+            // Skip deeper resources, which some servers send unasked. 404: the file was removed in the meantime.
             guard path.names.count == own.count + 1, resource.status != 404,
                 let name = path.names.last.flatMap({ String(validating: $0, as: UTF8.self) }),
                 names.insert(name).inserted
@@ -128,6 +128,8 @@ extension WebDAVBackend {
     private func noListing(_ operation: BackendError.Operation, _ key: EntryKey?) -> BackendError {
         BackendError(
             .notAStore, operation: operation, key: key,
-            message: "\(label): the answer is no listing of a folder: is this the address of one on a WebDAV server?")
+            message:
+                "\(label): the answer is not the listing of a folder; check that this is the address of a WebDAV folder"
+        )
     }
 }

@@ -3,18 +3,18 @@ public import SyncCore
 public import SyncProtocol
 import Synchronization
 
-/// A folder on a WebDAV server (RFC 4918): a NAS, Nextcloud, Apache's mod_dav. For devices of one person that share a
-/// folder and have no server of ours.
+/// A backend on a folder of a WebDAV server (RFC 4918), such as a NAS, Nextcloud or Apache's mod_dav, for devices that
+/// share a folder and have no `syncd` server.
 ///
-/// - **Without compare-and-swap**, whatever the server says: with eight writers at once under one strong entity tag,
-///   Apache lets more than one through. So each device writes only its own entry of a ledger, and reads all.
-/// - **Whole or not at all.** A write is one `PUT`, which Apache puts in place in one step. (A `MOVE` over a file is
-///   not: it removes the file first, and whoever reads in between finds nothing.) Every file has a checksum, so half of
-///   one, or two that the server mixed, is an error and never a value.
-/// - **Honest.** A 404 is an absence only where the folder is there and is listed as WebDAV does. Apache answers 403,
-///   or breaks off, to whoever reads a file at the moment in which it is replaced; that is asked again, a few times.
-/// - Entity tags only spare reading what is known: and only those that are strong, and three seconds older than the
-///   file, since servers make them of times.
+/// - **No compare-and-swap**, even if the server claims it: with eight concurrent writers under one strong entity tag,
+///   Apache accepts more than one. Each device therefore writes only its own entry of a ledger and reads all entries.
+/// - **Atomic writes.** A write is one `PUT`, which Apache applies atomically. (`MOVE` over a file is not atomic: it
+///   removes the file first, and a concurrent read finds nothing.) Every file has a checksum, so a truncated or mixed
+///   file is an error and never a value.
+/// - **Verified absence.** A 404 is an absence only if the folder exists and can be listed. For a read during a
+///   replacement, Apache answers 403 or truncates the answer; such reads are repeated a few times.
+/// - Entity tags only avoid reading known files. A tag counts only if it is strong and was read at least three seconds
+///   after the file's modification, because servers derive tags from times.
 ///
 /// ```swift
 /// let nas = try WebDAVBackend(address: "webdavs://nas.local/owls", transport: transport) {
@@ -22,12 +22,12 @@ import Synchronization
 /// }
 /// ```
 public final class WebDAVBackend: KeyValueBackend {
-    /// Where user name and password come from, asked before each request; `nil` for none.
+    /// Provides the user name and password before each request; `nil` for none.
     public typealias Credentials = @Sendable () async throws(BackendError) -> Credential?
 
-    /// What it honours: no conditional writes, no sequence of changes.
+    /// The capabilities: neither conditional writes nor a change feed.
     public let capabilities: Capabilities
-    /// The folder's address, the same for every spelling of it: `webdavs://nas.local/owls/`.
+    /// The normalized address of the folder, such as `webdavs://nas.local/owls/`.
     public let label: String
 
     let address: FolderAddress
@@ -36,22 +36,23 @@ public final class WebDAVBackend: KeyValueBackend {
     let creating: Bool
     let host: HostServices
     let credentials: Credentials
-    /// By the path of a file: a tag that will not come again for another content, and the version that it stands for.
+    /// The identifying tag and the version of each known file, by path.
     let known = Mutex<[String: (tag: String, version: EntryVersion)]>([:])
 
-    /// The store in the folder at `address`.
+    /// Creates a backend on the folder at `address`.
     ///
     /// - Parameters:
-    ///   - address: `webdavs://HOST[:PORT]/FOLDER` or `https://…`, percent-encoded; plain `webdav` or `http` only where
-    ///     the caller knows what he does.
-    ///   - transport: what carries the requests.
-    ///   - timeout: how long a request may take, and reading a file with all that is repeated of it.
-    ///   - creating: whether the folder is made when it is missing. Otherwise a missing one is an error, and no empty
-    ///     store.
-    ///   - maximumValueByteCount: larger values are refused, and larger answers not read.
-    ///   - host: randomness for versions, and the timer of the pauses before something is read again.
-    ///   - credentials: where user name and password come from.
-    /// - Throws: `BackendError.Kind.notAStore` where `address` is no such address, or has a user name, a query or a
+    ///   - address: `webdavs://HOST[:PORT]/FOLDER` or `https://…`, percent-encoded; use plain `webdav` or `http` only
+    ///     on loopback or a trusted network.
+    ///   - transport: the transport for requests.
+    ///   - timeout: the time limit of a request, and of reading a file with all repetitions.
+    ///   - creating: determines whether a missing folder is created. Otherwise a missing folder is an error, not an
+    ///     empty store.
+    ///   - maximumValueByteCount: the maximum length of a value. Longer values are refused, and longer answers are not
+    ///     read.
+    ///   - host: the randomness for versions, and the timer for pauses between repeated reads.
+    ///   - credentials: provides the user name and password.
+    /// - Throws: `BackendError.Kind.notAStore` if `address` is not such an address, or has a user name, a query or a
     ///   fragment.
     public init(
         address: String, transport: any HTTPTransport, timeout: Duration = .seconds(30), creating: Bool = false,
@@ -67,7 +68,7 @@ public final class WebDAVBackend: KeyValueBackend {
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
-    /// Reads one key: one `GET`, and where it finds nothing a look whether the folder is there.
+    /// Reads one key with one `GET`. If it finds nothing, checks that the folder exists.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -77,14 +78,14 @@ public final class WebDAVBackend: KeyValueBackend {
         case .entry(let entry): return Answer(entry.version == knownVersion ? .unchanged : .found(entry))
         case .unchanged: return Answer(.unchanged)
         case .missing:
-            // Only in a folder that is there can something be missing.
+            // An absence requires that the folder exists.
             try await checkFolder(.read, key)
             return Answer(.absent)
         case .unreadable(let error, _): throw error
         }
     }
 
-    /// Writes one key: one `PUT`. Only without a precondition, see ``WebDAVBackend``.
+    /// Writes one key with one `PUT`. Preconditions are not supported, see ``WebDAVBackend``.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -92,7 +93,7 @@ public final class WebDAVBackend: KeyValueBackend {
         if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
             throw BackendError(
                 .tooLarge, operation: .write, key: key,
-                message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
+                message: "a value must have at most \(maximum) bytes here, not \(value.count)")
         }
         var generator = host.generator
         let version = EntryVersion.random(using: &generator)
@@ -100,13 +101,13 @@ public final class WebDAVBackend: KeyValueBackend {
         let parts = FileName.parts(of: key)
         var answer = try await put(bytes, path(of: parts), key)
         if [404, 409].contains(answer.response.status.code) {
-            // A collection on the way is missing, or the whole folder.
+            // A collection of the path, or the whole folder, is missing.
             try await makeCollections(on: parts, key)
             answer = try await put(bytes, path(of: parts), key)
         }
         switch answer.response.status.code {
         case 201, 204: return Answer(.written(version))
-        // Allowed, but what a server says too that has not written anything.
+        // A valid status, but some servers send it without writing anything.
         case 200:
             guard case .entry(let entry) = try await file(at: path(of: parts), key, unless: nil, for: .write),
                 entry.version == version
@@ -116,8 +117,8 @@ public final class WebDAVBackend: KeyValueBackend {
         }
     }
 
-    /// Deletes one key: one `DELETE`, and where it finds nothing a look whether the folder is there. Only without a
-    /// precondition.
+    /// Deletes one key with one `DELETE`. If it finds nothing, checks that the folder exists. Preconditions are not
+    /// supported.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -131,26 +132,26 @@ public final class WebDAVBackend: KeyValueBackend {
             guard case .missing = try await file(at: path, key, unless: nil, for: .delete) else {
                 throw foreign(answer, .delete, key)
             }
-        // 207 too: something of it could not be deleted, and there is only one thing.
+        // Including 207, which means that the file could not be deleted.
         default: throw failure(answer, .delete, key)
         }
         known.withLock { $0[path] = nil }
         return Answer(.deleted)
     }
 
-    /// Lists keys: one `PROPFIND`, one more for each name that is too long for a file, and a `GET` for each file of the
-    /// page whose version is not known.
+    /// Lists keys with one `PROPFIND`, one more for each collection of longer names, and a `GET` for each file of the
+    /// page whose version is unknown.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        precondition(limit >= 1, "a page holds 1 key or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         var found: [ListedFile] = []
         var folders: [[String]] = [[]]
         while let folder = folders.popLast() {
             for member in try await members(of: folder) {
                 let parts = folder + [member.name]
                 if member.isCollection {
-                    // Others' folders are others' affair.
+                    // Folders of other programs are ignored.
                     if FileName.isContinued(member.name), FileName.mayHoldKeys(withPrefix: prefix, in: parts) {
                         folders.append(parts)
                     }
@@ -163,7 +164,7 @@ public final class WebDAVBackend: KeyValueBackend {
         var items: [KeyPage.Item] = []
         for file in found {
             if items.count == limit { return Answer(KeyPage(items: items, next: items.last?.key)) }
-            // A file that went away meanwhile is none.
+            // Skip a file that was removed in the meantime.
             if let version = try await version(of: file) { items.append(KeyPage.Item(key: file.key, version: version)) }
         }
         return Answer(KeyPage(items: items, next: nil))
@@ -180,7 +181,7 @@ public final class WebDAVBackend: KeyValueBackend {
         switch try await self.file(at: file.path, file.key, unless: nil, for: .list) {
         case .entry(let entry): return entry.version
         case .unchanged, .missing: return nil
-        // The others go on; reading this one tells what is wrong with it.
+        // The listing continues. Reading this entry reports the error.
         case .unreadable(_, let version): return version
         }
     }
@@ -191,7 +192,9 @@ public final class WebDAVBackend: KeyValueBackend {
         guard precondition == .any else {
             throw BackendError(
                 .unsupported, operation: operation, key: key,
-                message: "\(label) cannot write conditionally: a WebDAV server checks a tag and writes in two steps")
+                message:
+                    "\(label) cannot write conditionally: WebDAV servers check a tag and write in separate steps"
+            )
         }
     }
 
@@ -202,17 +205,17 @@ public final class WebDAVBackend: KeyValueBackend {
 }
 
 extension WebDAVBackend {
-    /// User name and password, sent with each request (Basic, RFC 7617).
+    /// A user name and password, sent with each request (Basic authentication, RFC 7617).
     public struct Credential: Hashable, Sendable, CustomStringConvertible {
-        /// Who asks; without a colon.
+        /// The user name, without a colon.
         public var user: String
-        /// What only he knows.
+        /// The password.
         public var password: String
 
-        /// A user and a password.
+        /// Creates a credential.
         public init(user: String, password: String) { (self.user, self.password) = (user, password) }
 
-        /// The user.
+        /// The user name, without the password.
         public var description: String { user }
     }
 }

@@ -1,19 +1,19 @@
-/// Reads the XML that WebDAV servers write, in one pass and memory in proportion to it.
+/// A parser for the XML of WebDAV servers, in one pass and with memory proportional to the input.
 ///
-/// What no such server sends is refused and not interpreted: a document type, and so every entity but the five that XML
-/// has itself; another encoding than UTF-8; elements inside of each other without end. So nothing can grow.
+/// It rejects what such servers do not send: document types, and therefore all entities except the five predefined
+/// ones; encodings other than UTF-8; and unlimited nesting. Nothing can expand.
 struct XMLReader {
-    /// What comes next.
+    /// A parsing event.
     enum Event: Hashable {
-        /// An element begins: its namespace and name.
+        /// The start of an element, with its namespace and name.
         case start(namespace: String, name: String)
-        /// Text of the element that is open.
+        /// Text of the current element.
         case text([UInt8])
-        /// The element that is open ends.
+        /// The end of the current element.
         case end
     }
 
-    /// It is no XML, or none that is read here.
+    /// The input is not XML, or uses unsupported XML.
     struct Malformed: Error {}
 
     private static let deepest = 64
@@ -21,9 +21,9 @@ struct XMLReader {
 
     private let bytes: [UInt8]
     private var index = 0
-    /// The names of the elements that are open, and how many namespaces were known before each.
+    /// The open elements, with the number of namespaces in scope before each.
     private var open: [(name: [UInt8], namespaceCount: Int)] = []
-    /// Prefixes and what they stand for, the innermost last.
+    /// The prefixes and their namespaces, the innermost last.
     private var namespaces: [(prefix: [UInt8], namespace: String)] = []
     private var hasRoot = false
     private var isEndPending = false
@@ -34,7 +34,7 @@ struct XMLReader {
         if starts(with: "\u{FEFF}") { index += 3 }
     }
 
-    /// The next event; `nil` at the end of the document.
+    /// Returns the next event; `nil` at the end of the document.
     mutating func next() throws(Malformed) -> Event? {
         if isEndPending { return try end() }
         while index < bytes.count {
@@ -58,7 +58,7 @@ struct XMLReader {
                 guard take(UInt8(ascii: ">")), open.last?.name == name else { throw Malformed() }
                 return try end()
             } else {
-                // A document type begins with "<!", which is no name.
+                // A document type starts with "<!", which is not a name and is rejected.
                 return try start()
             }
         }
@@ -86,7 +86,7 @@ struct XMLReader {
         let parts = name.split(separator: UInt8(ascii: ":"), maxSplits: 1, omittingEmptySubsequences: false)
         let prefix = parts.count == 2 ? Array(parts[0]) : []
         let namespace = namespaces.last { $0.prefix == prefix }?.namespace
-        // Without a declaration there is no namespace; a prefix has to have one.
+        // Without a declaration there is no namespace. A prefix requires one.
         guard namespace != nil || prefix.isEmpty || prefix == Array("xml".utf8) else { throw Malformed() }
         return .start(namespace: namespace ?? "", name: String(decoding: parts[parts.count - 1], as: UTF8.self))
     }
@@ -126,7 +126,7 @@ struct XMLReader {
         return try Self.resolved(bytes[index..<end])
     }
 
-    /// Text without references: to characters by number, and the five that XML has itself.
+    /// Resolves references: numeric ones, and the five predefined entities.
     private static func resolved(_ text: ArraySlice<UInt8>) throws(Malformed) -> [UInt8] {
         guard text.contains(UInt8(ascii: "&")) else { return Array(text) }
         var result: [UInt8] = []
@@ -168,7 +168,7 @@ struct XMLReader {
         return Array(bytes[begin..<index])
     }
 
-    /// What names are made of, generously: all of other alphabets counts.
+    /// Returns true for a byte of a name. All non-ASCII characters are accepted.
     private static func isOfName(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x61...0x7A, 0x41...0x5A, 0x80...0xFF: true
