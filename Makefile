@@ -32,6 +32,7 @@ test: setup ## Run all tests, API fuzzing, the web page in a browser, the docume
 	.ci/mutants check
 	.ci/test --enable-all-traits
 	.ci/fuzz-api
+	.ci/check-docs --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	Examples/insomniowl-web/check.py --syncd "$$(swift build --enable-all-traits --show-bin-path)/syncd"
 	.ci/test --package-path Tests/LedgerFormat --scratch-path .build-format
 	.ci/test --package-path Examples/JournalStore --scratch-path .build-example

@@ -146,7 +146,16 @@ let package = Package(
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests"),
         .testTarget(
-            name: "ReadmeTests", dependencies: ["Entitlements", "EntitlementSync", "FileStorage"]),
+            name: "ReadmeTests",
+            dependencies: [
+                "CurlTransport", "Entitlements", "EntitlementSync", "FileStorage", "GettingStarted", "HTTPStorage",
+                "TestSupport", "syncd",
+            ]),
+        // The program of Docs/GettingStarted.md, which .ci/check-docs runs.
+        .executableTarget(
+            name: "GettingStarted",
+            dependencies: ["CurlTransport", "Entitlements", "EntitlementSync", "FileStorage", "HTTPStorage"],
+            path: "Tests/GettingStarted"),
         .target(name: "TestSupport", dependencies: ["SyncCore", "SyncCoreTesting"], path: "Tests/TestSupport"),
         // A process that tests start, race with and kill.
         .executableTarget(

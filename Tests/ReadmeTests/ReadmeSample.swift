@@ -1,22 +1,26 @@
 // README begin
+import CurlTransport  // or URLSessionTransport
 import EntitlementSync
 import Entitlements
 import FileStorage
-import Foundation
+import HTTPStorage
 
-func buyThreeMonths(of catalog: URL, phone: String, shared: String) async throws -> Access {
-    let store = try await EntitlementStore(
-        catalog: .json(at: catalog), local: .file(phone), remote: .file(shared, creating: .whenNeeded),
-        account: Account("alice"))
-
-    try await store.record(.reported("com.back40.InsomniOwl.3monthsOfRandom"))  // durable when it returns
-    try await store.sync()  // any other device of alice's can now restore
-
-    let access = try await store.access(to: "random-owls")
-    if access == .denied(.restoreNeeded) {  // a new device that never met the shared store
-        try await store.restore()
-        return try await store.access(to: "random-owls")
-    }
-    return access  // .granted(until, because), or .denied and why
-}
 // README end
+
+/// The body is the rest of the README's sample.
+func buyThreeMonths(catalog: Catalog, folder: String, server: String, password: String) async throws -> Access {
+    // README begin
+    let client = try AccountClient(server: server, transport: CurlClient())
+    let tokens = SessionTokens(client, store: MemorySessionStore())
+    try await tokens.begin(client.logIn("alice", password: password))
+
+    let remote = try HTTPBackend(server: server, transport: CurlClient(), token: tokens.token(refused:))
+    let store = try await EntitlementStore(catalog: catalog, local: .file(folder), remote: remote)
+    try await store.logIn("alice")
+
+    try await store.record(.reported("com.back40.InsomniOwl.3monthsOfRandom"))  // durable here, also offline
+    try await store.sync()  // from now on every other device of alice's can restore it
+    let access = try await store.access(to: "random-owls")  // granted until …, or denied and why
+    // README end
+    return access
+}
