@@ -1,0 +1,60 @@
+// Makes the page work without a connection, once it has been visited: keeps its files, never answers of the server.
+//
+// Network first. A page and its modules must be of one version, and the server answers quickly with 304 for files that
+// have not changed, so a visit with a connection always gets the current files. Without one, or after three seconds of
+// silence, the files come from the cache. They are fetched as one set when this file changes, so they fit each other.
+
+/** A digest of the files. `check.py --update-version` computes it; `check.py` fails if it is out of date. */
+const version = "62beb2a9b185180a";
+const files = [
+  "./", "account-view.js", "api.js", "events.js", "history-view.js", "history.js", "icon.svg", "ledger.js", "main.js",
+  "owl-view.js", "owl.js", "page.js", "protobuf.js", "shop-view.js", "shop.js", "storage.js", "style.css", "xxh64.js",
+];
+const cachePrefix = "insomniowl-";
+const cacheName = cachePrefix + version;
+const networkTimeout = 3_000;
+
+/** The paths that this worker answers; it leaves all others alone, `/v1` among them. */
+const paths = new Set(files.map((file) => new URL(file, self.registration.scope).pathname));
+/** Pages that were loaded from the cache: their modules come from there too. */
+const cachedClients = new Set();
+
+async function install() {
+  const cache = await caches.open(cacheName);
+  await cache.addAll(files.map((file) => new Request(file, { cache: "no-cache" })));
+  await self.skipWaiting();
+}
+
+async function activate() {
+  for (const name of await caches.keys()) {
+    if (name.startsWith(cachePrefix) && name !== cacheName) await caches.delete(name);
+  }
+  await self.clients.claim();
+}
+
+async function cached(event) {
+  const cache = await caches.open(cacheName);
+  const response = await cache.match(new URL(event.request.url).pathname);
+  if (response && event.resultingClientId) cachedClients.add(event.resultingClientId);
+  return response;
+}
+
+async function respond(event) {
+  const isCachedClient = event.request.mode !== "navigate" && cachedClients.has(event.clientId);
+  const early = isCachedClient ? await cached(event) : null;
+  if (early) return early;
+  const network = fetch(event.request);
+  const timeout = new Promise((resolve) => { setTimeout(resolve, networkTimeout, null); });
+  const first = await Promise.race([network.catch(() => null), timeout]);
+  if (first && first.status < 500) return first;
+  // Without a cached file, the late answer or the network's error is the best there is.
+  return await cached(event) ?? network;
+}
+
+self.addEventListener("install", (event) => event.waitUntil(install()));
+self.addEventListener("activate", (event) => event.waitUntil(activate()));
+self.addEventListener("fetch", (event) => {
+  const url = new URL(event.request.url);
+  if (event.request.method !== "GET" || url.origin !== self.location.origin || !paths.has(url.pathname)) return;
+  event.respondWith(respond(event));
+});
