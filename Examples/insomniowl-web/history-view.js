@@ -6,8 +6,8 @@ import { make, nameOf, pictureOf } from "./shop-view.js";
 /** {text, kind} of a purchase's state; `kind` is a class of style.css. */
 function stateOf(purchase, shop) {
   if (purchase.revoked !== null) return { text: `Refunded on ${dateText(purchase.revoked)}`, kind: "bad" };
-  if (purchase.refused) return { text: `Not accepted: ${purchase.refused}`, kind: "bad" };
-  if (purchase.transferredTo) return { text: `Belongs to the account ${purchase.transferredTo}`, kind: "bad" };
+  if (purchase.refused !== undefined) return { text: `Not accepted: ${purchase.refused}`, kind: "bad" };
+  if (purchase.transferredTo !== undefined) return { text: `Belongs to the account ${purchase.transferredTo}`, kind: "bad" };
   if (purchase.transaction.environment !== "production") return { text: "Test purchase", kind: "past" };
   if (purchase.kind === "nonConsumable") return { text: "Owned", kind: "good" };
   if (purchase.kind === "consumable") return { text: "Added", kind: "good" };

@@ -58,7 +58,7 @@ def check_history(browser, tool, server, folder):
         expect("the date of a purchase", bought, date_text(today))
     say(f"the history lists product, date, period or units, and state: {first} is active")
     check_refund(page, tool, server, folder)
-    check_transfer(browser, page, server)
+    check_refusal(browser, page, server)
     page.look(390, 844, "light")
     inside = page.evaluate("""[...document.querySelectorAll("#history .purchase *")].every((it) => {
         const { left, right } = it.getBoundingClientRect();
@@ -83,8 +83,8 @@ def check_refund(page, tool, server, folder):
     say("a refund appears in the history with its date, and disappears when it is reversed")
 
 
-def check_transfer(browser, page, server):
-    """A transaction that two accounts record counts for one of them, and the history of the other says so."""
+def check_refusal(browser, page, server):
+    """A transaction that two accounts record counts for the first, and the history of the second says so."""
     other = browser.device(server.url + "/")
     sign_up(other, server, "altair", PASSWORD)
     record = """
@@ -106,6 +106,9 @@ def check_transfer(browser, page, server):
     page.run(record, prefix=PREFIX)
     state_is(page, "Couch Owl", "Owned")
     other.run(record, prefix=PREFIX)
-    state_is(page, "Couch Owl", "Belongs to the account altair")
+    other.press('#tabs a[href="#/purchases"]')
+    other.wait(f"{row('Couch Owl')}.querySelector('.state').textContent.startsWith('Not accepted: another account')",
+               "refused purchase")
+    state_is(page, "Couch Owl", "Owned")
     other.close()
-    say("a purchase that another account has taken over is shown as such")
+    say("a transaction that another account has recorded first is shown as not accepted")
