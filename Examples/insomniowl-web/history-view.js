@@ -7,7 +7,9 @@ import { make, nameOf, pictureOf } from "./shop-view.js";
 function stateOf(purchase, shop) {
   if (purchase.revoked !== null) return { text: `Refunded on ${dateText(purchase.revoked)}`, kind: "bad" };
   if (purchase.refused !== undefined) return { text: `Not accepted: ${purchase.refused}`, kind: "bad" };
-  if (purchase.transferredTo !== undefined) return { text: `Belongs to the account ${purchase.transferredTo}`, kind: "bad" };
+  if (purchase.transferredTo !== undefined) {
+    return { text: `Belongs to the account ${purchase.transferredTo}`, kind: "bad" };
+  }
   if (purchase.transaction.environment !== "production") return { text: "Test purchase", kind: "past" };
   if (purchase.kind === "nonConsumable") return { text: "Owned", kind: "good" };
   if (purchase.kind === "consumable") return { text: "Added", kind: "good" };
@@ -20,7 +22,7 @@ function stateOf(purchase, shop) {
 /** What a purchase gave: a period, units, or an owl to keep. */
 function contentOf(purchase, shop) {
   if (purchase.kind === "consumable") return counted(purchase.units, "owl");
-  if (purchase.kind === "nonConsumable") return "to keep";
+  if (purchase.kind === "nonConsumable") return "One owl to keep";
   const period = shop.period(purchase);
   return period ? `${dateText(period.start)} – ${dateText(period.end)}` : "";
 }

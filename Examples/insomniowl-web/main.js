@@ -149,8 +149,8 @@ function showConnection() {
   notice.hidden = isReachable;
   const cause = navigator.onLine ? "Offline: the server does not answer." : "Offline: there is no connection.";
   const state = shop?.snapshot
-    ? ` You see your purchases as of ${momentText(shop.snapshot.at)}. You can buy again, and use owls of a pack, once `
-      + "the connection is back."
+    ? ` You see your purchases as of ${momentText(shop.snapshot.at)}. You can buy and spend owls again once the `
+      + "connection is back."
     : "";
   const text = isReachable ? "" : cause + state;
   // Screen readers announce each change of this text.

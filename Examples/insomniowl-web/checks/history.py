@@ -50,7 +50,7 @@ def check_history(browser, tool, server, folder):
     periods = entitlements["subscriptions"][0]["periods"]
     first, second = (" – ".join(date_text(parsed(period[end])) for end in ("start", "end")) for period in periods)
     expect("the history", rows(page), [
-        ["Night Owl", "to keep", "Owned"], ["Random Owls", "5 owls", "Added"],
+        ["Night Owl", "One owl to keep", "Owned"], ["Random Owls", "5 owls", "Added"],
         ["6 Months of Random Owls", second, "Starts later"], ["3 Months of Random Owls", first, "Active"]])
     bought = page.evaluate("document.querySelector('#history time').textContent")
     today = parsed(entitlements["at"])

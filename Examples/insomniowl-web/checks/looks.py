@@ -17,6 +17,10 @@ def check_widths(page, server):
                 wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 if wide > 0:
                     raise Failure(f"{view} is {wide} pixels wider than {width}")
+                tall = page.evaluate(
+                    "Math.max(...[...document.querySelectorAll('#tabs a')].map((it) => it.offsetHeight))")
+                if tall > 44:
+                    raise Failure(f"a tab wraps at {width} pixels: it is {tall} pixels high")
                 nameless = page.evaluate("""[...document.querySelectorAll("button, input:not([hidden]), a")]
                     .filter((it) => !it.textContent.trim() && !it.getAttribute("aria-label") && !it.labels?.length)
                     .filter((it) => it.offsetParent !== null).length""")
