@@ -3,7 +3,7 @@
 import { $, busy, clear, dateText, onSubmit, toast } from "./page.js";
 import { drawPortrait } from "./owl.js";
 
-/** The server's message for a wrong password names the account too, which the user did not enter here. */
+/** Shortens the server's message about a wrong name or password, for forms that ask for the password only. */
 async function withPassword(request) {
   try {
     return await request;
@@ -30,7 +30,7 @@ export function bindAccount(api, { go, done }) {
     if (codes) return showCodes(codes);
     toast("You already had this account, so you are logged in. You can create new recovery codes under Account.");
     return done();
-    // The form has checked the password: what else the server refuses is the name.
+    // The form has checked the password, so these refusals are about the name.
   }, (error) => ([400, 409].includes(error.status) ? "name" : null));
 
   onSubmit($("#forgot"), async ({ name, code, password }) => {
@@ -91,10 +91,14 @@ export function bindAccount(api, { go, done }) {
   }
 }
 
-// Recovery codes are shown once: leaving them has to be confirmed.
+// Recovery codes are shown only once, so the page asks before it removes them.
 
 /** Makes the browser ask before it reloads or leaves the page. */
-function warnOfLoss(event) { event.preventDefault(); }
+function warnOfLoss(event) {
+  event.preventDefault();
+  // Older browsers need this instead.
+  event.returnValue = true;
+}
 
 function bindCodes(done) {
   const saved = $("#codes-saved");
@@ -122,7 +126,7 @@ function bindCodes(done) {
   });
 }
 
-/** Asks before the view of the codes is left. */
+/** Asks whether to leave the view of the codes. */
 export function confirmLeavingCodes() {
   if (!$("#codes-dialog").open) $("#codes-dialog").showModal();
 }

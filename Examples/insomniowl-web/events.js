@@ -4,10 +4,10 @@ import { SessionOver } from "./api.js";
 
 const shortestPause = 1_000;
 const longestPause = 30_000;
-/** The server sends a heartbeat every 15 seconds; after three missed ones the connection is taken for dead. */
+/** The server sends a heartbeat every 15 seconds; after three missed ones the connection counts as lost. */
 const longestSilence = 50_000;
 
-/** Parses a stream of events ("event stream interpretation" in the HTML standard) and calls back for each event. */
+/** Parses a stream of events ("event stream interpretation" in the HTML standard) and reports each event. */
 export class EventParser {
   #decoder = new TextDecoder();
   #rest = "";

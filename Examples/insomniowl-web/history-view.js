@@ -44,14 +44,15 @@ export class HistoryView {
     const shop = this.#shop;
     if (!shop?.catalog || !shop.snapshot) return;
     const { purchases } = shop;
-    $("#history-empty").hidden = purchases !== null && purchases.length > 0;
+    // While the first answer is on its way, nothing is shown.
+    $("#history-empty").hidden = purchases === null ? !shop.isCurrent : purchases.length > 0;
     $("#history-empty").textContent = purchases === null
       ? "Your purchases cannot be read at the moment." : "You have not bought anything yet.";
     const rows = (purchases ?? []).map((purchase) => ({
       id: purchase.transaction.id, product: purchase.product, date: purchase.date,
       content: contentOf(purchase, shop), state: stateOf(purchase, shop),
     }));
-    // Unchanged rows stay, so that a selection in them does too.
+    // Unchanged rows are not replaced, so that selected text stays selected.
     if (JSON.stringify(rows) === this.#shown) return;
     this.#shown = JSON.stringify(rows);
     $("#history").replaceChildren(...rows.map((row) => this.#row(row)));

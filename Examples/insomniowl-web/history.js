@@ -5,7 +5,7 @@ import { fieldsOf } from "./protobuf.js";
 /** The kinds of records that the history needs, by the number of their key's field (Docs/ledger.proto). */
 const kinds = { 1: "purchase", 3: "revocation", 10: "acceptance" };
 
-/** A transaction as text, to look it up: {store, environment, id} in a fixed order. */
+/** A transaction {store, environment, id} as text, which serves as a key of maps. */
 const nameOf = ({ store, environment, id }) => JSON.stringify([store, environment, id]);
 
 function recordsOf(ledger) {

@@ -57,7 +57,7 @@ export function written(body) {
   return writer.bytes();
 }
 
-/** The fields of a message by number. Of a field that is there several times the last one counts, as in proto3. */
+/** The fields of a message by number. If a field occurs several times, the last one counts, as in proto3. */
 class Fields {
   #values = new Map();
 

@@ -1,11 +1,11 @@
-// Makes the page work without a connection, once it has been visited: keeps its files, never answers of the server.
+// Makes the page work without a connection after the first visit. Caches the page's files, never the server's data.
 //
-// Network first. A page and its modules must be of one version, and the server answers quickly with 304 for files that
-// have not changed, so a visit with a connection always gets the current files. Without one, or after three seconds of
-// silence, the files come from the cache. They are fetched as one set when this file changes, so they fit each other.
+// The strategy is network first: a page and its modules must be of one version, and for unchanged files the server sends
+// a short 304, so little is gained by using the cache earlier. Without a connection, or after three seconds without an
+// answer, the files come from the cache. They are cached as one set whenever this file changes, so they fit together.
 
 /** A digest of the files. `check.py --update-version` computes it; `check.py` fails if it is out of date. */
-const version = "1390d9adcfc3145b";
+const version = "c3beb9f218cd4d27";
 const files = [
   "./", "account-view.js", "api.js", "events.js", "history-view.js", "history.js", "icon.svg", "ledger.js", "main.js",
   "owl-view.js", "owl.js", "page.js", "protobuf.js", "shop-view.js", "shop.js", "storage.js", "style.css", "xxh64.js",
@@ -14,9 +14,9 @@ const cachePrefix = "insomniowl-";
 const cacheName = cachePrefix + version;
 const networkTimeout = 3_000;
 
-/** The paths that this worker answers; it leaves all others alone, `/v1` among them. */
+/** The paths that this worker handles. Requests to all other paths, such as `/v1`, bypass it. */
 const paths = new Set(files.map((file) => new URL(file, self.registration.scope).pathname));
-/** Pages that were loaded from the cache: their modules come from there too. */
+/** Ids of pages that were loaded from the cache. Their modules come from the cache too. */
 const cachedClients = new Set();
 
 async function install() {
@@ -47,7 +47,7 @@ async function respond(event) {
   const timeout = new Promise((resolve) => { setTimeout(resolve, networkTimeout, null); });
   const first = await Promise.race([network.catch(() => null), timeout]);
   if (first && first.status < 500) return first;
-  // Without a cached file, the late answer or the network's error is the best there is.
+  // Without a cached file, only the late answer of the network is left, or its error.
   return await cached(event) ?? network;
 }
 

@@ -16,10 +16,10 @@ const environment = "production";
 const attempts = 12;
 const hour = 3_600_000;
 
-/** A write whose outcome is unknown because the server stopped answering. The page does not send it again. */
+/** A write whose outcome is unknown because the server stopped answering. */
 export class OutcomeUnknown extends Error {
   constructor() {
-    super("The server stopped answering. Once it is back, this page shows whether the purchase went through.");
+    super("The server stopped answering. Once it is back, this page shows whether it has done what you asked for.");
   }
 }
 
@@ -59,7 +59,7 @@ export class Shop extends EventTarget {
   #areDecisionsChanged = false;
   #reading = null;
   #mustReadAgain = false;
-  /** Resolved when no write is under way. */
+  /** Resolves when the current write has ended. */
   #written = Promise.resolve();
   #timer = 0;
   #isClosed = false;
@@ -180,7 +180,7 @@ export class Shop extends EventTarget {
   async #readLedger() {
     const known = this.#entry;
     const found = await this.#api.read(this.#ledgerKey, known?.tag);
-    // After a write meanwhile, the entry is newer than what was read.
+    // If this page has written meanwhile, its entry is newer than the answer.
     if (found === "unchanged" || this.#entry !== known) return;
     this.#entry = this.#decoded(found);
     if (this.#entry.ledger.isErased) throw this.#erased();
@@ -357,7 +357,7 @@ export class Shop extends EventTarget {
   async #append(key, make) {
     // True while the outcome of a write is unknown.
     let isOpen = false;
-    // A read fails at once. A write that gets no answer would have to be repeated before its outcome is known.
+    // Starts with a read: if it fails, nothing was written, whereas the outcome of a failed write is unknown.
     if (!this.#api.isReachable) this.#entry = null;
     for (let attempt = 0; attempt < attempts; attempt += 1) {
       try {
