@@ -189,6 +189,15 @@ function order(time, { isComplement = false, isStamp = false } = {}) {
   return bytes;
 }
 
+/** A random UUID, the id of a transaction or a spend. `crypto.randomUUID` exists in secure contexts only. */
+export function randomUUID() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
 /** The key of the purchase with `transaction`: {store, environment, id}. */
 export const purchaseKey = (transaction) => written((writer) =>
   writer.message(1, (inner) => writeTransaction(inner, transaction)));

@@ -146,13 +146,16 @@ let isReachable = true;
 
 function showConnection() {
   const notice = $("#offline");
-  notice.hidden = isReachable;
-  const cause = navigator.onLine ? "Offline: the server does not answer." : "Offline: there is no connection.";
+  const isShown = !isReachable || shop?.isStale === true;
+  notice.hidden = !isShown;
+  let cause = "Offline: the server does not answer.";
+  if (isReachable) cause = "The server has not answered yet.";
+  if (!navigator.onLine) cause = "Offline: there is no connection.";
   const state = shop?.snapshot
     ? ` You see your purchases as of ${momentText(shop.snapshot.at)}. You can buy and spend owls again once the `
       + "connection is back."
     : "";
-  const text = isReachable ? "" : cause + state;
+  const text = isShown ? cause + state : "";
   // Screen readers announce each change of this text.
   if (notice.textContent !== text) notice.textContent = text;
 }

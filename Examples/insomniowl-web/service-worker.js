@@ -1,11 +1,12 @@
 // Makes the page work without a connection after the first visit. Caches the page's files, never the server's data.
 //
-// The strategy is network first: a page and its modules must be of one version, and for unchanged files the server sends
-// a short 304, so little is gained by using the cache earlier. Without a connection, or after three seconds without an
-// answer, the files come from the cache. They are cached as one set whenever this file changes, so they fit together.
+// The strategy is network first: a page and its modules must be of one version, and for unchanged files the server
+// sends a short 304, so little is gained by using the cache earlier. Without a connection, or after three seconds
+// without an answer, the files come from the cache. They are cached as one set whenever this file changes, so they fit
+// together.
 
 /** A digest of the files. `check.py --update-version` computes it; `check.py` fails if it is out of date. */
-const version = "c3beb9f218cd4d27";
+const version = "b4f5f0661609366f";
 const files = [
   "./", "account-view.js", "api.js", "events.js", "history-view.js", "history.js", "icon.svg", "ledger.js", "main.js",
   "owl-view.js", "owl.js", "page.js", "protobuf.js", "shop-view.js", "shop.js", "storage.js", "style.css", "xxh64.js",

@@ -102,7 +102,7 @@ export class ShopView {
       return [text];
     }
     text.append(big(`Subscribed until ${dateText(subscription.expires)}`),
-      small(`${counted(subscription.daysRemaining, "day")} left${this.#shop.isCurrent ? "" : " at your last visit"}`));
+      small(`${counted(subscription.daysRemaining, "day")} left${this.#shop.isStale ? " at your last visit" : ""}`));
     const end = Date.parse(subscription.expires);
     // The start of the first of the periods that follow one another without a gap.
     let start = end;

@@ -7,13 +7,16 @@ import { SessionOver, Unreachable } from "./api.js";
 import { ChangeStream } from "./events.js";
 import { purchasesOf } from "./history.js";
 import {
-  Ledger, LedgerFormatError, nextTime, purchaseKey, purchaseRecord, recordingRecord, spendKey, spendRecord, termsOf,
+  Ledger, LedgerFormatError, nextTime, purchaseKey, purchaseRecord, randomUUID, recordingRecord, spendKey, spendRecord,
+  termsOf,
 } from "./ledger.js";
 import { keepLastKnown, lastKnown, replica } from "./storage.js";
 
 const store = "reported";
 const environment = "production";
 const attempts = 12;
+/** The time without an answer after which the data of the last visit is shown. */
+const slowAnswer = 3_000;
 const hour = 3_600_000;
 
 /** A write whose outcome is unknown because the server stopped answering. */
@@ -30,15 +33,6 @@ export class Erased extends Error {
 
 /** Escapes a name so that it is one level of a key. */
 const escaped = (name) => name.replaceAll("%", "%25").replaceAll("/", "%2F");
-
-/** A random UUID. `crypto.randomUUID` exists in secure contexts only. */
-function randomUUID() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  bytes[6] = (bytes[6] & 0x0f) | 0x40;
-  bytes[8] = (bytes[8] & 0x3f) | 0x80;
-  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-}
 
 const pauseOf = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
@@ -71,8 +65,10 @@ export class Shop extends EventTarget {
   snapshot = null;
   /** The purchases, newest first (see history.js); null until they are known. */
   purchases = null;
-  /** False while only the data of an earlier visit is shown. */
+  /** True once the catalogue and the entitlements have been read from the server. */
   isCurrent = false;
+  /** True while the data of an earlier visit is shown. */
+  isStale = false;
 
   constructor(api) {
     super();
@@ -89,25 +85,34 @@ export class Shop extends EventTarget {
   /**
    * Reads the catalogue and the entitlements, and follows their changes. May be called again after a failure.
    *
-   * If the server cannot be reached, the data of the last visit is shown, and the error is thrown all the same.
+   * If the server is slow or cannot be reached, the data of the last visit is shown. The error is thrown all the same.
    */
   async open() {
     this.#following ??= this.#stream.run();
+    const timer = setTimeout(() => this.#showLastKnown(), slowAnswer);
     try {
       const [catalog] = await Promise.all([this.#api.catalog(), this.refresh()]);
       this.catalog = catalog;
       this.isCurrent = true;
       this.#keep();
     } catch (error) {
-      if (this.#isClosed || !(error instanceof Unreachable)) throw error;
-      const stored = lastKnown(this.#incarnation);
-      this.catalog ??= stored?.catalog ?? null;
-      this.snapshot ??= stored?.snapshot ?? null;
-      this.purchases ??= stored?.purchases ?? null;
+      if (error instanceof Unreachable) this.#showLastKnown();
       throw error;
     } finally {
+      clearTimeout(timer);
       if (!this.#isClosed) this.dispatchEvent(new Event("change"));
     }
+  }
+
+  /** Shows the data of the last visit, as far as nothing newer is known. */
+  #showLastKnown() {
+    const stored = lastKnown(this.#incarnation);
+    if (this.#isClosed || !stored) return;
+    this.isStale ||= this.snapshot === null;
+    this.catalog ??= stored.catalog;
+    this.snapshot ??= stored.snapshot;
+    this.purchases ??= stored.purchases;
+    this.dispatchEvent(new Event("change"));
   }
 
   /** Keeps what is known for the next visit without a connection. */
@@ -157,6 +162,7 @@ export class Shop extends EventTarget {
         const snapshot = await this.#api.entitlements();
         if (this.#isClosed) return;
         this.snapshot = snapshot;
+        this.isStale = false;
         // Entitlements are shown without waiting for the ledger.
         this.dispatchEvent(new Event("change"));
         await documents;

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import signal
 
 from .account import expect
 from .browser import Failure, say
@@ -78,6 +79,7 @@ def check_offline(browser, server):
     buy(page, "NightOwl")
     page.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
     say("once the server is back, the page is up to date by itself, and sells again")
+    check_hanging_server(page, server, standing)
     check_new_version(page, server, version)
     check_logged_out(page, server)
     page.close()
@@ -91,6 +93,22 @@ def check_cache(page, version):
         return (await cache.keys()).map(({ url }) => new URL(url).pathname).sort();
         """)
     expect("cached files", held, sorted("/" + name for name in [""] + page_files()[1:]))
+
+
+def check_hanging_server(page, server, standing):
+    """A server that accepts connections but does not answer: files and data come from the last visit."""
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        page.revisit(server.url + "/#/shop")
+        page.view("shop")
+        page.sees("#offline", "The server has not answered yet. You see your purchases as of ")
+        page.sees("#standing", "at your last visit")
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    page.wait("document.querySelector('#offline').hidden", "end of the notice", seconds=45)
+    page.wait("!document.querySelector('#standing').innerText.includes('last visit')", "current entitlements")
+    expect("the shop after the pause", page.text("#standing"), standing.replace("0 of 9", "1 of 9"))
+    say("while the server hangs, the page opens with the last known purchases")
 
 
 def check_new_version(page, server, version):
