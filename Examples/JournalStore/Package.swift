@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// Where you copy this from, the dependency is `.package(url: …)`.
+// In a copy of this package, replace the dependency's path with `.package(url: …)`.
 let package = Package(
     name: "JournalStore",
     platforms: [.macOS(.v15)],

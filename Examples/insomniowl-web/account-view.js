@@ -1,9 +1,21 @@
-// Everything about the account: making one, logging in, lost passwords, devices, and the end of it.
+// The account: sign-up, log-in, password, recovery codes, devices, and erasure.
 
 import { $, busy, clear, dateText, onSubmit, toast } from "./page.js";
 import { drawPortrait } from "./owl.js";
 
-/** Wires the forms. `go(view)` shows a view, `done()` shows what comes after a log-in. */
+/** Shortens the server's message about a wrong name or password, for forms that ask for the password only. */
+async function withPassword(request) {
+  try {
+    return await request;
+  } catch (error) {
+    if (error.code === "invalid_grant") error.message = "The password is wrong.";
+    throw error;
+  }
+}
+
+const passwordField = (error) => (error.code === "invalid_grant" ? "password" : null);
+
+/** Binds the forms. `go(view)` shows a view, `done()` the view that follows a log-in. */
 export function bindAccount(api, { go, done }) {
   $("[data-hero='55']").append(drawPortrait("GoodNightOwl"));
   $("[data-hero='88']").append(drawPortrait("NightOwl"));
@@ -16,44 +28,50 @@ export function bindAccount(api, { go, done }) {
   onSubmit($("#signup"), async ({ name, password }) => {
     const codes = await api.signUp(name, password);
     if (codes) return showCodes(codes);
-    toast("You had this account already: you are logged in. New recovery codes are under Account.");
+    toast("You already had this account, so you are logged in. You can create new recovery codes under Account.");
     return done();
-  });
+    // The form has checked the password, so these refusals are about the name.
+  }, (error) => ([400, 409].includes(error.status) ? "name" : null));
 
   onSubmit($("#forgot"), async ({ name, code, password }) => {
-    await api.recover(name, code, password);
-    toast("The password is set. All other devices are logged out. New recovery codes are under Account.");
+    await api.recover(name, code.trim(), password);
+    toast("The password is set, and all other devices are logged out. Your recovery codes have ended: "
+      + "create new ones under Account.");
     done();
   });
 
   onSubmit($("#password"), async ({ password, new: changed }) => {
-    await api.changePassword(password, changed);
-    toast("The password is changed. All other devices are logged out. New recovery codes are under Account.");
+    await withPassword(api.changePassword(password, changed));
+    toast("The password is changed, and all other devices are logged out. Your recovery codes have ended: "
+      + "create new ones below.");
     $("#password").closest("details").open = false;
-  });
+  }, passwordField);
 
   onSubmit($("#renew"), async ({ password }) => {
-    showCodes(await api.renewRecoveryCodes(password));
+    showCodes(await withPassword(api.renewRecoveryCodes(password)));
     $("#renew").closest("details").open = false;
-  });
+  }, passwordField);
 
   onSubmit($("#erase"), async ({ password }) => {
-    await api.erase(password);
-    toast("The account is erased, and everything that belonged to it.");
-  });
+    await withPassword(api.erase(password));
+    toast("The account is erased, with everything that belonged to it.");
+  }, passwordField);
 
   onSubmit($("#device"), async ({ code, password }, button) => {
     const isApproved = button.value === "approve";
-    if (isApproved && !password) throw new Error("Please enter your password: it is asked for to let a device in.");
+    if (isApproved && !password) {
+      throw Object.assign(new Error("Please enter your password to approve the device."), { code: "invalid_grant" });
+    }
     try {
-      await api.decideDevice(code, isApproved, password);
+      await withPassword(api.decideDevice(code.trim(), isApproved, password));
     } catch (error) {
       if (error.status !== 404) throw error;
-      throw new Error("No device waits with this code. Codes count for ten minutes; let it show a new one.");
+      error.message = "No device waits with this code. A code is valid for ten minutes; get a new one on the device.";
+      throw error;
     }
-    toast(isApproved ? "The device is let in." : "The device is refused.");
+    toast(isApproved ? "The device is approved." : "The device is denied.");
     go("shop");
-  });
+  }, (error) => (error.status === 404 ? "code" : passwordField(error)));
 
   bindCodes(done);
   $("#logout").addEventListener("click", (event) => busy(event.currentTarget, () => api.logOut()));
@@ -68,18 +86,34 @@ export function bindAccount(api, { go, done }) {
       item.textContent = code;
       return item;
     }));
+    window.addEventListener("beforeunload", warnOfLoss);
     go("codes");
   }
 }
 
+// Recovery codes are shown only once, so the page asks before it removes them.
+
+/** Makes the browser ask before it reloads or leaves the page. */
+function warnOfLoss(event) {
+  event.preventDefault();
+  // Older browsers need this instead.
+  event.returnValue = true;
+}
+
 function bindCodes(done) {
-  const kept = $("#codes-kept");
-  const button = $("#codes-done");
-  kept.addEventListener("change", () => { button.disabled = !kept.checked; });
-  button.addEventListener("click", () => {
+  const saved = $("#codes-saved");
+  const leave = () => {
     forgetCodes();
     done();
+  };
+  $("#codes-done").addEventListener("click", () => { if (saved.checked) leave(); else confirmLeavingCodes(); });
+  // After this confirmation the browser need not ask.
+  saved.addEventListener("change", () => {
+    window.removeEventListener("beforeunload", warnOfLoss);
+    if (!saved.checked) window.addEventListener("beforeunload", warnOfLoss);
   });
+  $("#codes-stay").addEventListener("click", () => $("#codes-dialog").close());
+  $("#codes-leave").addEventListener("click", leave);
   $("#codes-print").addEventListener("click", () => window.print());
   $("#codes-copy").addEventListener("click", async () => {
     const text = [...$("#codes").children].map((item) => item.textContent).join("\n");
@@ -87,21 +121,29 @@ function bindCodes(done) {
       await navigator.clipboard.writeText(text);
       toast("Copied.");
     } catch {
-      toast("The browser does not let this page copy. Please select them.", { isBad: true });
+      toast("The browser does not allow copying. Please select the codes and copy them yourself.", { isBad: true });
     }
   });
 }
 
-/** Takes the codes off the page. */
+/** Asks whether to leave the view of the codes. */
+export function confirmLeavingCodes() {
+  if (!$("#codes-dialog").open) $("#codes-dialog").showModal();
+}
+
+/** Removes the codes from the page. */
 export function forgetCodes() {
   $("#codes").replaceChildren();
-  $("#codes-kept").checked = false;
-  $("#codes-done").disabled = true;
+  $("#codes-saved").checked = false;
+  $("#codes-dialog").close();
+  window.removeEventListener("beforeunload", warnOfLoss);
 }
 
 export const areCodesShown = () => $("#codes").children.length > 0;
 
-/** Empties all forms, and shows whose account it is. */
+// The session's account
+
+/** Empties all forms, and shows the name of the account. */
 export function showAccount(session) {
   for (const form of document.forms) clear(form);
   for (const part of document.querySelectorAll(".account-name")) part.textContent = session?.account ?? "";
@@ -110,10 +152,10 @@ export function showAccount(session) {
   $("#account-since").textContent = "";
 }
 
-/** Since when the account is there, which the server knows. */
+/** Shows the date when the account was created. */
 export async function showSince(api) {
   try {
     const { created } = await api.self();
-    $("#account-since").textContent = created ? `The account is from ${dateText(created)}.` : "";
-  } catch { /* Nobody needs it. */ }
+    $("#account-since").textContent = created ? `The account was created on ${dateText(created)}.` : "";
+  } catch { /* The view works without the date. */ }
 }

@@ -1,24 +1,24 @@
-// Requests to the server: the session, its tokens, and errors in plain words.
+// Requests to the server, the session with its tokens, and error messages.
 //
-// The access token lives in this module's memory only. The refresh token is in localStorage, so that a visit tomorrow
-// needs no password; README.md says what that costs.
+// The access token is kept in memory only. The refresh token is in localStorage, so that the next visit needs no
+// password; README.md describes the risk.
 
 const storageKey = "insomniowl.session";
-const patience = 15_000;
+const requestTimeout = 15_000;
 
-/** The server refused a request (RFC 9457). `message` is fit for a person. */
+/** A request that the server refused (RFC 9457). `message` can be shown to the user. */
 export class Refusal extends Error {
   constructor(status, problem, retryAfter) {
-    super(Refusal.#words(status, problem, retryAfter));
+    super(Refusal.#text(status, problem, retryAfter));
     this.status = status;
     this.code = problem.error ?? null;
     this.retryAfter = retryAfter;
-    /** Whether it may have been done all the same. */
-    this.isUnsettled = status >= 500 && (problem.disposition ?? "outcomeUnknown") === "outcomeUnknown";
+    /** True if the server may have done the request anyway. */
+    this.isOutcomeUnknown = status >= 500 && (problem.disposition ?? "outcomeUnknown") === "outcomeUnknown";
   }
 
-  static #words(status, problem, retryAfter) {
-    if (status === 429) return `Too many tries. Please wait ${duration(retryAfter ?? 60)}.`;
+  static #text(status, problem, retryAfter) {
+    if (status === 429) return `Too many attempts. Please wait ${duration(retryAfter ?? 60)}.`;
     if (status === 503) return "The server is busy. Please try again in a moment.";
     if (status === 507) return "The server has no space left. Please try again later.";
     if (status >= 500) return "The server has failed. Please try again later.";
@@ -26,12 +26,12 @@ export class Refusal extends Error {
   }
 }
 
-/** No answer: no network, or no server. Whether a request was done is open. */
+/** No answer, because of the network or the server. The outcome of the request is unknown. */
 export class Unreachable extends Error {
   constructor() { super("The server does not answer. Please check your connection and try again."); }
 }
 
-/** Nobody is logged in, or no longer. */
+/** No user is logged in, or the session has ended. */
 export class SessionOver extends Error {
   constructor() { super("Your session has ended. Please log in again."); }
 }
@@ -44,8 +44,8 @@ function duration(seconds) {
 }
 
 /**
- * The path of a key, percent-encoded. Slashes are kept, unless a part is only of dots, which every browser would take
- * for a step up: then they are written as %2F.
+ * The path of a key, percent-encoded. Slashes are kept unless a part consists of dots only: browsers resolve such
+ * parts as steps up, so the slashes are written as %2F.
  */
 export function keyPath(key) {
   const parts = key.split("/");
@@ -58,17 +58,20 @@ export function keyPath(key) {
 }
 
 /**
- * The server and the session with it. Events: `session` (logged in, out, or in another tab), `over` (the session ended
- * by itself), `reached` and `unreachable`.
+ * The server and the session with it. Events: `session` (the user logged in or out, here or in another tab), `over`
+ * (the server ended the session), `reached` and `unreachable`.
  */
 export class Api extends EventTarget {
   #accessToken = null;
   #refreshing = null;
   #clockOffset = 0;
 
+  /** False after a request that got no answer. */
+  isReachable = true;
+
   constructor() {
     super();
-    // Another tab logged in or out: what this one has in memory is of another session.
+    // After another tab logs in or out, the token in memory belongs to the wrong session.
     window.addEventListener("storage", (event) => {
       if (event.key !== storageKey && event.key !== null) return;
       const [before, after] = [event.oldValue, event.newValue].map((text) => parsed(text)?.incarnation);
@@ -78,18 +81,18 @@ export class Api extends EventTarget {
     });
   }
 
-  /** {account, incarnation} of who is logged in, or null. */
+  /** {account, incarnation} of the session; null when logged out. */
   get session() {
     const stored = this.#stored();
     return stored && { account: stored.account, incarnation: stored.incarnation };
   }
 
-  /** The server's clock in milliseconds, as far as its last answer told. */
+  /** The server's clock in milliseconds, as of its last answer. */
   now() { return Date.now() + this.#clockOffset; }
 
   // Accounts and sessions.
 
-  /** Makes an account, and logs in. Gives the recovery codes; null where the account was there already. */
+  /** Creates an account and logs in. Returns the recovery codes; null if the account existed and the password fits. */
   async signUp(name, password) {
     const made = await decoded(await this.#send("POST", "/v1/accounts", { json: { name, password } }));
     this.#begin(made);
@@ -100,12 +103,12 @@ export class Api extends EventTarget {
     return this.#grant({ grant_type: "password", username, password });
   }
 
-  /** A new password by a recovery code, which is used up. */
+  /** Sets a new password with a recovery code, and logs in. All recovery codes of the account become invalid. */
   recover(username, recovery_code, new_password) {
     return this.#grant({ grant_type: "urn:entitlementsync:recovery-code", username, recovery_code, new_password });
   }
 
-  /** Logs out: the server forgets the session where it can be reached, this page in any case. */
+  /** Logs out. The page forgets the session even if the server cannot be reached. */
   async logOut() {
     try {
       await this.request("DELETE", "/v1/sessions");
@@ -115,7 +118,7 @@ export class Api extends EventTarget {
     this.#end();
   }
 
-  /** Ends all sessions of the account. Where that fails nothing has ended, here neither. */
+  /** Ends all sessions of the account. On failure the page stays logged in. */
   async logOutEverywhere() {
     await this.request("DELETE", "/v1/sessions?everywhere=true");
     this.#end();
@@ -137,13 +140,13 @@ export class Api extends EventTarget {
     this.#end();
   }
 
-  /** To let a device in takes the password; to refuse it takes none. */
+  /** Approves or denies a device. Approving requires the password. */
   async decideDevice(user_code, approve, password) {
     const json = approve ? { user_code, approve, password } : { user_code, approve };
     await this.request("POST", "/v1/devices/approvals", { json });
   }
 
-  /** Forgets the session, as after an erasure elsewhere. */
+  /** Forgets the session, for example after the account was erased on another device. */
   forget() { this.#end(); }
 
   // Data.
@@ -152,7 +155,7 @@ export class Api extends EventTarget {
 
   async entitlements() { return decoded(await this.request("GET", "/v1/entitlements")); }
 
-  /** {bytes, tag}; null where nothing is there, "unchanged" where it is still the version of `knownTag`. */
+  /** {bytes, tag}; null for an absent key, "unchanged" if the version is still `knownTag`. */
   async read(key, knownTag = null) {
     const headers = knownTag ? { "If-None-Match": knownTag } : {};
     const answer = await this.request("GET", keyPath(key), { headers, expected: [304, 404] });
@@ -161,7 +164,7 @@ export class Api extends EventTarget {
     return entry(answer);
   }
 
-  /** Writes where `tag` is still the version, null for nothing there: {tag}, or {conflict: entry or null}. */
+  /** Writes if the version is still `tag` (null: absent). Returns {tag}, or {conflict: entry or null}. */
   async write(key, bytes, tag) {
     const headers = {
       "Content-Type": "application/octet-stream",
@@ -170,11 +173,11 @@ export class Api extends EventTarget {
     const answer = await this.request("PUT", keyPath(key), { headers, body: bytes, expected: [412] });
     if (answer.status !== 412) return { tag: answer.headers.get("ETag") };
     if (answer.headers.get("Content-Type") === "application/octet-stream") return { conflict: await entry(answer) };
-    // Nothing is there, or the value was left out of the answer.
+    // The key is absent, or the server left the value out of its answer.
     return { conflict: await this.read(key) };
   }
 
-  /** The stream of changes; the caller reads its body and ends it by `signal`. */
+  /** The stream of changes. The caller reads the body and ends it with `signal`. */
   changes(lastEventID, signal) {
     const headers = { Accept: "text/event-stream", ...(lastEventID ? { "Last-Event-ID": lastEventID } : {}) };
     return this.request("GET", "/v1/changes", { headers, signal, expected: [410] });
@@ -183,8 +186,8 @@ export class Api extends EventTarget {
   // Requests.
 
   /**
-   * A request of the session. Where the access token counts nothing any more, it is refreshed once, and the request
-   * sent once more. Throws Refusal, Unreachable or SessionOver.
+   * Sends a request with the session's access token. If the token is rejected, it is refreshed and the request sent
+   * once more. Throws Refusal, Unreachable or SessionOver.
    */
   async request(method, path, options = {}) {
     const token = this.#accessToken ?? await this.#refreshed(null);
@@ -197,12 +200,12 @@ export class Api extends EventTarget {
       return await this.#send(method, path, { ...options, token: await this.#refreshed(token) });
     } catch (error) {
       if (!(error instanceof Refusal && error.status === 401)) throw error;
-      this.#endBySomebodyElse();
+      this.#endedByServer();
       throw new SessionOver();
     }
   }
 
-  /** A new access token in the place of `used`: one refresh for all who wait, in all tabs. */
+  /** Replaces the access token `used`. All waiting requests, in all tabs, share one refresh. */
   async #refreshed(used) {
     if (this.#accessToken && this.#accessToken !== used) return this.#accessToken;
     this.#refreshing ??= this.#refreshAlone().finally(() => { this.#refreshing = null; });
@@ -211,8 +214,8 @@ export class Api extends EventTarget {
   }
 
   #refreshAlone() {
-    // Locks exist in secure contexts only. Without, two tabs may use one refresh token: within a minute both get the
-    // same successor.
+    // Locks exist in secure contexts only. Without them two tabs may send the same refresh token; within a minute the
+    // server gives both the same successor.
     if (!navigator.locks) return this.#refresh();
     return navigator.locks.request(storageKey, () => this.#refresh());
   }
@@ -225,7 +228,7 @@ export class Api extends EventTarget {
       this.#keep(await decoded(await this.#send("POST", "/v1/sessions", { json })));
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "invalid_grant")) throw error;
-      this.#endBySomebodyElse();
+      this.#endedByServer();
       throw new SessionOver();
     }
   }
@@ -236,31 +239,35 @@ export class Api extends EventTarget {
     const all = { ...headers };
     if (token) all.Authorization = `Bearer ${token}`;
     if (json) all["Content-Type"] = "application/json";
-    const patient = new AbortController();
-    const timer = setTimeout(() => patient.abort(), patience);
-    const stop = () => patient.abort();
+    const controller = new AbortController();
+    const timer = setTimeout(() => controller.abort(), requestTimeout);
+    const stop = () => controller.abort();
     signal?.addEventListener("abort", stop, { once: true });
     if (signal?.aborted) stop();
     let answer;
     try {
       answer = await fetch(path, {
-        method, headers: all, body: json ? JSON.stringify(json) : body, signal: patient.signal,
+        method, headers: all, body: json ? JSON.stringify(json) : body, signal: controller.signal,
         cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer",
       });
     } catch {
-      if (!signal?.aborted) this.dispatchEvent(new Event("unreachable"));
+      if (!signal?.aborted) {
+        this.isReachable = false;
+        this.dispatchEvent(new Event("unreachable"));
+      }
       throw new Unreachable();
     } finally {
       clearTimeout(timer);
     }
     const time = Number(answer.headers.get("EntitlementSync-Time"));
     if (time > 0) this.#clockOffset = time - Date.now();
+    this.isReachable = true;
     this.dispatchEvent(new Event("reached"));
     if (answer.ok || expected.includes(answer.status)) return answer;
     throw await refusal(answer);
   }
 
-  // What is kept.
+  // The stored session.
 
   #stored() { return parsed(localStorage.getItem(storageKey)); }
 
@@ -281,7 +288,7 @@ export class Api extends EventTarget {
     this.dispatchEvent(new Event("session"));
   }
 
-  #endBySomebodyElse() {
+  #endedByServer() {
     const account = this.#stored()?.account ?? "";
     this.#end();
     this.dispatchEvent(new CustomEvent("over", { detail: { account } }));
@@ -301,7 +308,7 @@ async function entry(answer) {
   return { bytes: new Uint8Array(await body(answer)), tag: answer.headers.get("ETag") };
 }
 
-/** The body, which can be cut off when the head has come. */
+/** Reads the body. The connection may break after the head has arrived. */
 async function body(answer) {
   try { return await answer.arrayBuffer(); } catch { throw new Unreachable(); }
 }
@@ -311,13 +318,13 @@ async function decoded(answer) {
   try {
     return JSON.parse(new TextDecoder().decode(bytes));
   } catch {
-    throw new Refusal(502, { detail: "the answer is no JSON" }, null);
+    throw new Refusal(502, { detail: "the answer is not JSON" }, null);
   }
 }
 
 async function refusal(answer) {
   let problem = {};
-  try { problem = await answer.json(); } catch { /* A proxy on the way has answered: the status has to do. */ }
+  try { problem = await answer.json(); } catch { /* A proxy has answered: only the status is known. */ }
   const retryAfter = Number(answer.headers.get("Retry-After"));
   return new Refusal(answer.status, problem ?? {}, retryAfter > 0 ? retryAfter : null);
 }

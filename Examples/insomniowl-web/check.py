@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Tries this page end to end: a real server, a real browser, several devices.
+"""Checks this page end to end with a real server, a real browser, and several devices.
 
-Needs Python 3.9, a Chromium and a built syncd, and nothing else:
+Needs Python 3.9, Chromium and a built syncd:
 
     swift build --product syncd
     Examples/insomniowl-web/check.py --syncd .build/debug/syncd
 
-Prints a line for each thing that was seen, and how long a purchase takes to show up on another device. Exits with 1 at
-the first thing that is not as it should be. `--screenshots DIR` takes pictures besides.
+Prints a line for each check, and the time until another device shows a purchase. Exits with 1 at the first failure.
+`--screenshots DIR` also takes screenshots. `--update-version` only writes the version of the page's files into
+service-worker.js; run it after each change to them.
 """
 
 import argparse
@@ -18,15 +19,16 @@ import signal
 import sys
 import tempfile
 
-# The folder is served as it is: nothing is left in it.
+# The server serves this folder, so Python must not write its cache here.
 sys.dont_write_bytecode = True
 
-from checks import looks, modules, story
+from checks import account, history, looks, modules, offline, story
 from checks.browser import Browser, Failure
 from checks.server import CATALOG, Server, Tool
 
 
 def check(options, folder):
+    offline.check_version()
     tool = Tool(options.syncd, folder)
     server = Server(options.syncd, folder)
     browser = None
@@ -48,9 +50,13 @@ def check(options, folder):
         story.check_lost_answer(first, server)
         story.check_return(first, "luna", "a good night's rest")
         story.check_end_of_session(first, second)
-        story.check_recovery(first, server, codes[0])
+        story.check_recovery(first, server, codes)
         story.check_password(first)
         story.check_tool(first, tool, server, folder)
+        account.check_codes(browser, server)
+        account.check_fields(browser, server)
+        history.check_history(browser, tool, server, folder)
+        offline.check_offline(browser, server)
         story.check_guessing(browser, server)
         story.check_erasure(first, second, server)
         for page in (first, second):
@@ -67,7 +73,7 @@ def check(options, folder):
         if options.screenshots:
             looks.take_pictures(browser, server, options.screenshots)
         if browser.faults:
-            raise Failure("the browser complains: " + "; ".join(browser.faults))
+            raise Failure("the browser reports errors: " + "; ".join(browser.faults))
     finally:
         if browser:
             browser.close()
@@ -75,28 +81,33 @@ def check(options, folder):
             server.process.terminate()
             server.process.wait()
         elif sys.exc_info()[0]:
-            print(f"the server has ended by itself: {server.complaints()}", file=sys.stderr)
+            print(f"the server has ended unexpectedly: {server.complaints()}", file=sys.stderr)
     if " error " in server.complaints():
         raise Failure("the server's log: " + server.complaints())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--syncd", default=os.environ.get("SYNCD", ".build/debug/syncd"), help="the program to try")
+    parser.add_argument("--syncd", default=os.environ.get("SYNCD", ".build/debug/syncd"), help="the syncd to check")
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("chromium-browser")
                         or shutil.which("google-chrome"), help="the browser")
-    parser.add_argument("--rounds", type=int, default=50, help="how often the time is taken")
-    parser.add_argument("--limit", type=int, default=600, help="how long all of it may take, in seconds")
-    parser.add_argument("--screenshots", type=pathlib.Path, help="a folder for pictures")
+    parser.add_argument("--rounds", type=int, default=50, help="the number of latency measurements")
+    parser.add_argument("--limit", type=int, default=600, help="the time limit for all checks, in seconds")
+    parser.add_argument("--screenshots", type=pathlib.Path, help="a folder for screenshots")
+    parser.add_argument("--update-version", action="store_true",
+                        help="write the version of the page's files into service-worker.js, and do nothing else")
     options = parser.parse_args()
+    if options.update_version:
+        offline.update_version()
+        return
     if not options.chromium:
-        sys.exit("check.py: there is no Chromium here; install one, or name it with --chromium")
+        sys.exit("check.py: Chromium is not installed; install it, or name it with --chromium")
     if not os.access(options.syncd, os.X_OK):
-        sys.exit(f"check.py: {options.syncd} is not there; build it, or name it with --syncd")
+        sys.exit(f"check.py: {options.syncd} is not an executable file; build it, or name it with --syncd")
 
     def give_up(number, _):
-        # As any failure: the server and the browser are ended.
-        raise Failure(f"no end within {options.limit} s" if number == signal.SIGALRM else "told to end")
+        # Like any failure, this ends the server and the browser.
+        raise Failure(f"not done within {options.limit} s" if number == signal.SIGALRM else "terminated")
 
     for number in (signal.SIGALRM, signal.SIGTERM):
         signal.signal(number, give_up)
@@ -106,7 +117,7 @@ def main():
             check(options, pathlib.Path(folder))
         except Failure as failure:
             sys.exit(f"check.py: {failure}")
-    print("all as it should be")
+    print("all checks have passed")
 
 
 if __name__ == "__main__":

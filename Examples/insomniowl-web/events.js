@@ -4,10 +4,10 @@ import { SessionOver } from "./api.js";
 
 const shortestPause = 1_000;
 const longestPause = 30_000;
-/** The server sends a heartbeat every 15 seconds; three missed ones are a dead line. */
+/** The server sends a heartbeat every 15 seconds; after three missed ones the connection counts as lost. */
 const longestSilence = 50_000;
 
-/** Reads the lines of a stream of events (the standard's "event stream interpretation") and calls back for each. */
+/** Parses a stream of events ("event stream interpretation" in the HTML standard) and reports each event. */
 export class EventParser {
   #decoder = new TextDecoder();
   #rest = "";
@@ -21,7 +21,7 @@ export class EventParser {
 
   push(bytes) {
     this.#rest += this.#decoder.decode(bytes, { stream: true });
-    // A carriage return at the very end may be the first half of a line's end.
+    // A carriage return at the very end may be the first half of a line break.
     const lines = this.#rest.split(/\r\n|\n|\r(?!$)/);
     this.#rest = lines.pop();
     for (const line of lines) this.#read(line);
@@ -48,11 +48,11 @@ export class EventParser {
 }
 
 /**
- * Follows `/v1/changes` until it is stopped: connects again with growing pauses, resumes where it was, and rests while
- * nobody looks at the page, since a browser gives a server six connections and other tabs need some.
+ * Follows `/v1/changes` until it is stopped. Reconnects with exponential back-off and resumes at the last event. It
+ * disconnects while the page is hidden, because a browser allows six connections to a server and other tabs need some.
  *
- * Calls `onChange({key, version})` for each change, and `onOpen(isResumed)` for each connection: from then on nothing
- * is missed, but what was before one that is not resumed has to be read.
+ * Calls `onChange({key, version})` for each change, and `onOpen(isResumed)` for each connection. After `onOpen(false)`
+ * the caller has to read the current state: earlier changes may have been missed.
  */
 export class ChangeStream {
   #api;
@@ -86,13 +86,13 @@ export class ChangeStream {
       try {
         wanted = await this.#follow();
       } catch (error) {
-        // Whoever asked first tells of it.
+        // The request that ended the session reports it.
         if (error instanceof SessionOver) return;
       }
       if (signal.aborted) return;
-      // A line that stood for a while broke for another reason than the last one.
+      // A connection that lasted for a while starts the back-off anew.
       pause = performance.now() - started > longestPause ? shortestPause : Math.min(pause * 2, longestPause);
-      // Not all at once when a server comes back.
+      // Jitter, so that clients do not reconnect all at once.
       await this.#sleep(Math.max(wanted ?? 0, pause / 2) * (0.5 + Math.random()));
     }
   }
@@ -103,7 +103,7 @@ export class ChangeStream {
     this.#wake();
   }
 
-  /** One connection, until it ends. Gives the pause that the server asks for. */
+  /** Follows one connection until it ends. Returns the pause in milliseconds that the server asks for, or null. */
   async #follow() {
     const connection = new AbortController();
     this.#connection = connection;
@@ -138,7 +138,7 @@ export class ChangeStream {
 
   #hear(type, data, parser) {
     if (type === "change") this.#onChange(JSON.parse(data));
-    // The next connection begins now, and reads what was missed.
+    // The next connection starts without a position, so the caller reads the current state.
     if (type === "expired") parser.lastEventID = "";
   }
 

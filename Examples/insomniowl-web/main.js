@@ -1,39 +1,44 @@
-// Which view is shown, to whom, and what holds the parts together.
+// Connects the session, the shop and the views, and chooses the view to show.
 
 import { Api } from "./api.js";
-import { areCodesShown, bindAccount, forgetCodes, showAccount, showSince } from "./account-view.js";
+import {
+  areCodesShown, bindAccount, confirmLeavingCodes, forgetCodes, showAccount, showSince,
+} from "./account-view.js";
+import { HistoryView } from "./history-view.js";
 import { OwlView } from "./owl-view.js";
-import { $, busy, clockText, toast } from "./page.js";
+import { $, busy, momentText, toast } from "./page.js";
 import { Shop } from "./shop.js";
 import { ShopView } from "./shop-view.js";
+import { forgetLastKnown } from "./storage.js";
 
 const titles = {
   loading: "", login: "Log in", signup: "Create an account", forgot: "Forgotten password", codes: "Recovery codes",
-  shop: "Shop", owls: "A random owl", account: "Account", device: "Let a device in",
+  shop: "Shop", owls: "A random owl", purchases: "Purchases", account: "Account", device: "Approve a device",
 };
 const forGuests = ["login", "signup", "forgot"];
-const forMembers = ["shop", "owls", "account", "device"];
+const forMembers = ["shop", "owls", "purchases", "account", "device"];
 
 const api = new Api();
 const shopView = new ShopView();
 const owlView = new OwlView();
+const historyView = new HistoryView();
 let shop = null;
 let incarnation = null;
 let isOpening = false;
 let current = null;
 
-// A device that waits for somebody to let it in (RFC 8628) has sent its owner here.
+// The link that a waiting device shows to its owner (RFC 8628) has this parameter.
 const userCode = new URLSearchParams(location.search).get("user_code");
 let wantsDevice = userCode !== null;
 if (wantsDevice) history.replaceState(null, "", location.pathname + location.hash);
 
 // Views
 
-/** The view that the address names, as far as it is for whoever is here. */
+/** The view that the address names, if the session allows it; else the one to show instead. */
 function wanted() {
   const name = location.hash.replace(/^#\//, "");
   const member = api.session !== null;
-  // Codes are shown once: the way away from them is their own button.
+  // Codes are shown once, until the user confirms to leave them.
   if (member && areCodesShown()) return "codes";
   if (!member) return forGuests.includes(name) ? name : "login";
   if (!shop?.catalog || !shop.snapshot) return "loading";
@@ -72,9 +77,10 @@ function go(view) {
 function renderAll() {
   shopView.render();
   owlView.render();
+  historyView.render();
 }
 
-// Whose shop
+// The session's shop
 
 function settle() {
   const session = api.session;
@@ -85,20 +91,28 @@ function settle() {
   forgetCodes();
   shopView.show(null);
   owlView.show(null);
+  historyView.show(null);
   showAccount(session);
   if (!session) {
+    forgetLastKnown();
     if (!forGuests.includes(location.hash.replace(/^#\//, ""))) location.hash = "#/login";
     route();
     return;
   }
   shop = new Shop(api);
-  shop.addEventListener("change", () => { if (shop?.catalog) { route({ isQuiet: true }); renderAll(); } });
+  shop.addEventListener("change", () => {
+    showConnection();
+    if (!shop?.catalog) return;
+    route({ isQuiet: true });
+    renderAll();
+  });
   shop.addEventListener("erased", () => {
     toast("This account was erased.", { isBad: true });
     api.forget();
   });
   shopView.show(shop);
   owlView.show(shop);
+  historyView.show(shop);
   open();
   route({ isQuiet: true });
 }
@@ -113,7 +127,7 @@ async function open() {
   } catch (error) {
     if (opened !== shop) return;
     $("#loading-text").textContent = error.status === 404
-      ? "This server sells nothing: it runs without a catalogue." : error.message;
+      ? "This server has no catalogue, so there is nothing to buy." : error.message;
     $("#loading-again").hidden = false;
   } finally {
     if (opened === shop) isOpening = false;
@@ -126,30 +140,47 @@ api.addEventListener("over", (event) => {
   $("#login-name").value = event.detail.account;
 });
 
-// Whether the server answers
+// The connection
 
-let isUnreachable = false;
+let isReachable = true;
 
-function showReach(isReached) {
-  if (isUnreachable === !isReached) return;
-  isUnreachable = !isReached;
+function showConnection() {
   const notice = $("#offline");
-  notice.hidden = isReached;
-  notice.textContent = isReached ? "" : shop?.snapshot
-    ? `The server does not answer. You see what held at ${clockText(shop.snapshot.at)}; nothing can be bought or `
-      + "spent until it is back."
-    : "The server does not answer.";
-  if (isReached && shop && !shop.snapshot && !isOpening) open();
+  const isShown = !isReachable || shop?.isStale === true;
+  notice.hidden = !isShown;
+  let cause = "Offline: the server does not answer.";
+  if (isReachable) cause = "The server has not answered yet.";
+  if (!navigator.onLine) cause = "Offline: there is no connection.";
+  const state = shop?.snapshot
+    ? ` You see your purchases as of ${momentText(shop.snapshot.at)}. You can buy and spend owls again once the `
+      + "connection is back."
+    : "";
+  const text = isShown ? cause + state : "";
+  // Screen readers announce each change of this text.
+  if (notice.textContent !== text) notice.textContent = text;
 }
 
-api.addEventListener("reached", () => showReach(true));
-api.addEventListener("unreachable", () => showReach(false));
-window.addEventListener("offline", () => showReach(false));
+function setReachable(isReached) {
+  if (isReachable === isReached) return;
+  isReachable = isReached;
+  showConnection();
+  if (isReached && shop && !shop.isCurrent && !isOpening) open();
+}
 
-// Go
+api.addEventListener("reached", () => setReachable(true));
+api.addEventListener("unreachable", () => setReachable(false));
+window.addEventListener("offline", () => setReachable(false));
+
+// Start
 
 $("#loading-again").addEventListener("click", (event) => busy(event.currentTarget, open));
-window.addEventListener("hashchange", () => route());
+window.addEventListener("hashchange", (event) => {
+  if (!areCodesShown()) return route();
+  history.replaceState(null, "", event.oldURL);
+  return confirmLeavingCodes();
+});
+// Service workers exist in secure contexts only; elsewhere the page needs a connection.
+navigator.serviceWorker?.register("service-worker.js").catch(() => {});
 bindAccount(api, { go, done: () => go(wantsDevice ? "device" : "shop") });
 settle();
 route({ isQuiet: true });

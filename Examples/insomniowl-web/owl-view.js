@@ -1,12 +1,12 @@
-// A random owl: a new one as often as you like while the subscription is active, else for a unit each.
+// Random owls: unlimited while a subscription is active, otherwise one unit each.
 
-import { $, busy, counted, dateText } from "./page.js";
+import { $, busy, counted, dateText, toast } from "./page.js";
 import { drawOwl } from "./owl.js";
 
 const entitlement = "random-owls";
 const mostSeen = 8;
 
-/** Shows owls of a shop. What was seen is forgotten with the page. */
+/** Shows owls of a shop. The owls seen so far are kept in memory only. */
 export class OwlView {
   #shop = null;
   #current = null;
@@ -23,7 +23,7 @@ export class OwlView {
     this.#draw();
   }
 
-  /** What stands beside the owl. */
+  /** Shows the access, and what the next owl costs. */
   render() {
     const access = this.#access();
     if (!access) return;
@@ -35,15 +35,14 @@ export class OwlView {
     this.#draw();
   }
 
-  /** An owl for whoever opens the view; one that costs a unit only comes when asked for. */
+  /** Shows an owl when the view is opened, unless it costs a unit. */
   greet() {
     const access = this.#access();
     if (this.#current === null && access?.granted && !access.because.startsWith("units:")) this.#present();
   }
 
   #access() {
-    if (!this.#shop?.snapshot) return null;
-    return this.#shop.snapshot.access[entitlement] ?? { granted: false, reason: "notPurchased" };
+    return this.#shop?.snapshot ? this.#shop.access(entitlement) : null;
   }
 
   #words(access) {
@@ -51,23 +50,25 @@ export class OwlView {
       const link = document.createElement("a");
       link.href = "#/shop";
       link.textContent = "in the shop";
-      const reason = access.reason === "expired" && access.date
-        ? `Your subscription ended on ${dateText(access.date)}. ` : "No owl has come. ";
-      return { lead: [`${reason}Subscribe, or buy owls, `, link, "."], cost: "", label: "Show an owl" };
+      const reason = {
+        expired: access.date && `Your subscription ended on ${dateText(access.date)}. Subscribe, or buy owls, `,
+        usedUp: "You have used all your owls. Buy more, or subscribe, ",
+      }[access.reason] || "No owls yet. Subscribe, or buy owls, ";
+      return { lead: [reason, link, "."], cost: "", label: "Show an owl" };
     }
     const label = this.#current === null ? "Show an owl" : "Another owl";
     if (access.because.startsWith("units:")) {
-      return { lead: [`${counted(access.units ?? 0, "owl")} left`], cost: "The next one uses one of them.", label };
+      return { lead: [`${counted(access.units ?? 0, "owl")} left`], cost: "The next owl uses one of them.", label };
     }
-    const lead = access.until ? `As many as you like until ${dateText(access.until)}` : "As many as you like";
+    const lead = access.until ? `Unlimited owls until ${dateText(access.until)}` : "Unlimited owls";
     return { lead: [lead], cost: "", label };
   }
 
   async #another() {
     const outcome = await this.#shop.use(entitlement);
-    if (outcome.denied) return this.render();
-    this.#present();
-    return this.render();
+    if (!outcome.denied) this.#present();
+    if (outcome.spent) toast(outcome.remaining === null ? "1 owl used." : `1 owl used, ${outcome.remaining} left.`);
+    this.render();
   }
 
   #present() {
@@ -81,7 +82,7 @@ export class OwlView {
     if (this.#current === null) {
       const empty = document.createElement("p");
       empty.className = "empty";
-      empty.textContent = "Nobody on the branch yet.";
+      empty.textContent = "No owl on the branch yet.";
       frame.replaceChildren(empty);
       $("#owl-words").textContent = "";
     } else if (isNew || !$("svg", frame)) {

@@ -1,4 +1,4 @@
-// Owls, drawn from a seed: the same seed always gives the same owl. Shapes and colours are this file's own.
+// Draws owls from seeds: the same seed always gives the same owl.
 
 const namespace = "http://www.w3.org/2000/svg";
 let drawings = 0;
@@ -20,7 +20,7 @@ const line = (d, stroke, width, attributes) =>
   path(d, { fill: "none", stroke, "stroke-width": width, "stroke-linecap": "round", "stroke-linejoin": "round",
     ...attributes });
 
-/** Random numbers from 0 to 1 that a seed decides (the mulberry32 sequence). */
+/** A seeded generator of random numbers from 0 to 1 (mulberry32). */
 function sequence(seed) {
   let state = seed >>> 0;
   return () => {
@@ -59,7 +59,7 @@ const extras = {
 };
 const randomExtras = ["none", "none", "nightcap", "scarf", "glasses", "mug", "flower", "headphones"];
 
-/** The owls that the tutorial sells one by one: how each is drawn. */
+/** The appearance of each owl that is sold by itself. */
 export const portraits = {
   CarefreeOwl: { seed: 11, plumage: 4, mood: "happy", extra: "flower" },
   CouchOwl: { seed: 22, plumage: 5, mood: "sleepy", extra: "cushion" },
@@ -72,7 +72,7 @@ export const portraits = {
   ShyOwl: { seed: 99, plumage: 6, mood: "shy", extra: "scarf" },
 };
 
-/** What an owl looks like; `fixed` decides what the seed does not. */
+/** The appearance of an owl: `fixed` where given, else drawn from the seed. */
 function traits(seed, fixed = {}) {
   const random = sequence(seed);
   const pick = (list) => list[Math.floor(random() * list.length)];
@@ -86,12 +86,12 @@ function traits(seed, fixed = {}) {
   return { ...drawn, ...fixed, plumage: plumages[fixed.plumage] ?? drawn.plumage };
 }
 
-/** What an owl looks like, in words. */
+/** A description of an owl, for captions and screen readers. */
 function words({ plumage, mood, extra }) {
   return [`A ${plumage.name} owl`, moods[mood], extras[extra]].filter(Boolean).join(", ");
 }
 
-/** The scene of an owl at night. */
+/** An owl on a branch at night. */
 export function drawOwl(seed, fixed) {
   const look = traits(seed, fixed);
   drawings += 1;
@@ -101,7 +101,7 @@ export function drawOwl(seed, fixed) {
   return scene;
 }
 
-/** The owl alone, small, for lists: what it is stands beside it. */
+/** A small round portrait for lists, hidden from screen readers: its name stands beside it. */
 export function drawPortrait(name) {
   const look = traits(portraits[name]?.seed ?? 7, portraits[name] ?? {});
   drawings += 1;
@@ -116,7 +116,7 @@ export function drawPortrait(name) {
   return round;
 }
 
-/** The sign of what is no owl: `moons` for time, `eggs` for units. */
+/** The picture of a subscription (`moons`, with the number of months) or of units (`eggs`). */
 export function drawSign(kind, count) {
   const sign = element("svg", { viewBox: "0 0 400 400", "aria-hidden": "true", class: "portrait" });
   const look = traits(count * 17 + 3);
@@ -243,7 +243,7 @@ function belly({ plumage, pattern }, id) {
 }
 
 function wing({ plumage, mood }, isRight) {
-  // The shy one looks out from behind it.
+  // The shy owl hides behind a raised wing.
   const isRaised = mood === "shy" && isRight;
   const shape = isRaised
     ? "M312 330C330 280 304 226 262 224C240 236 238 262 250 284C262 314 284 334 312 330Z"
@@ -302,7 +302,7 @@ const tears = () => [132, 268].map((x) =>
 const feet = () => [164, 236].map((x) => group({ fill: "#e9a23b" },
   [-16, 0, 16].map((offset) => ellipse(x + offset, 428, 9, 15, { stroke: "#a86a1c", "stroke-width": 2.5 }))));
 
-// What some owls wear or hold.
+// Clothes and things that owls hold.
 
 function dress({ extra, accent }) {
   switch (extra) {

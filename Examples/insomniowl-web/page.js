@@ -1,23 +1,29 @@
-// Small things that all views use.
+// Helpers that all views use: dates, toasts, forms.
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 
-// The page is English: dates are as the browser's kind of English has them.
+// The page is in English. Dates follow the browser's variety of English.
 const locale = navigator.languages.find((language) => /^en-/.test(language)) ?? "en-GB";
-// A date is not torn apart where a line ends.
+// Keeps dates on one line.
 const noBreak = "\u00a0";
 const longDate = new Intl.DateTimeFormat(locale, { dateStyle: "long" });
 const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const utf8 = new TextEncoder();
 
-/** A date (RFC 3339, or milliseconds) as a person reads it, in the time zone of the browser. */
+/** A date (RFC 3339, or milliseconds) for display, in the browser's time zone. */
 export const dateText = (date) => longDate.format(new Date(date)).replaceAll(" ", noBreak);
-export const clockText = (date) => clock.format(new Date(date));
+
+/** A date with its time of day; the time alone for today. */
+export function momentText(date) {
+  const time = clock.format(new Date(date)).replaceAll(" ", noBreak);
+  return dateText(date) === dateText(Date.now()) ? time : `${dateText(date)}, ${time}`;
+}
+
 export const counted = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;
 
 let toastTimer = 0;
 
-/** A word about what was done, or why it was not. */
+/** Shows a short message about a success or a failure. */
 export function toast(text, { isBad = false } = {}) {
   const place = $("#toast");
   clearTimeout(toastTimer);
@@ -26,7 +32,7 @@ export function toast(text, { isBad = false } = {}) {
   toastTimer = setTimeout(() => { place.textContent = ""; }, isBad ? 12_000 : 7_000);
 }
 
-/** Runs `work` for a press of `button`; a second press meanwhile does nothing. The button keeps the focus. */
+/** Runs `work` for a press of `button`. Further presses are ignored until it is done. The button keeps the focus. */
 export async function busy(button, work) {
   if (button.getAttribute("aria-busy") === "true") return;
   button.setAttribute("aria-busy", "true");
@@ -39,8 +45,8 @@ export async function busy(button, work) {
   }
 }
 
-/** What is wrong with a field, in words; null for nothing. */
-function fault(input) {
+/** The error message for an invalid field; null if it is valid. */
+function faultOf(input) {
   const label = input.labels[0]?.textContent.trim().replace(/\s+/g, " ") ?? input.name;
   if (input.type === "checkbox") return input.required && !input.checked ? `Please tick: ${label}.` : null;
   if (input.required && input.value === "") return `Please fill in: ${label}.`;
@@ -51,10 +57,24 @@ function fault(input) {
   return null;
 }
 
-/** Lets `work(fields, button)` do what `form` is for, once at a time, and shows in the form what went wrong. */
-export function onSubmit(form, work) {
+/**
+ * Removes spaces at both ends of a name, and composes its letters (NFC): the server accepts names in this form only.
+ * Such spaces often come from pasting or from a keyboard's suggestions.
+ */
+function normalizeName(input) {
+  if (input.autocomplete === "username" && !input.hidden) input.value = input.value.trim().normalize("NFC");
+}
+
+/**
+ * Runs `work(fields, button)` when `form` is submitted, once at a time, and shows errors in the form.
+ *
+ * `fieldOf(error)` returns the name of the field that an error is about: it is marked and gets the focus. By default no
+ * field is marked, which fits errors such as a wrong name or password, too many attempts, or an unreachable server.
+ */
+export function onSubmit(form, work, fieldOf = () => null) {
   const message = $(".error", form);
   const inputs = [...form.querySelectorAll("input")];
+  for (const input of inputs) input.addEventListener("input", () => input.removeAttribute("aria-invalid"));
   const show = (text, input) => {
     for (const each of inputs) each.removeAttribute("aria-invalid");
     message.hidden = !text;
@@ -66,9 +86,10 @@ export function onSubmit(form, work) {
     event.preventDefault();
     const button = event.submitter ?? $("button[type=submit]", form);
     if (form.getAttribute("aria-busy") === "true" || button.disabled) return;
-    const wrong = inputs.find((input) => fault(input) !== null);
-    show(wrong ? fault(wrong) : null, wrong);
-    if (wrong) return;
+    inputs.forEach(normalizeName);
+    const invalid = inputs.find((input) => faultOf(input) !== null);
+    show(invalid ? faultOf(invalid) : null, invalid);
+    if (invalid) return;
     form.setAttribute("aria-busy", "true");
     button.setAttribute("aria-busy", "true");
     const fields = Object.fromEntries(inputs.map((input) => [input.name, input.value]));
@@ -76,8 +97,9 @@ export function onSubmit(form, work) {
       await work(fields, button);
       clear(form);
     } catch (error) {
-      show(error.message, inputs.find((input) => input.type === "password" && !input.hidden));
-      if (error.status === 429) wait(button, error.retryAfter ?? 60);
+      const field = fieldOf(error);
+      show(error.message, inputs.find((input) => input.name === field));
+      if (error.status === 429) disable(button, error.retryAfter ?? 60);
     } finally {
       form.removeAttribute("aria-busy");
       button.removeAttribute("aria-busy");
@@ -85,7 +107,7 @@ export function onSubmit(form, work) {
   });
 }
 
-/** Empties a form: no password stays on a page that somebody has left. */
+/** Empties a form, so that no password stays in the page. */
 export function clear(form) {
   form.reset();
   const message = $(".error", form);
@@ -94,8 +116,8 @@ export function clear(form) {
   for (const input of form.querySelectorAll("input")) input.removeAttribute("aria-invalid");
 }
 
-/** Nothing to press until the server listens again. */
-function wait(button, seconds) {
+/** Disables a button while the server refuses further attempts, and shows the time left. */
+function disable(button, seconds) {
   const label = button.textContent;
   const end = performance.now() + seconds * 1000;
   button.disabled = true;

@@ -1,10 +1,10 @@
-// The list of products, and what holds above it.
+// The shop: the account's entitlements, and the list of products.
 
 import { $, busy, counted, dateText, toast } from "./page.js";
 import { durationOf } from "./ledger.js";
 import { drawPortrait, drawSign, portraits } from "./owl.js";
 
-/** What the product is called: in the browser's language, else in English. */
+/** The product's name in the browser's language, else in English; its id if it has no name. */
 export function nameOf(product) {
   const names = product.names ?? {};
   for (const language of [...navigator.languages, "en"]) {
@@ -22,14 +22,23 @@ function durationText(text) {
 
 const isTimed = (product) => product.type === "nonRenewing" || product.type === "autoRenewable";
 
-function make(tag, className, text = "") {
+/** An element with a class and a text. */
+export function make(tag, className, text = "") {
   const node = document.createElement(tag);
   node.className = className;
   node.textContent = text;
   return node;
 }
 
-/** Shows a shop, and lets its buttons act. */
+/** The picture of a product, which need not be in the catalogue any more. */
+export function pictureOf(product) {
+  const short = product.id.split(".").at(-1);
+  if (portraits[short]) return drawPortrait(short);
+  if (product.type === "consumable") return drawSign("eggs", product.units ?? 1);
+  return isTimed(product) ? drawSign("moons", durationOf(product.duration).months || 1) : drawPortrait(short);
+}
+
+/** Shows a shop, and binds its buttons. */
 export class ShopView {
   #shop;
   #rows = new Map();
@@ -58,17 +67,10 @@ export class ShopView {
       const row = $("#product").content.firstElementChild.cloneNode(true);
       row.dataset.product = product.id;
       $(".name", row).textContent = nameOf(product);
-      $(".picture", row).append(this.#picture(product));
+      $(".picture", row).append(pictureOf(product));
       $(product.type === "nonConsumable" ? "#kept" : "#timed").append(row);
       this.#rows.set(product.id, row);
     }
-  }
-
-  #picture(product) {
-    const short = product.id.split(".").at(-1);
-    if (portraits[short]) return drawPortrait(short);
-    if (product.type === "consumable") return drawSign("eggs", product.units ?? 1);
-    return isTimed(product) ? drawSign("moons", durationOf(product.duration).months || 1) : drawPortrait(short);
   }
 
   #renderStanding() {
@@ -81,7 +83,7 @@ export class ShopView {
     const keepable = shop.catalog.products.filter((product) => product.type === "nonConsumable");
     const owned = keepable.filter((product) => shop.isOwned(product.id));
     const pills = make("div", "pills");
-    const texts = [...units, `${owned.length} of ${keepable.length} to keep`];
+    const texts = [...units, `${owned.length} of ${keepable.length} owls owned`];
     pills.append(...texts.map((text) => make("span", "pill", text)));
     standing.append(pills);
   }
@@ -91,18 +93,18 @@ export class ShopView {
     const big = (words) => make("p", "big", words);
     const small = (words) => make("p", "small", words);
     if (!subscription?.expires) {
-      text.append(big("No subscription yet"), small("Subscribe for owls without end, or buy five at a time."));
+      text.append(big("No subscription yet"), small("Subscribe for unlimited owls, or buy five at a time."));
       return [text];
     }
     if (!subscription.active) {
       text.append(big(`Your subscription ended on ${dateText(subscription.expires)}`),
-        small("Subscribe again for owls without end."));
+        small("Subscribe again for unlimited owls."));
       return [text];
     }
     text.append(big(`Subscribed until ${dateText(subscription.expires)}`),
-      small(`${counted(subscription.daysRemaining, "day")} left`));
+      small(`${counted(subscription.daysRemaining, "day")} left${this.#shop.isStale ? " at your last visit" : ""}`));
     const end = Date.parse(subscription.expires);
-    // From where the chain of periods that touch began.
+    // The start of the first of the periods that follow one another without a gap.
     let start = end;
     const lastFirst = (left, right) => Date.parse(right.end) - Date.parse(left.end);
     for (const period of [...subscription.periods].sort(lastFirst)) {
@@ -147,25 +149,25 @@ export class ShopView {
     action.replaceChildren(made);
   }
 
-  /** What a row says: {about, label, isPossible}, or {about, note} where there is nothing to buy. */
+  /** The contents of a row: {about, label, isPossible}, or {about, note} if there is nothing to buy. */
   #state(product) {
     const shop = this.#shop;
     switch (product.type) {
       case "nonConsumable":
         return shop.isOwned(product.id)
-          ? { about: "Yours, on every device.", note: "Owned" }
-          : { about: "One owl, for good.", label: "Buy", isPossible: true };
+          ? { about: "Yours on every device.", note: "Owned" }
+          : { about: "One owl, yours forever.", label: "Buy", isPossible: true };
       case "consumable":
         return shop.sharesUnits
           ? {
-            about: `${counted(product.units ?? 1, "owl")} more. ${shop.balance(product.id)} left.`, label: "Buy",
-            isPossible: true,
+            about: `Adds ${counted(product.units ?? 1, "owl")}. You have ${shop.balance(product.id)} left.`,
+            label: "Buy", isPossible: true,
           }
-          : { about: "These stay on the device that buys them: sold in the app.", label: "Buy", isPossible: false };
+          : { about: "Sold in the app only: these owls stay on one device.", label: "Buy", isPossible: false };
       default: {
         const isActive = shop.subscription(product.group)?.active ?? false;
         const bonus = shop.catalog.policy?.bonus;
-        const extra = bonus && bonus !== "P0D" ? ` and ${durationText(bonus)} as a present` : "";
+        const extra = bonus && bonus !== "P0D" ? ` and ${durationText(bonus)} free` : "";
         return {
           about: `${isActive ? "Adds" : "Lasts"} ${durationText(product.duration)}${extra}.`,
           label: isActive ? "Renew" : "Subscribe", isPossible: true,
@@ -176,14 +178,18 @@ export class ShopView {
 
   async #buy(product) {
     const shop = this.#shop;
-    await shop.buy(product);
-    const until = isTimed(product) ? shop.subscription(product.group)?.expires : null;
-    toast(until ? `Subscribed until ${dateText(until)}.` : `${nameOf(product)}: it is yours.`);
+    const isRead = await shop.buy(product);
+    if (product.type === "consumable") {
+      const added = `${counted(product.units ?? 1, "owl")} added`;
+      return toast(isRead ? `${added}, ${shop.balance(product.id)} left.` : `${added}.`);
+    }
+    const until = isTimed(product) && isRead ? shop.subscription(product.group)?.expires : null;
+    return toast(until ? `Subscribed until ${dateText(until)}.` : `${nameOf(product)} is yours.`);
   }
 
   async #restore() {
     const { purchases, isNew } = await this.#shop.restore();
-    if (purchases === 0) toast("Nothing was bought with this account yet.");
-    else toast(`${counted(purchases, "purchase")} restored${isNew ? "." : ", all of them known here already."}`);
+    if (purchases === 0) toast("This account has no purchases yet.");
+    else toast(`${counted(purchases, "purchase")} restored${isNew ? "." : ". There is nothing new."}`);
   }
 }

@@ -1,23 +1,28 @@
-// What an account has, and what it buys and spends. No view is in here.
+// The purchases of an account: reads them, buys, and uses units. Contains no view.
 //
-// What holds is the server's to say (`GET /v1/entitlements`). What this page writes are facts: purchases and spends, as
-// records of the account's ledger, under a condition that nobody else wrote in between.
+// The server derives the entitlements (`GET /v1/entitlements`). This page writes facts, namely purchases and spends, as
+// records of the account's ledger, with a compare-and-swap.
 
 import { SessionOver, Unreachable } from "./api.js";
 import { ChangeStream } from "./events.js";
-import { Ledger, nextTime, purchaseKey, purchaseRecord, recordingRecord, spendKey, spendRecord, termsOf }
-  from "./ledger.js";
+import { purchasesOf } from "./history.js";
+import {
+  Ledger, LedgerFormatError, nextTime, purchaseKey, purchaseRecord, randomUUID, recordingRecord, spendKey, spendRecord,
+  termsOf,
+} from "./ledger.js";
+import { keepLastKnown, lastKnown, replica } from "./storage.js";
 
 const store = "reported";
 const environment = "production";
-const replicaKey = "insomniowl.replica";
 const attempts = 12;
+/** The time without an answer after which the data of the last visit is shown. */
+const slowAnswer = 3_000;
 const hour = 3_600_000;
 
-/** A write was sent, and nobody can say yet whether it was done. Nothing is kept of it here. */
-export class Unsettled extends Error {
+/** A write whose outcome is unknown because the server stopped answering. */
+export class OutcomeUnknown extends Error {
   constructor() {
-    super("The server stopped answering. As soon as it is back, this page shows whether it was done.");
+    super("The server stopped answering. Once it is back, this page shows whether it has done what you asked for.");
   }
 }
 
@@ -26,54 +31,50 @@ export class Erased extends Error {
   constructor() { super("This account was erased."); }
 }
 
-/** A name as one level of a key. */
+/** Escapes a name so that it is one level of a key. */
 const escaped = (name) => name.replaceAll("%", "%25").replaceAll("/", "%2F");
-
-/** 16 bytes that name this browser among the devices of its owner. */
-function replica() {
-  const stored = localStorage.getItem(replicaKey);
-  if (/^[0-9a-f]{32}$/.test(stored ?? "")) return Uint8Array.from(stored.match(/../g), (pair) => parseInt(pair, 16));
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  localStorage.setItem(replicaKey, Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join(""));
-  return bytes;
-}
-
-/** A random UUID; `crypto.randomUUID` is there in secure contexts only. */
-function randomUUID() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  bytes[6] = (bytes[6] & 0x0f) | 0x40;
-  bytes[8] = (bytes[8] & 0x3f) | 0x80;
-  const digits = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-  return digits.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-}
 
 const pauseOf = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
-/** One account's shop. Events: `change` (the snapshot is new), `erased`. */
+/** One account's shop. Events: `change` (new data to show), `erased`. */
 export class Shop extends EventTarget {
   #api;
   #prefix;
+  #incarnation;
   #stream;
+  /** The ledger as last read or written: {ledger, tag}. */
   #entry = null;
+  /** The server's decisions, as last read: {ledger, tag}. */
+  #decisions = null;
+  /** True if the snapshot may be out of date. */
   #isBehind = true;
-  #isChanged = false;
+  /** True if another device has changed the ledger. */
+  #isLedgerChanged = false;
+  #areDecisionsChanged = false;
   #reading = null;
-  #isAsked = false;
-  /** Settled when no write is under way. */
+  #mustReadAgain = false;
+  /** Resolves when the current write has ended. */
   #written = Promise.resolve();
   #timer = 0;
   #isClosed = false;
   #following = null;
 
-  /** The catalogue of the server. */
+  /** The server's catalogue; null until it is known. */
   catalog = null;
-  /** What `GET /v1/entitlements` said last; null before it did. */
+  /** The last answer to `GET /v1/entitlements`; null until it is known. */
   snapshot = null;
+  /** The purchases, newest first (see history.js); null until they are known. */
+  purchases = null;
+  /** True once the catalogue and the entitlements have been read from the server. */
+  isCurrent = false;
+  /** True while the data of an earlier visit is shown. */
+  isStale = false;
 
   constructor(api) {
     super();
     this.#api = api;
     const { account, incarnation } = api.session;
+    this.#incarnation = incarnation;
     this.#prefix = `accounts/${escaped(account)}/${escaped(incarnation)}/`;
     this.#stream = new ChangeStream(api, {
       onChange: (change) => this.#hear(change),
@@ -81,12 +82,44 @@ export class Shop extends EventTarget {
     });
   }
 
-  /** Reads what is sold and what holds, and follows it from then on. May be tried again. */
+  /**
+   * Reads the catalogue and the entitlements, and follows their changes. May be called again after a failure.
+   *
+   * If the server is slow or cannot be reached, the data of the last visit is shown. The error is thrown all the same.
+   */
   async open() {
     this.#following ??= this.#stream.run();
-    const [catalog] = await Promise.all([this.#api.catalog(), this.refresh()]);
-    this.catalog = catalog;
+    const timer = setTimeout(() => this.#showLastKnown(), slowAnswer);
+    try {
+      const [catalog] = await Promise.all([this.#api.catalog(), this.refresh()]);
+      this.catalog = catalog;
+      this.isCurrent = true;
+      this.#keep();
+    } catch (error) {
+      if (error instanceof Unreachable) this.#showLastKnown();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+      if (!this.#isClosed) this.dispatchEvent(new Event("change"));
+    }
+  }
+
+  /** Shows the data of the last visit, as far as nothing newer is known. */
+  #showLastKnown() {
+    const stored = lastKnown(this.#incarnation);
+    if (this.#isClosed || !stored) return;
+    this.isStale ||= this.snapshot === null;
+    this.catalog ??= stored.catalog;
+    this.snapshot ??= stored.snapshot;
+    this.purchases ??= stored.purchases;
     this.dispatchEvent(new Event("change"));
+  }
+
+  /** Keeps what is known for the next visit without a connection. */
+  #keep() {
+    if (this.#isClosed || !this.isCurrent) return;
+    const { catalog, snapshot, purchases } = this;
+    keepLastKnown(this.#incarnation, { catalog, snapshot, purchases });
   }
 
   close() {
@@ -96,13 +129,14 @@ export class Shop extends EventTarget {
   }
 
   get #ledgerKey() { return `${this.#prefix}ledger`; }
+  get #decisionsKey() { return `${this.#prefix}decisions`; }
 
-  // What holds.
+  // Entitlements.
 
-  /** Reads what holds. Whoever asks meanwhile gets what is read after that. */
+  /** Reads the entitlements and the history. A call during a read waits for another read after it. */
   async refresh() {
     if (this.#reading) {
-      this.#isAsked = true;
+      this.#mustReadAgain = true;
       return this.#reading;
     }
     this.#reading = this.#readAll().finally(() => { this.#reading = null; });
@@ -111,39 +145,63 @@ export class Shop extends EventTarget {
 
   async #readAll() {
     do {
-      this.#isAsked = false;
+      this.#mustReadAgain = false;
       this.#isBehind = false;
-      const isChanged = this.#isChanged;
-      this.#isChanged = false;
+      const [isLedgerChanged, areDecisionsChanged] = [this.#isLedgerChanged, this.#areDecisionsChanged];
+      this.#isLedgerChanged = this.#areDecisionsChanged = false;
       try {
-        const look = isChanged ? this.#look() : null;
-        // Its failure is heard of below; it may come before that.
-        look?.catch(() => {});
+        const documents = Promise.all([
+          isLedgerChanged || !this.#entry ? this.#readLedger() : null,
+          areDecisionsChanged || !this.#decisions ? this.#readDecisions() : null,
+        ]).catch((error) => {
+          // Entitlements are shown even if this page is too old to read the ledger.
+          if (!(error instanceof LedgerFormatError)) throw error;
+        });
+        // Awaited below; without this line an earlier failure would be reported as unhandled.
+        documents.catch(() => {});
         const snapshot = await this.#api.entitlements();
         if (this.#isClosed) return;
         this.snapshot = snapshot;
-        // What holds is shown without waiting for the ledger.
+        this.isStale = false;
+        // Entitlements are shown without waiting for the ledger.
         this.dispatchEvent(new Event("change"));
-        await look;
+        await documents;
+        if (this.#isClosed) return;
+        this.#updatePurchases();
       } catch (error) {
         this.#isBehind = true;
-        this.#isChanged ||= isChanged;
+        this.#isLedgerChanged ||= isLedgerChanged;
+        this.#areDecisionsChanged ||= areDecisionsChanged;
         if (error.status !== 410) throw error;
         throw this.#erased();
       }
-    } while (this.#isAsked);
+    } while (this.#mustReadAgain);
     if (!this.#isClosed) this.#schedule();
   }
 
   /**
-   * Reads the ledger that somebody else has changed: the next write need not be refused first, and an erasure shows in
-   * it before anywhere else.
+   * Reads the ledger after another device has changed it: the next write then needs no second attempt, and an erasure
+   * shows in the ledger first.
    */
-  async #look() {
-    const found = await this.#api.read(this.#ledgerKey, this.#entry?.tag);
-    if (found === "unchanged") return;
+  async #readLedger() {
+    const known = this.#entry;
+    const found = await this.#api.read(this.#ledgerKey, known?.tag);
+    // If this page has written meanwhile, its entry is newer than the answer.
+    if (found === "unchanged" || this.#entry !== known) return;
     this.#entry = this.#decoded(found);
     if (this.#entry.ledger.isErased) throw this.#erased();
+  }
+
+  async #readDecisions() {
+    const found = await this.#api.read(this.#decisionsKey, this.#decisions?.tag);
+    if (found !== "unchanged") this.#decisions = this.#decoded(found);
+  }
+
+  #updatePurchases() {
+    if (!this.#entry || !this.#decisions) return;
+    this.purchases = purchasesOf(this.#entry.ledger, this.#decisions.ledger);
+    this.dispatchEvent(new Event("change"));
+    this.#keep();
   }
 
   #erased() {
@@ -151,22 +209,23 @@ export class Shop extends EventTarget {
     return new Erased();
   }
 
-  /** For those who cannot wait for it: the views of the page tell of a server that does not answer. */
+  /** Refreshes in the background. The page reports an unreachable server elsewhere. */
   async #readQuietly() {
     try { await this.refresh(); } catch { /* The next event, or the next press of a button, tries again. */ }
   }
 
   async #hear({ key, version }) {
-    // The event of a write may be here before its answer, which says whose it is.
+    // The event of this page's own write may arrive before the answer with its version.
     await Promise.race([this.#written, pauseOf(500)]);
     if (this.#isClosed) return;
-    // What this page has written itself, it knows.
+    // The version is known if this page wrote it.
     if (key === this.#ledgerKey && version !== undefined && this.#entry?.tag === `"${version}"`) return;
-    if (key === this.#ledgerKey) this.#isChanged = true;
-    if (key === this.#ledgerKey || key === `${this.#prefix}decisions`) this.#readQuietly();
+    if (key === this.#ledgerKey) this.#isLedgerChanged = true;
+    if (key === this.#decisionsKey) this.#areDecisionsChanged = true;
+    if (key === this.#ledgerKey || key === this.#decisionsKey) this.#readQuietly();
   }
 
-  /** Reads again when a period ends, and once an hour for the days that are left. */
+  /** Refreshes when a period starts or ends, and every hour for the number of days left. */
   #schedule() {
     clearTimeout(this.#timer);
     const now = this.#api.now();
@@ -177,21 +236,48 @@ export class Shop extends EventTarget {
     this.#timer = setTimeout(() => this.#readQuietly(), pause);
   }
 
-  /** The subscription of `group`, and what is left of it. */
-  subscription(group) { return this.snapshot?.subscriptions.find((known) => known.group === group) ?? null; }
+  /** The subscription of `group`; null if there has been none. */
+  subscription(group) {
+    const known = this.snapshot?.subscriptions.find((each) => each.group === group);
+    if (!known) return null;
+    // A snapshot of an earlier visit may be older than the end of its periods.
+    return known.active && Date.parse(known.expires) <= this.#api.now() ? { ...known, active: false } : known;
+  }
+
+  /** The access to `entitlement`: {granted: true, until, because, units} or {granted: false, reason, date}. */
+  access(entitlement) {
+    const known = this.snapshot.access[entitlement] ?? { granted: false, reason: "notPurchased" };
+    return known.until && Date.parse(known.until) <= this.#api.now()
+      ? { granted: false, reason: "expired", date: known.until } : known;
+  }
+
+  /** The time that a purchase grants, {start, end} in milliseconds; null if it grants none. */
+  period(purchase) {
+    const periods = this.snapshot.subscriptions.flatMap((subscription) => subscription.periods)
+      .filter((period) => period.transactionID === purchase.transaction.id);
+    if (periods.length === 0) return null;
+    return {
+      start: Math.min(...periods.map((period) => Date.parse(period.start))),
+      end: Math.max(...periods.map((period) => Date.parse(period.end))),
+    };
+  }
+
+  /** The current time in milliseconds, by the server's clock. */
+  now() { return this.#api.now(); }
 
   isOwned(product) { return this.snapshot?.owned.includes(product) ?? false; }
 
   balance(product) { return this.snapshot?.balances[product] ?? 0; }
 
-  /** Whether units that are bought here could be used here: otherwise they stay on the device that buys them. */
+  /** True if units belong to the account; otherwise they stay on the device that bought them. */
   get sharesUnits() { return this.catalog?.policy?.consumables === "shared"; }
 
+  /** The product with this id; undefined if the catalogue does not sell it. */
   product(id) { return this.catalog.products.find((product) => product.id === id); }
 
-  // What is done.
+  // Purchases and spends.
 
-  /** Buys `product`, and gives what holds then. */
+  /** Buys `product`. Returns true if the snapshot includes the purchase, false if it could not be read yet. */
   async buy(product) {
     const transaction = { store, environment, id: randomUUID() };
     const terms = termsOf(product, this.catalog);
@@ -205,31 +291,39 @@ export class Shop extends EventTarget {
         recordingRecord({ transaction, replica: replica(), recordedAt: now, knownEnd, time }),
       ];
     });
-    await this.#readAcknowledged();
+    return this.#refreshAfterWrite();
   }
 
-  /** Uses an entitlement once. Gives {granted: access}, {spent: product, remaining} or {denied: access}. */
+  /**
+   * Uses an entitlement once. Returns {granted: access}, {spent: product, remaining} or {denied: access}. `remaining`
+   * is null if the balance could not be read yet.
+   */
   async use(entitlement) {
-    if (this.#isBehind || this.#isOver(entitlement)) await this.refresh();
-    const access = () => this.snapshot.access[entitlement] ?? { granted: false, reason: "notPurchased" };
+    const access = () => this.access(entitlement);
     const units = () => /^units:(.+)$/s.exec(access().granted ? access().because : "")?.[1] ?? null;
+    try {
+      if (this.#isBehind || this.#isOver(entitlement)) await this.refresh();
+    } catch (error) {
+      // A subscription works without the server. Units do not: another device may have spent them.
+      if (!(error instanceof Unreachable) || !access().granted || units()) throw error;
+    }
     const product = units();
     if (!product) return access().granted ? { granted: access() } : { denied: access() };
     const id = randomUUID();
     const isSpent = await this.#append(spendKey(id), async (ledger) => {
       if (this.#isBehind) await this.refresh();
-      // Another device may have spent the last one, or bought a period, in between.
+      // Meanwhile another device may have spent the last unit or bought a subscription.
       if (units() !== product) return null;
       const date = this.#api.now();
       const time = nextTime(ledger.latestTime, date);
       return [spendRecord({ id, product, units: 1, replica: replica(), date, environment, time })];
     });
     if (!isSpent) return access().granted ? { granted: access() } : { denied: access() };
-    await this.#readAcknowledged();
-    return { spent: product, remaining: this.balance(product) };
+    const isRead = await this.#refreshAfterWrite();
+    return { spent: product, remaining: isRead ? this.balance(product) : null };
   }
 
-  /** Reads everything anew, and gives {purchases: how many the ledger holds, isNew: whether this page did not know}. */
+  /** Reads everything again. Returns {purchases: their number, isNew: true if the page did not know some of them}. */
   async restore() {
     const before = JSON.stringify(this.#holdings());
     const found = await this.#api.read(this.#ledgerKey);
@@ -243,28 +337,34 @@ export class Shop extends EventTarget {
     return [subscriptions?.map(({ group, periods }) => [group, periods]), owned, balances];
   }
 
+  /** True if the snapshot still grants access that has ended since. */
   #isOver(entitlement) {
     const until = this.snapshot?.access[entitlement]?.until;
     return until ? Date.parse(until) <= this.#api.now() : false;
   }
 
-  /** What is acknowledged is done, even if what holds now cannot be read at once. */
-  async #readAcknowledged() {
+  /** Refreshes after an acknowledged write, which is done even if this read fails. Returns true if it succeeded. */
+  async #refreshAfterWrite() {
     try {
       await this.refresh();
+      return true;
     } catch (error) {
       if (error instanceof SessionOver || error instanceof Erased) throw error;
+      return false;
     }
   }
 
   /**
-   * Adds records to the ledger: those that `make` gives for the ledger as it is, null for none. Whoever wrote in
-   * between is merged with. A write that got no answer is looked up under `key`; and where nobody can be asked,
-   * that is said.
+   * Appends the records that `make(ledger)` returns, unless it returns null. Returns true if they are in the ledger.
+   *
+   * After a conflict, `make` is called again with the merged ledger. After a lost answer, a record with `key` shows
+   * that the write was done. Throws OutcomeUnknown if the server stays unreachable after a write was sent.
    */
   async #append(key, make) {
-    // Whether a write was sent whose outcome is not known.
+    // True while the outcome of a write is unknown.
     let isOpen = false;
+    // Starts with a read: if it fails, nothing was written, whereas the outcome of a failed write is unknown.
+    if (!this.#api.isReachable) this.#entry = null;
     for (let attempt = 0; attempt < attempts; attempt += 1) {
       try {
         this.#entry ??= this.#decoded(await this.#api.read(this.#ledgerKey));
@@ -283,13 +383,13 @@ export class Shop extends EventTarget {
         this.#entry = "conflict" in answer ? this.#decoded(answer.conflict) : { ledger: next, tag: answer.tag };
         if (!("conflict" in answer)) return true;
       } catch (error) {
-        if (!isOpen || !(error instanceof Unreachable || error.isUnsettled)) throw error;
+        if (!isOpen || !(error instanceof Unreachable || error.isOutcomeUnknown)) throw error;
         this.#entry = null;
-        if (attempt >= 5) throw new Unsettled();
+        if (attempt >= 5) throw new OutcomeUnknown();
         await pauseOf(250 * 2 ** attempt);
       }
     }
-    throw new Error("Your other devices write all the time. Please try again.");
+    throw new Error("Your other devices are making changes at the same time. Please try again.");
   }
 
   #decoded(entry) {

@@ -1,5 +1,5 @@
-// XXH64 with seed 0, after its published specification (Yann Collet, "xxHash fast digest algorithm", version 0.1.1).
-// It tells damage from data; it is no protection against forgery.
+// XXH64 with seed 0, as specified by Yann Collet ("xxHash fast digest algorithm", version 0.1.1).
+// It detects damage; it does not protect against forgery.
 
 const mask = 0xffff_ffff_ffff_ffffn;
 const prime1 = 0x9e37_79b1_85eb_ca87n;

@@ -1,4 +1,4 @@
-"""A browser, by the DevTools protocol over a pipe."""
+"""Controls a browser with the DevTools protocol over a pipe."""
 
 import base64
 import fcntl
@@ -9,11 +9,11 @@ import signal
 import subprocess
 import time
 
-PATIENCE = 20
+TIMEOUT = 20
 
 
 class Failure(Exception):
-    """Something is not as it should be."""
+    """A check that failed."""
 
 
 def say(text):
@@ -21,10 +21,10 @@ def say(text):
 
 
 class Browser:
-    """A headless Chromium of our own, with an empty profile."""
+    """A headless Chromium with a new profile."""
 
     def __init__(self, path, profile):
-        # High numbers, so that they are not in each other's way when they become 3 and 4.
+        # High descriptors, so that duplicating them to 3 and 4 overwrites none of them.
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for pipe in (os.pipe(), os.pipe()) for end in pipe]
         theirs_in, self.output, self.input, theirs_out = ends
 
@@ -45,9 +45,10 @@ class Browser:
         self.received = b""
         self.last_id = 0
         self.faults = []
+        self.dialogs = []
 
     def call(self, method, session=None, **parameters):
-        """Does `method` and gives its result. What happens meanwhile is looked at for faults of the page."""
+        """Calls `method` and returns its result. Events that arrive meanwhile are handled by `note`."""
         self.last_id += 1
         message = {"id": self.last_id, "method": method, "params": parameters}
         if session:
@@ -74,18 +75,21 @@ class Browser:
         return json.loads(message)
 
     def note(self, event):
+        """Collects the errors and the dialogs of pages."""
         parameters = event.get("params", {})
         if event.get("method") == "Runtime.exceptionThrown":
             details = parameters["exceptionDetails"]
             self.faults.append(details.get("exception", {}).get("description", details["text"]))
         if event.get("method") == "Log.entryAdded":
             entry = parameters["entry"]
-            # A refusal by the server is logged, too; those are wanted here.
+            # Chromium also logs each answer with an error status; the checks provoke many of those.
             if entry["source"] != "network" and entry["level"] in ("error", "warning"):
                 self.faults.append(entry["text"])
+        if event.get("method") == "Page.javascriptDialogOpening":
+            self.dialogs.append(parameters["type"])
 
     def device(self, url, **options):
-        """A page of its own, with cookies and storage of its own: another device."""
+        """Opens a page with separate storage, which plays another device."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
         return Page(self, context, url, **options)
 
@@ -131,11 +135,11 @@ class Page:
         return result["result"].get("value")
 
     def run(self, body, **values):
-        """Runs the body of an asynchronous function, with `values` as its constants."""
+        """Runs `body` as an asynchronous function, with `values` as constants."""
         constants = "".join(f"const {name} = {json.dumps(value)};" for name, value in values.items())
         return self.evaluate("(async () => {" + constants + body + "})()")
 
-    def wait(self, condition, what=None, seconds=PATIENCE):
+    def wait(self, condition, what=None, seconds=TIMEOUT):
         end = time.monotonic() + seconds
         while True:
             value = self.evaluate(f"(() => {{ try {{ return Boolean({condition}); }} catch {{ return false; }} }})()")
@@ -143,16 +147,16 @@ class Page:
                 return value
             if time.monotonic() > end:
                 seen = self.evaluate("document.querySelector('main')?.innerText ?? document.body.innerText")
-                raise Failure(f"waited in vain for {what or condition}; the page says:\n{seen}")
+                raise Failure(f"no {what or condition} within {seconds} s; the page shows:\n{seen}")
             time.sleep(0.02)
 
     def view(self, name):
-        self.wait(f"document.querySelector('#view-{name}').hidden === false", f"the view {name}")
+        self.wait(f"document.querySelector('#view-{name}').hidden === false", f"view {name}")
 
     def press(self, selector):
-        """Presses a button or a link that can be seen."""
+        """Presses a button or a link once it is visible and enabled."""
         self.wait(f"(() => {{ const it = document.querySelector({json.dumps(selector)}); "
-                  "return it && it.offsetParent !== null && !it.disabled; })()", f"{selector}, to be pressed")
+                  "return it && it.offsetParent !== null && !it.disabled; })()", f"{selector} that can be pressed")
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def type(self, selector, text):
@@ -168,9 +172,24 @@ class Page:
     def text(self, selector):
         return self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
 
-    def sees(self, selector, text, seconds=PATIENCE):
+    def sees(self, selector, text, seconds=TIMEOUT):
         self.wait(f"document.querySelector({json.dumps(selector)}).innerText.includes({json.dumps(text)})",
                   f'"{text}" in {selector}', seconds)
+
+    def reload_refused(self):
+        """Reloads, and answers the question whether to leave the page with no. Returns the type of the dialog."""
+        self.browser.dialogs.clear()
+        self.call("Page.reload")
+        end = time.monotonic() + TIMEOUT
+        while not self.browser.dialogs:
+            self.browser.note(self.browser.receive(end))
+        self.call("Page.handleJavaScriptDialog", accept=False)
+        return self.browser.dialogs.pop()
+
+    def revisit(self, url):
+        """Opens `url` as a new visit, even if the page is there already."""
+        self.open("about:blank")
+        self.open(url)
 
     def picture(self, path):
         data = self.call("Page.captureScreenshot", format="png", optimizeForSpeed=False)["data"]

@@ -1,4 +1,4 @@
-"""How the page looks, and how fast it hears of what others do."""
+"""Checks the layout and contrast, measures the latency between devices, and takes screenshots."""
 
 import time
 
@@ -7,16 +7,20 @@ from .story import buy, sign_up
 
 
 def check_widths(page, server):
-    """Nothing is wider than the window, and nothing that is to be pressed has no name."""
+    """No view is wider than the window, and every control has a name."""
     for width in (320, 390, 1280):
         for scheme in ("light", "dark"):
             page.look(width, 844, scheme)
-            for view in ("shop", "owls", "account", "device"):
+            for view in ("shop", "owls", "purchases", "account", "device"):
                 page.open(server.url + "/#/" + view)
                 page.view(view)
                 wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 if wide > 0:
                     raise Failure(f"{view} is {wide} pixels wider than {width}")
+                tall = page.evaluate(
+                    "Math.max(...[...document.querySelectorAll('#tabs a')].map((it) => it.offsetHeight))")
+                if tall > 44:
+                    raise Failure(f"a tab wraps at {width} pixels: it is {tall} pixels high")
                 nameless = page.evaluate("""[...document.querySelectorAll("button, input:not([hidden]), a")]
                     .filter((it) => !it.textContent.trim() && !it.getAttribute("aria-label") && !it.labels?.length)
                     .filter((it) => it.offsetParent !== null).length""")
@@ -27,7 +31,7 @@ def check_widths(page, server):
 
 
 def check_contrast(page, server):
-    """Text against what is behind it: 4.5 to 1 (WCAG 2.2, AA)."""
+    """The contrast of text and background is at least 4.5 to 1 (WCAG 2.2, AA)."""
     for scheme in ("light", "dark"):
         page.look(1280, 860, scheme)
         poor = page.run("""
@@ -59,9 +63,10 @@ def check_contrast(page, server):
 
 
 def measure(first, second, rounds):
-    """From the PUT of one page to the change in what another shows, both on this machine, and what takes how long."""
+    """Measures, step by step, the time from a purchase on one page until another page shows it."""
     last_of = """performance.getEntriesByType("resource").filter(({ name }) => name.endsWith(end))
-        .map(({ startTime, responseEnd }) => [startTime, responseEnd].map((time) => performance.timeOrigin + time)).at(-1)
+        .map(({ startTime, responseEnd }) => [startTime, responseEnd].map((time) => performance.timeOrigin + time))
+        .at(-1)
     """
     watch = """
         globalThis.clock = () => performance.timeOrigin + performance.now();
@@ -83,14 +88,14 @@ def measure(first, second, rounds):
         buy(first, "RandomOwls")
         shown = second.evaluate("Promise.race([shown, new Promise((resolve) => setTimeout(resolve, 5000))])")
         if shown is None:
-            raise Failure("a purchase does not show up within 5 seconds")
-        first.wait("!document.querySelector('#timed button[aria-busy]')", "the purchase to be done")
+            raise Failure("a purchase is not shown on the other device within 5 seconds")
+        first.wait("!document.querySelector('#timed button[aria-busy]')", "end of the purchase")
         sent, acknowledged = first.run(f"return {last_of}", end="/ledger")
         asked, answered = second.run(f"return {last_of}", end="/v1/entitlements")
         times.append((shown - sent, acknowledged - sent, asked - sent, answered - asked, shown - answered))
     for place, name in enumerate((
-            "from the PUT until it is shown on the other device", "from the PUT until it is acknowledged",
-            "from the PUT until the other device asks what holds", "from there until it is answered",
+            "from the PUT until the other device shows it", "from the PUT until it is acknowledged",
+            "from the PUT until the other device asks for its entitlements", "from there until the answer",
             "from there until it is shown")):
         values = sorted(each[place] for each in times)
         middle = values[len(values) // 2]
@@ -114,7 +119,7 @@ def take_pictures(browser, server, folder):
         page.wait("!document.querySelector('[aria-busy]')")
     page.wait("document.querySelectorAll('.owned').length === 3")
     page.wait("document.querySelector('#toast').innerText === ''")
-    for view in ("shop", "owls", "account"):
+    for view in ("shop", "owls", "purchases", "account"):
         page.press(f'#tabs a[href="#/{view}"]')
         page.view(view)
         for size, width, height, scheme in looks:

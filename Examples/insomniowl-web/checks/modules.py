@@ -1,4 +1,4 @@
-"""The modules of the page, each by itself."""
+"""Checks single modules of the page."""
 
 import base64
 import json
@@ -8,11 +8,11 @@ from .server import CATALOG, PREFIX
 
 
 def check_bytes(page, tool, folder):
-    """ledger.js writes what syncd writes, byte for byte, and reads back what it does not know."""
+    """ledger.js writes the same bytes as syncd, and preserves records of unknown kinds."""
     bonus = json.loads(CATALOG.read_text())
     original = json.loads((CATALOG.parents[1] / "insomniowl.json").read_text())
     if {**original, "policy": {**original["policy"], "consumables": "shared"}} != bonus:
-        raise Failure("catalog.json is another than insomniowl.json with shared consumables")
+        raise Failure("catalog.json must be insomniowl.json with shared consumables")
     bonus["policy"]["bonus"] = "P1D"
     catalog = folder / "bonus.json"
     catalog.write_text(json.dumps(bonus))
@@ -43,7 +43,7 @@ def check_bytes(page, tool, folder):
         const theirs = Ledger.decode(given);
         const same = (left, right) =>
           left.length === right.length && left.every((byte, index) => byte === right[index]);
-        if (!same(theirs.encoded(), given)) return "what was read is written otherwise";
+        if (!same(theirs.encoded(), given)) return "a document is not written as it was read";
         // A recording's key ends with its replica.
         const replica = theirs.records.find(({ key }) => key[0] === 0x12).key.slice(-16);
         const environment = "production";
@@ -76,20 +76,20 @@ def check_bytes(page, tool, folder):
           const alone = texts.map((list, side) => list.filter((text) => !texts[1 - side].includes(text)));
           return "ours and theirs: " + JSON.stringify(alone, null, 1);
         }
-        // A kind that nobody knows, and a known key with a larger order, come through a join as they are.
+        // A join preserves a record of an unknown kind, and prefers the larger order of a known key.
         const strange = { key: Uint8Array.of(250, 1, 2, 9, 9), order: Uint8Array.of(255), payload: Uint8Array.of(7) };
         const stronger = { ...ours.records[0], order: ours.records[0].order.map(() => 255) };
         const joined = Ledger.decode(ours.joined(new Ledger([strange, stronger])).joined(ours).encoded());
-        if (joined.records.length !== ours.records.length + 1) return "a join counts otherwise";
+        if (joined.records.length !== ours.records.length + 1) return "a join has the wrong number of records";
         if (!joined.has(strange.key) || joined.records[0].order[0] !== 255) return "a join lost something";
-        // One bit that is turned over anywhere is noticed.
+        // Every flipped bit is detected.
         for (let index = 0; index < given.length; index += 1) {
           const damaged = given.slice();
           damaged[index] ^= 1 << (index % 8);
           try { Ledger.decode(damaged); } catch { continue; }
-          return "damage at byte " + index + " is not noticed";
+          return "damage at byte " + index + " is not detected";
         }
-        // The specification's own examples.
+        // Published test vectors.
         const digests = ["", "a", "abc", "Nobody inspects the spammish repetition"].map((text) =>
           xxh64(new TextEncoder().encode(text)).toString(16));
         const expected = ["ef46db3751d8e999", "d24ec4f1a98c6e5b", "44bc2cf5ad770999", "fbcea83c8a378bf1"];
@@ -97,11 +97,11 @@ def check_bytes(page, tool, folder):
         """, document64=base64.b64encode(document).decode(), steps=steps, catalog=bonus, prefix=PREFIX)
     if problem:
         raise Failure("ledger.js: " + problem)
-    say(f"ledger.js writes the {len(document)} bytes that syncd writes, and notices every damaged one")
+    say(f"ledger.js writes the same {len(document)} bytes as syncd, and detects damage to each of them")
 
 
 def check_parser(page):
-    """Events come whole however they are cut."""
+    """Events are parsed correctly from pieces of any size."""
     problem = page.run("""
         const { EventParser } = await import("/events.js");
         const text = ": hé\\r\\nretry: 1000\\n\\nid: 7\\nevent: change\\ndata: {\\"a\\":\\ndata: 1}\\n\\n"
@@ -119,11 +119,11 @@ def check_parser(page):
         """)
     if problem:
         raise Failure("events.js: " + problem)
-    say("a stream of events is read, in pieces of any size")
+    say("a stream of events is parsed from pieces of any size")
 
 
 def check_keys(page):
-    """Keys with whatever a name may have in it."""
+    """The paths of keys with special characters."""
     keys = {"accounts/alice/1/ledger": "/v1/kv/accounts/alice/1/ledger",
             "accounts/ä b/1": "/v1/kv/accounts/%C3%A4%20b/1",
             "accounts/x%2Fy/1": "/v1/kv/accounts/x%252Fy/1", "accounts/../1": "/v1/kv/accounts%2F%2E%2E%2F1"}
@@ -133,7 +133,7 @@ def check_keys(page):
 
 
 def check_refresh(page):
-    """Many requests that find the access token void wait for one refresh."""
+    """Concurrent requests with an invalid access token share one refresh."""
     seen = page.run("""
         const { Api } = await import("/api.js");
         const counts = {};
@@ -141,7 +141,7 @@ def check_refresh(page):
         window.fetch = (path, options) => {
           const name = `${options.method} ${path}`;
           counts[name] = (counts[name] ?? 0) + 1;
-          // A token that counts nothing: the first five are sent with it.
+          // The first five requests are sent with an invalid token.
           if (path === "/v1/entitlements" && counts[name] <= 5) options.headers.Authorization = "Bearer a.b.c";
           return real(path, options);
         };
@@ -154,4 +154,4 @@ def check_refresh(page):
         """)
     if seen != [1, 1, 10]:
         raise Failure(f"refreshes and requests: {seen}")
-    say("five requests that are refused with 401 wait for one refresh, and are sent once more")
+    say("five requests that get 401 share one refresh, and are sent again")

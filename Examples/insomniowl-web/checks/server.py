@@ -1,4 +1,4 @@
-"""A server, and the command line beside it."""
+"""A server, and the command line."""
 
 import json
 import os
@@ -15,7 +15,7 @@ PREFIX = "com.back40.InsomniOwl."
 
 
 class Server:
-    """`syncd serve` over SQLite, which can be stopped and started again at the same address."""
+    """`syncd serve` with an SQLite store. It can be stopped, and started again at the same address."""
 
     def __init__(self, syncd, folder, catalog=CATALOG):
         self.syncd, self.folder, self.catalog, self.port = syncd, folder, catalog, 0
@@ -50,7 +50,7 @@ class Server:
             raise Failure(f"the server stopped with {status}: {self.complaints()}")
 
     def complaints(self):
-        """The end of what it logged."""
+        """The end of the server's log."""
         return (self.folder / "server.log").read_text(errors="replace").strip()[-2000:]
 
     def post(self, path, body, token=None):
@@ -66,7 +66,7 @@ class Server:
 
 
 class Tool:
-    """The command line over stores of its own."""
+    """The command line, with stores of its own."""
 
     def __init__(self, syncd, folder):
         self.syncd, self.folder = syncd, folder

@@ -1,4 +1,4 @@
-"""What people do with the page, on several devices."""
+"""Uses the page as buyers do, on several devices."""
 
 import json
 import time
@@ -17,7 +17,7 @@ def sign_up(page, server, name, password):
     codes = page.text("#codes").split()
     if len(codes) != 8:
         raise Failure(f"{len(codes)} recovery codes are shown")
-    page.press("#codes-kept")
+    page.press("#codes-saved")
     page.press("#codes-done")
     page.view("shop")
     if codes[0] in page.evaluate("document.documentElement.innerHTML"):
@@ -56,7 +56,7 @@ def check_log_in(first, second, server):
     third.enter()
     third.sees("#signup .error", "This name is taken")
     third.close()
-    say("a name that is taken, and a password that is too short, are refused in words")
+    say("a taken name and a short password are refused, with the reason")
     return codes
 
 
@@ -72,33 +72,33 @@ def check_buying(first, second):
     buy(second, "NightOwl")
     first.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
     buy(first, "3monthsOfRandom")
-    second.wait(f"document.querySelector('#standing .big').innerText !== {json.dumps(until)}", "the later end")
+    second.wait(f"document.querySelector('#standing .big').innerText !== {json.dumps(until)}", "later end")
     days = int(second.text("#standing .small").split()[0])
     if not 180 <= days <= 185:
         raise Failure(f"six months are {days} days")
     say("an owl bought there is owned here; renewed here, both devices show six months")
     first.press('#tabs a[href="#/owls"]')
-    first.wait("document.querySelector('#owl svg')", "an owl")
+    first.wait("document.querySelector('#owl svg')", "owl")
     seed = first.evaluate("document.querySelector('#owl').dataset.seed")
     first.press("#another")
-    first.wait(f"document.querySelector('#owl').dataset.seed !== '{seed}'", "another owl")
+    first.wait(f"document.querySelector('#owl').dataset.seed !== '{seed}'", "second owl")
     say("a new owl at each press: " + first.text("#owl-words"))
     first.press('#tabs a[href="#/shop"]')
 
 
 def check_both_at_once(first, second):
-    """Both write at once: whoever comes second is refused, merges, and writes again."""
+    """Both devices write at once: the second write is refused, merged, and sent again."""
     for page, product in ((first, "CouchOwl"), (second, "ShyOwl")):
         page.evaluate(f"setTimeout(() => document.querySelector('[data-product=\"{PREFIX}{product}\"] button').click(),"
                       f" {time.time() * 1000 + 400} - Date.now())")
     for page in (first, second):
         for product in ("CouchOwl", "ShyOwl"):
             page.sees(f'[data-product="{PREFIX}{product}"]', "Owned")
-    say("two devices buy in the same moment: both owls are on both")
+    say("two devices buy at the same moment: each shows both owls")
 
 
 def check_strangers(first, server):
-    """A record of a kind that nobody knows yet is in the ledger; the page buys, and it is still there."""
+    """The page preserves a record of an unknown kind when it writes the ledger."""
     body = """
         const { Api } = await import("/api.js");
         const { Ledger } = await import("/ledger.js");
@@ -124,32 +124,37 @@ def check_units(first, second, server):
     log_in(second, "sol", "wide awake at noon")
     second.view("shop")
     first.press('#tabs a[href="#/owls"]')
-    first.sees("#owl-standing", "No owl has come")
+    first.sees("#owl-standing", "No owls yet. Subscribe, or buy owls, in the shop.")
     buy(second, "RandomOwls")
+    second.sees("#toast", "5 owls added, 5 left.")
     first.sees("#owl-standing", "5 owls left")
     first.press("#another")
     first.sees("#owl-standing", "4 owls left")
+    first.sees("#toast", "1 owl used, 4 left.")
     second.sees("#standing", "4 owls left", seconds=1)
     for left in (3, 2, 1):
         first.press("#another")
         first.sees("#owl-standing", f"{left} owl")
     first.press("#another")
-    first.sees("#owl-standing", "No owl has come")
+    first.sees("#owl-standing", "You have used all your owls. Buy more, or subscribe, in the shop.")
+    first.sees("#toast", "1 owl used, 0 left.")
+    if not first.evaluate("document.querySelector('#another').hidden"):
+        raise Failure("a sixth owl is offered after five")
     second.sees("#standing", "0 owls left")
-    say("five owls bought on one device are spent on the other, one by one, and no sixth")
+    say("five owls bought on one device are used on the other, one by one, and the page says when all are used")
 
 
 def check_local_units(browser, server):
-    """By the tutorials' rule units stay on their device: this page has none to sell."""
+    """With the tutorials' catalogue units stay on their device, so this page does not sell them."""
     page = browser.device(server.url + "/")
     sign_up(page, server, "sol", "wide awake at noon")
-    page.sees(f'[data-product="{PREFIX}RandomOwls"]', "sold in the app")
+    page.sees(f'[data-product="{PREFIX}RandomOwls"]', "Sold in the app only")
     if not page.evaluate(f"document.querySelector('[data-product=\"{PREFIX}RandomOwls\"] button').disabled"):
-        raise Failure("units are sold that nobody can use")
+        raise Failure("the page sells units that it cannot use")
     buy(page, "NightOwl")
     page.sees(f'[data-product="{PREFIX}NightOwl"]', "Owned")
     page.close()
-    say("with the tutorials' catalogue units are not sold here, and everything else is")
+    say("with the tutorials' catalogue the page sells everything except units")
 
 
 def check_return(page, name, password):
@@ -158,7 +163,7 @@ def check_return(page, name, password):
     page.view("login")
     kept = page.evaluate("localStorage.getItem('insomniowl.session')")
     if kept is not None:
-        raise Failure("a session is kept after the log-out")
+        raise Failure("a session is still stored after logging out")
     log_in(page, name, password)
     page.view("shop")
     before = page.text("#standing")
@@ -182,18 +187,18 @@ def check_device(page, server):
     page.sees("#device .error", "wrong")
     page.type("#device-password", "a good night's rest")
     page.press("#device button[value=approve]")
-    page.sees("#toast", "let in")
+    page.sees("#toast", "The device is approved.")
     status, session = server.post("/v1/sessions", {
         "grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": grant["device_code"]})
     if status != 200 or session["account"] != "luna":
-        raise Failure(f"the device is not let in: {status} {session}")
+        raise Failure(f"the device does not get a session: {status} {session}")
     page.open(server.url + "/#/device")
     page.view("device")
     page.type("#device-code", "BCDF-GHJK")
     page.type("#device-password", "a good night's rest")
     page.press("#device button[value=approve]")
     page.sees("#device .error", "No device waits")
-    say("a device is let in by its code and the password, from the link that it shows")
+    say("a device is approved with its code and the password, from the link that it shows")
 
 
 def check_outage(first, second, server):
@@ -206,19 +211,19 @@ def check_outage(first, second, server):
     first.sees("#toast", "does not answer")
     first.sees(f'[data-product="{PREFIX}LonelyOwl"]', "Buy")
     server.start()
-    first.wait("document.querySelector('#offline').hidden", "the notice to go", seconds=45)
+    first.wait("document.querySelector('#offline').hidden", "end of the offline notice", seconds=45)
     if first.text("#standing") != shown:
-        raise Failure("what holds is another after an outage")
+        raise Failure("the page shows something else after an outage")
     first.sees(f'[data-product="{PREFIX}LonelyOwl"]', "Buy")
-    # The streams resume: what the other buys is seen again.
-    second.wait("document.querySelector('#offline').hidden", "the notice to go", seconds=45)
+    # The streams of changes resume.
+    second.wait("document.querySelector('#offline').hidden", "end of the offline notice", seconds=45)
     buy(second, "LonelyOwl")
     first.sees(f'[data-product="{PREFIX}LonelyOwl"]', "Owned", seconds=45)
-    say("the server is away: that is said, and nothing is kept of a purchase; it is back: everything goes on by itself")
+    say("without the server the page says so and sells nothing; when it is back, the page continues by itself")
 
 
 def check_lost_answer(page, server):
-    """The answer to a write is lost: the page looks, and neither loses nor repeats the purchase."""
+    """After a lost answer the page checks the ledger, and neither loses nor repeats the purchase."""
     counts = page.run("""
         const real = window.fetch;
         let puts = 0;
@@ -231,48 +236,54 @@ def check_lost_answer(page, server):
         };
         document.querySelector(`[data-product="${prefix}InLoveOwl"] button`).click();
         const end = performance.now() + 10000;
-        while (!document.querySelector(`[data-product="${prefix}InLoveOwl"]`).innerText.includes("Owned")) {
+        while (document.querySelector("#toast").innerText !== "In Love Owl is yours.") {
           if (performance.now() > end) break;
           await new Promise((resolve) => setTimeout(resolve, 50));
         }
-        await new Promise((resolve) => setTimeout(resolve, 500));
         window.fetch = real;
         return [puts, document.querySelector("#toast").innerText];
         """, prefix=PREFIX)
-    if counts[0] != 1 or "yours" not in counts[1]:
+    if counts != [1, "In Love Owl is yours."]:
         raise Failure(f"a lost answer: {counts}")
-    say("the answer to a purchase is lost: the page looks it up, and does not buy twice")
+    say("after a lost answer the page finds the purchase in the ledger, and does not buy twice")
 
 
 def check_end_of_session(first, second):
     second.press('#tabs a[href="#/account"]')
     second.press("#logout-everywhere")
     second.view("login")
-    # Where the server has not ended the stream, the next request tells.
+    # If the server has not ended the stream yet, the next request fails.
     if first.evaluate("document.querySelector('#view-login').hidden"):
         first.press("#restore")
     first.view("login")
     first.sees("#toast", "session has ended")
     if first.evaluate("document.querySelector('#login-name').value") != "luna":
-        raise Failure("the name is not filled in again")
+        raise Failure("the name is not filled in after the session has ended")
     say("logged out everywhere: the other device says that its session has ended")
 
 
-def check_recovery(page, server, code):
+def check_recovery(page, server, codes):
     page.press('#view-login a[href="#/forgot"]')
     page.view("forgot")
+    page.sees("#view-forgot", "This ends all your recovery codes")
     page.type("#forgot-name", "luna")
     page.type("#forgot-code", "AAAA-BBBB-CCCC-DDDD")
     page.type("#forgot-password", "a better night's rest")
     page.enter()
     page.sees("#forgot .error", "wrong")
-    page.type("#forgot-code", code.lower())
+    page.type("#forgot-code", codes[0].lower())
     page.type("#forgot-password", "a better night's rest")
     page.enter()
     page.view("shop")
     page.sees("#standing", "Subscribed until")
+    page.sees("#toast", "Your recovery codes have ended")
+    status, refusal = server.post("/v1/sessions", {
+        "grant_type": "urn:entitlementsync:recovery-code", "username": "luna", "recovery_code": codes[1],
+        "new_password": "a better night's rest"})
+    if status != 400 or refusal["error"] != "invalid_grant":
+        raise Failure(f"another code of the set after one was used: {status} {refusal}")
     page.press('#tabs a[href="#/account"]')
-    say("a recovery code sets a new password, and everything bought is there")
+    say("a recovery code sets a new password and ends the other codes; all purchases are there")
 
 
 def check_password(page):
@@ -280,19 +291,19 @@ def check_password(page):
     page.type("#password-old", "a better night's rest")
     page.type("#password-new", "the best night's rest")
     page.enter()
-    page.sees("#toast", "is changed")
+    page.sees("#toast", "The password is changed, and all other devices are logged out. Your recovery codes have ended")
     page.press("#view-account details:nth-of-type(2) summary")
     page.type("#renew-password", "the best night's rest")
     page.enter()
     page.view("codes")
-    page.press("#codes-kept")
+    page.press("#codes-saved")
     page.press("#codes-done")
     page.view("shop")
-    say("the password is changed, and there are new recovery codes")
+    say("the password is changed, and new recovery codes are created")
 
 
 def check_tool(page, tool, server, folder):
-    """The command line reads what the page wrote."""
+    """The command line reads the purchases that the page wrote."""
     local = f"file:{folder / 'copy'}"
     where = ["--local", local, "--remote", server.store]
     tool("account", "login", "luna", *where)
@@ -307,12 +318,12 @@ def check_tool(page, tool, server, folder):
     ours = page.run('const { Api } = await import("/api.js"); return new Api().entitlements();')
     for member in ("subscriptions", "owned", "balances"):
         if member == "subscriptions":
-            # The days that are left may change between two questions.
+            # The number of days left may change between the two answers.
             for each in status[member] + ours[member]:
                 each.pop("daysRemaining")
         if status[member] != ours[member]:
-            raise Failure(f"{member}: syncd says {status[member]}, the server {ours[member]}")
-    say(f"syncd sync and facts read all {len(facts)} facts that the page wrote, and come to the same end")
+            raise Failure(f"{member}: syncd shows {status[member]}, the server {ours[member]}")
+    say(f"syncd reads all {len(facts)} facts that the page wrote, and derives the same entitlements")
 
 
 def check_guessing(browser, server):
@@ -323,11 +334,11 @@ def check_guessing(browser, server):
         page.type("#login-password", "wrong password")
         page.enter()
         page.wait("document.querySelector('#login').getAttribute('aria-busy') !== 'true'")
-        if "Too many tries" in page.text("#login .error"):
+        if "Too many attempts" in page.text("#login .error"):
             break
-    page.sees("#login .error", "Too many tries")
-    page.wait("document.querySelector('#login button').disabled", "the button to wait")
-    say("guessing is slowed down: " + page.text("#login .error"))
+    page.sees("#login .error", "Too many attempts")
+    page.wait("document.querySelector('#login button').disabled", "disabled button")
+    say("guessing passwords is slowed down: " + page.text("#login .error"))
     page.close()
 
 
@@ -351,4 +362,4 @@ def check_erasure(first, second, server):
     second.sees("#toast", "erased")
     log_in(second, "luna", "the best night's rest")
     second.sees("#login .error", "wrong")
-    say("erased: the other device hears of it at once, and nobody can log in")
+    say("an erased account: the other device shows it at once, and logging in fails")

@@ -1,38 +1,39 @@
 public import SyncCore
 import Synchronization
 
-/// A store in one file that is only ever appended to: each write or delete is a record at its end.
+/// A backend that keeps its store in one append-only file: each write or delete appends a record.
 ///
-/// The records are the store's sequence of changes as well. Which record is the latest of each key is kept in memory;
-/// each call takes the file's lock and reads what others appended since the last one. The file only grows: to shrink
-/// it, copy what is in it to a new one.
+/// The records are also the store's sequence of changes. An index of the latest record of each key is kept in memory;
+/// each call locks the file and reads the records that other processes have appended since the last call. The file only
+/// grows: to shrink it, copy its entries to a new one.
 public final class JournalBackend: KeyValueBackend {
-    /// What it honours, against all processes of the machine.
+    /// The guarantees of the store, which hold between all processes of the machine.
     public let capabilities = Capabilities(
         compareAndSwap: true, durability: .powerLoss, changes: true, signals: .polled, sharedBetweenProcesses: true,
         maximumValueByteCount: JournalRecord.maximumValueByteCount)
-    /// `journal:` and the path.
+    /// `journal:` followed by the path.
     public var label: String { "journal:\(path)" }
-    /// The same journal, which must be there.
-    public var requiringExisting: any KeyValueBackend { JournalBackend(path: path, mayBeMade: false, host: host) }
+    /// The same journal, which must exist.
+    public var requiringExisting: any KeyValueBackend { JournalBackend(path: path, createsFile: false, host: host) }
 
     private let path: String
-    private let mayBeMade: Bool
+    private let createsFile: Bool
     private let host: HostServices
     private let index = Mutex(JournalIndex())
 
-    /// The journal at `path`, in a folder that exists; the first write makes it. Opens nothing yet.
+    /// Creates a backend for the journal at `path`. Opens nothing yet; the first write creates the file, but not its
+    /// folder.
     ///
     /// - Parameters:
-    ///   - mayBeMade: false where a missing file is an error of kind `missing`, and not an empty store.
-    ///   - host: where versions come from, and the timer of the wait for the lock.
-    public init(path: String, mayBeMade: Bool = true, host: HostServices = .system) {
+    ///   - createsFile: `false` if a missing file is an error of kind `missing` instead of an empty store.
+    ///   - host: The source of random versions, and the timer for the wait for the lock.
+    public init(path: String, createsFile: Bool = true, host: HostServices = .system) {
         self.path = path
-        self.mayBeMade = mayBeMade
+        self.createsFile = createsFile
         self.host = host
     }
 
-    /// Reads one key: one record of the file.
+    /// Reads one key, which takes one read of the file.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -42,33 +43,35 @@ public final class JournalBackend: KeyValueBackend {
         }
     }
 
-    /// Appends one record, which is on the disk when this returns.
+    /// Appends a record. It is on the disk when this method returns.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         guard value.count <= JournalRecord.maximumValueByteCount else {
             throw BackendError(
                 .tooLarge, operation: .write, key: key,
-                message: "a value has at most \(JournalRecord.maximumValueByteCount) bytes, this has \(value.count)")
+                message: "a value must have at most \(JournalRecord.maximumValueByteCount) bytes, not \(value.count)")
         }
         return try await change(.write, key, to: value, if: precondition)
     }
 
-    /// Appends one record, unless there is nothing to delete.
+    /// Appends a record that deletes the key, unless the key is absent.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         try await change(.delete, key, to: nil, if: precondition)
     }
 
-    /// Lists keys; sorts all that begin with `prefix`.
+    /// Lists keys. Sorts all keys that begin with `prefix` on each call.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
         try await perform(.list) { (_, index) in index.page(prefix: prefix, after: cursor, limit: limit) }
     }
 
-    /// What changed after `cursor`; O(changes after it).
+    /// Lists the changes after `cursor`.
+    ///
+    /// - Complexity: O(*n*), where *n* is the number of changes after `cursor`.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try await perform(.changes) { (_, index) throws(BackendError) in
             try index.changes(since: cursor, limit: limit)
@@ -93,24 +96,24 @@ public final class JournalBackend: KeyValueBackend {
         }
     }
 
-    /// Performs `body` under the file's lock, with an index that knows all records. No file means no record.
+    /// Performs `body` under the file's lock, with an index of all records. A missing file has no records.
     private func perform<Outcome: Sendable>(
         _ operation: BackendError.Operation, _ key: EntryKey? = nil, writing: Bool = false,
         _ body: @Sendable (JournalFile?, inout JournalIndex) throws(BackendError) -> Outcome
     ) async throws(BackendError) -> Answer<Outcome> {
         do throws(BackendError) {
             if Task.isCancelled { throw BackendError(.cancelled, message: "the task was cancelled before it began") }
-            if writing, mayBeMade { try JournalFile.make(path, name: host.randomBits()) }
+            if writing, createsFile { try JournalFile.make(path, name: host.randomBits()) }
             guard let file = try JournalFile.open(path, writing: writing) else {
-                guard mayBeMade else {
-                    throw BackendError(.missing, message: "\(path) is not there; is its disk mounted?")
+                guard createsFile else {
+                    throw BackendError(.missing, message: "\(path) does not exist; is its disk mounted?")
                 }
                 var nothing = JournalIndex()
                 return Answer(try body(nil, &nothing))
             }
             try await lock(file, writing: writing)
             guard try file.isStillNamed() else {
-                throw BackendError(.busy, message: "\(path) was replaced while it was waited for; try again")
+                throw BackendError(.busy, message: "\(path) was replaced during the wait for its lock; try again")
             }
             return Answer(
                 try index.withLock { (index) throws(BackendError) in
@@ -122,14 +125,14 @@ public final class JournalBackend: KeyValueBackend {
         }
     }
 
-    /// Asks for the lock every millisecond, ten seconds long: waiting inside of the call would block a thread.
+    /// Tries to lock the file every millisecond for ten seconds. A blocking `flock` would block a thread of the pool.
     private func lock(_ file: JournalFile, writing: Bool) async throws(BackendError) {
         for _ in 0..<10_000 {
             if try file.tryLock(writing: writing) { return }
             do {
                 try await host.sleep(for: .milliseconds(1))
             } catch {
-                throw BackendError(.cancelled, message: "the task was cancelled while it waited; nothing was done")
+                throw BackendError(.cancelled, message: "the task was cancelled before it got the lock")
             }
         }
         throw BackendError(.busy, message: "\(path) has been locked for ten seconds; try again")

@@ -8,9 +8,10 @@ import Musl
 import Darwin
 #endif
 
-/// The open file, and its lock until the object is gone.
+/// An open journal file. The lock on it lasts until the object is released.
 ///
-/// It begins with 24 bytes: `Journal1`, how many bytes of the file are known to be whole, and that number inverted.
+/// The file begins with 24 bytes: `Journal1`, the number of bytes that have been written completely, and the bitwise
+/// complement of that number.
 final class JournalFile: Sendable {
     struct Identity: Equatable {
         let device: dev_t
@@ -30,14 +31,15 @@ final class JournalFile: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Opens the file, `nil` where there is none.
+    /// Opens the file; `nil` if it does not exist.
     static func open(_ path: String, writing: Bool) throws(BackendError) -> JournalFile? {
         let descriptor = openFile(path, (writing ? O_RDWR : O_RDONLY) | O_CLOEXEC, 0)
         if descriptor < 0, errno == ENOENT { return nil }
         return JournalFile(path: path, descriptor: try check(descriptor, "open", path))
     }
 
-    /// Makes an empty journal where there is none. It gets its name when it is whole: a shorter file is damaged.
+    /// Creates an empty journal unless the file exists. The file is written under another name and then linked, because
+    /// a file that is too short counts as damaged.
     static func make(_ path: String, name: UInt64) throws(BackendError) {
         guard access(path, F_OK) != 0 else { return }
         let draft = "\(path).\(String(name, radix: 16)).new"
@@ -59,7 +61,8 @@ final class JournalFile: Sendable {
         return false
     }
 
-    /// Whether the path still leads to this file. Whoever puts a backup in its place leaves us one that nobody reads.
+    /// Returns `true` if the path still names this file. After a backup is put in its place, writes to this file would
+    /// be lost.
     func isStillNamed() throws(BackendError) -> Bool {
         var status = stat()
         guard stat(path, &status) == 0 else { return false }
@@ -72,19 +75,19 @@ final class JournalFile: Sendable {
         return (Identity(device: status.st_dev, node: status.st_ino), Int(status.st_size))
     }
 
-    /// How many bytes must be whole.
+    /// Returns the number of bytes that have been written completely.
     func committed() throws(BackendError) -> Int {
         let head = try bytes(0..<Self.headByteCount)
         guard head.count < 8 || head.starts(with: Self.magic) else {
-            throw BackendError(.notAStore, message: "\(path) is no journal, or its first bytes are damaged")
+            throw BackendError(.notAStore, message: "\(path) is not a journal, or its first bytes are damaged")
         }
         guard head.count == Self.headByteCount, UInt64(head[8..<16]) == ~UInt64(head[16..<24]),
             let count = Int(exactly: UInt64(head[8..<16]))
-        else { throw damage("its first \(Self.headByteCount) bytes are not as they were written") }
+        else { throw damage("its first \(Self.headByteCount) bytes are damaged") }
         return count
     }
 
-    /// The bytes of `range`, fewer where the file ends before.
+    /// Reads the bytes of `range`; fewer if the file ends earlier.
     func bytes(_ range: Range<Int>) throws(BackendError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: range.count)
         var done = 0
@@ -102,13 +105,13 @@ final class JournalFile: Sendable {
         return Array(bytes[..<done])
     }
 
-    /// Puts `record` at `end`, in the place of whatever a crash left there, and sees that it is on the disk.
+    /// Writes `record` at `end`, over the remains of a crash, and synchronizes the file.
     func append(_ record: [UInt8], at end: Int) throws(BackendError) {
         _ = try Self.check(ftruncate(descriptor, off_t(end)), "ftruncate", path)
         do throws(BackendError) {
             try write(record, at: end)
         } catch {
-            // Should this fail too: half a record counts for nothing.
+            // If this fails too, readers ignore the incomplete record.
             ftruncate(descriptor, off_t(end))
             throw error
         }
@@ -117,14 +120,14 @@ final class JournalFile: Sendable {
         } catch {
             throw BackendError(error.kind, disposition: .outcomeUnknown, message: error.message)
         }
-        // It is on the disk. Without this note it is believed as well; with it, damage is told from a crash.
+        // The record is durable already. The updated head lets readers distinguish damage from a crash.
         try? write(Self.head(committed: end + record.count), at: 0)
     }
 
     func synchronize() throws(BackendError) { _ = try Self.check(fsync(descriptor), "fsync", path) }
 
     func damage(_ what: String) -> BackendError {
-        BackendError(.damaged, message: "\(path): \(what); put a backup in its place")
+        BackendError(.damaged, message: "\(path): \(what); restore it from a backup")
     }
 
     private static func head(committed: Int) -> [UInt8] {

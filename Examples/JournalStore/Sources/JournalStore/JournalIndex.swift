@@ -1,39 +1,39 @@
 import SyncCore
 
-/// What the records say together: the latest of each key, and the order of all.
+/// An index of the records: the latest record of each key, and the order of all records.
 struct JournalIndex: Sendable {
-    /// Where the next record begins.
+    /// The offset of the next record.
     private(set) var end = JournalFile.headByteCount
     private var identity: JournalFile.Identity?
     /// The latest record of each key, and its number, counted from 1.
     private var latest: [EntryKey: (number: Int, record: JournalRecord)] = [:]
     private var history: [(tag: UInt64, key: EntryKey)] = []
 
-    /// The record that holds what is under `key`, `nil` for nothing.
+    /// Returns the latest record of `key`; `nil` if the key is absent or deleted.
     func latest(_ key: EntryKey) -> JournalRecord? {
         guard let record = latest[key]?.record, !record.isDeletion else { return nil }
         return record
     }
 
-    /// Reads the records that were appended since the last time; all of them if it is another file.
+    /// Reads the records that were appended since the last call; all records if the file was replaced.
     ///
-    /// What `committed` covers has been acknowledged and must be whole. Behind it there may be a record that a crash
-    /// cut off: it was acknowledged to nobody, is left out, and the next writer writes over it.
+    /// Records before `committed` were acknowledged, so they must be intact. The record after it may have been cut off
+    /// by a crash before it was acknowledged: it is ignored, and the next write replaces it.
     mutating func catchUp(with file: JournalFile) throws(BackendError) {
         let (identity, size) = try file.identityAndSize()
         if self.identity != identity || size < end { self = JournalIndex() }
         let committed = try file.committed()
         guard committed <= size else {
-            throw file.damage("it ends at byte \(size) and had \(committed)")
+            throw file.damage("it has \(size) bytes and must have \(committed)")
         }
         while end < size {
             let head = try file.bytes(end..<min(size, end + JournalRecord.maximumHeadByteCount))
             let record = JournalRecord(head, at: end).flatMap { $0.valueRange.upperBound <= size ? $0 : nil }
             if end < committed {
-                guard let record else { throw file.damage("no record begins at byte \(end)") }
+                guard let record else { throw file.damage("there is no intact record at byte \(end)") }
                 take(record)
             } else {
-                // Whole, but its writer may have died before it was on the disk.
+                // The record is complete, but its writer may have crashed before synchronizing the file.
                 guard let record, (try? record.entry(in: file)) != nil else { break }
                 try file.synchronize()
                 take(record)
@@ -61,7 +61,8 @@ struct JournalIndex: Sendable {
     func changes(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage {
         let known = cursor.flatMap { Int(exactly: $0.sequence) } ?? 0
         if let cursor, !(1...max(1, history.count)).contains(known) || history[safe: known - 1]?.tag != cursor.tag {
-            throw BackendError(.cursorExpired, message: "no change \(cursor.sequence) here is the one that was meant")
+            throw BackendError(
+                .cursorExpired, message: "change \(cursor.sequence) is not in this journal; start without a cursor")
         }
         var page = ChangePage(changes: [], cursor: cursor, hasMore: false)
         for number in (known + 1)..<(history.count + 1) {

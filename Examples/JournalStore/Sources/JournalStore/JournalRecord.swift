@@ -1,18 +1,18 @@
 import SyncCore
 
-/// One change, as it lies in the file. Numbers are big-endian.
+/// The record of one change in the file. Numbers are big-endian.
 ///
-/// | bytes | what |
+/// | bytes | content |
 /// |---|---|
-/// | 4 | bytes of the key |
-/// | 8 | bytes of the value, all ones where the key was deleted |
+/// | 4 | length of the key |
+/// | 8 | length of the value; all bits set if the key was deleted |
 /// | 16 | version |
 /// | 8 | checksum of the value |
 /// | … | key |
-/// | 8 | checksum of everything so far |
+/// | 8 | checksum of all bytes before it |
 /// | … | value |
 ///
-/// The second checksum lets the records be walked without reading the values.
+/// With the second checksum, a reader can go from record to record without reading the values.
 struct JournalRecord {
     static let maximumValueByteCount = 1 << 24
     static let fixedByteCount = 36
@@ -24,7 +24,7 @@ struct JournalRecord {
     let valueRange: Range<Int>
     private let valueSum: UInt64
 
-    /// Names the change, so that a cursor of another history is told apart.
+    /// An identifier of the change. It reveals a cursor that belongs to another journal.
     var tag: UInt64 { UInt64(version.bytes.prefix(8)) }
 
     static func encode(_ value: [UInt8]?, version: EntryVersion, key: EntryKey) -> [UInt8] {
@@ -34,7 +34,7 @@ struct JournalRecord {
         return bytes + checksum(bytes).bytes + (value ?? [])
     }
 
-    /// The record whose first bytes are `head`, which begin at `offset` of the file; `nil` if they are none.
+    /// Decodes the record that begins with `head` at `offset` of the file; `nil` if those bytes are not a record.
     init?(_ head: [UInt8], at offset: Int) {
         guard head.count >= Self.fixedByteCount else { return nil }
         let keyEnd = Self.fixedByteCount + Int(UInt64(head[..<4]))
@@ -51,18 +51,20 @@ struct JournalRecord {
         valueSum = UInt64(head[28..<36])
     }
 
-    /// The entry that it wrote. What is not as it was written is an error, and no other value.
+    /// Reads the entry that the record wrote.
+    ///
+    /// - Throws: ``BackendError`` of kind `damaged` if the value does not match its checksum.
     func entry(in file: JournalFile) throws(BackendError) -> Entry {
         let value = try file.bytes(valueRange)
         guard value.count == valueRange.count, Self.checksum(value) == valueSum else {
             throw BackendError(
                 .damaged, key: key,
-                message: "\(file.path): the value at byte \(valueRange.lowerBound) is damaged; write the key anew")
+                message: "\(file.path): the value at byte \(valueRange.lowerBound) is damaged; write the key again")
         }
         return Entry(value: value, version: version)
     }
 
-    /// FNV-1a: finds every single changed byte, and nobody's intent.
+    /// FNV-1a. It detects every change of a single byte, but does not protect against forgery.
     private static func checksum(_ bytes: some Sequence<UInt8>) -> UInt64 {
         bytes.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
     }

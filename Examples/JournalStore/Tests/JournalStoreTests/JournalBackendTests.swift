@@ -4,9 +4,9 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("The journal")
+@Suite("A journal backend")
 struct JournalBackendTests {
-    @Test("keeps the contract")
+    @Test("A journal passes the conformance tests")
     func conformance() async throws {
         let seed = UInt64.random(in: .min ... .max)
         let folder = try Folder()
@@ -25,7 +25,7 @@ struct JournalBackendTests {
             }
         }
         #expect(report.hasPassed)
-        // What is skipped is written down here, so that nothing is skipped unnoticed.
+        // All skipped checks are listed, so that no other check is skipped unnoticed.
         #expect(
             Set(report.skipped.map(\.reason)) == [
                 "the store declares changes", "the store declares compare-and-swap",
@@ -35,7 +35,7 @@ struct JournalBackendTests {
             ])
     }
 
-    @Test("answers rightly or with an error, whatever bit of it is wrong, and wherever it ends")
+    @Test("A read of a damaged or truncated journal returns the right value or an error")
     func damage() async throws {
         let folder = try Folder()
         let (path, damaged) = (try folder.fresh() + "/journal", try folder.fresh() + "/journal")
@@ -56,7 +56,7 @@ struct JournalBackendTests {
         }
     }
 
-    /// Reads all `keys`, each of which holds its own name; answers how many reads ended with an error.
+    /// Reads all `keys`, whose values are their own names. Returns the number of reads that failed.
     private func expectTruth(of store: JournalBackend, _ keys: [EntryKey], _ what: String) async -> Int {
         var errorCount = 0
         for key in keys {
@@ -74,7 +74,7 @@ struct JournalBackendTests {
         return errorCount
     }
 
-    @Test("leaves out a record that a crash cut off, and goes on behind the one before")
+    @Test("A record that a crash cut off is ignored and overwritten")
     func cutOff() async throws {
         let path = try Folder().path + "-cut"
         defer { try? FileManager.default.removeItem(atPath: path) }
@@ -84,7 +84,7 @@ struct JournalBackendTests {
         _ = try await JournalBackend(path: path).write([2], to: cut, if: .absent)
         let after = try Data(contentsOf: URL(fileURLWithPath: path))
         for count in before.count..<after.count {
-            // The note at the beginning comes last, so it still says what it said before.
+            // The head is updated last, so after a crash it is still the old one.
             try (before.prefix(24) + after[24..<count]).write(to: URL(fileURLWithPath: path))
             let store = JournalBackend(path: path)
             #expect(try await store.read(cut).outcome == .absent)
@@ -94,7 +94,7 @@ struct JournalBackendTests {
         }
     }
 
-    @Test("that must be there is not made, and its absence is no absence of keys")
+    @Test("A journal that must exist is not created, and its absence is an error")
     func remote() async throws {
         let folder = try Folder()
         let remote = JournalBackend(path: folder.path + "/journal").requiringExisting
@@ -107,14 +107,14 @@ struct JournalBackendTests {
     }
 }
 
-/// A folder of a test's own, removed with the object.
+/// A temporary folder that is removed with the object.
 private final class Folder: Sendable {
     let path = NSTemporaryDirectory() + "journal-" + UUID().uuidString
 
     init() throws { try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true) }
 
     deinit {
-        do { try FileManager.default.removeItem(atPath: path) } catch { print("left behind: \(path): \(error)") }
+        do { try FileManager.default.removeItem(atPath: path) } catch { print("could not remove \(path): \(error)") }
     }
 
     func fresh() throws -> String {
