@@ -14,7 +14,7 @@ import EntitlementSync
 public struct Simulation: Sendable {
     /// What happens.
     public let scenario: Scenario
-    /// What is put to the test.
+    /// The catalogues, rules and shared store under test.
     public let subject: Subject
 
     /// What a run gave.
@@ -34,10 +34,10 @@ public struct Simulation: Sendable {
         public var virtualTime: Duration
     }
 
-    /// A run of `scenario`.
+    /// A run of `scenario`. An expiry rule that the scenario names replaces the one of `subject`.
     public init(_ scenario: Scenario, of subject: Subject = Subject()) {
         self.scenario = scenario
-        self.subject = subject
+        self.subject = subject.using(expiryRule: scenario.rules)
     }
 
     /// The number of jobs after which a run counts as endless: 20 million, and 5,000 for each time that a device polls.

@@ -37,6 +37,14 @@ public struct Subject: Sendable {
     /// Whether the rules are those by which nothing that was paid is lost: what the model knows.
     var hasDefaultRules: Bool { rules.expiry.name == "stackPurchases" && rules.flags.name == "purchasedWins" }
 
+    /// The subject with another of its known expiry rules; unchanged if the name is `nil` or unknown.
+    func using(expiryRule name: String?) -> Subject {
+        guard let name, let rule = knownRules.first(where: { $0.name == name }) else { return self }
+        var subject = self
+        subject.rules.expiry = rule
+        return subject
+    }
+
     func catalog(of setup: DeviceSetup, in scenario: Scenario) -> Catalog {
         var rules = rules
         if let name = setup.rule, let rule = knownRules.first(where: { $0.name == name }) { rules.expiry = rule }

@@ -63,22 +63,37 @@ struct FailureTests {
         #expect(shrunk.error.contains(#/^\d+ steps to 2, \d devices to [12] in \d+ runs\n$/#))
         let small = try Scenario(json: program.bytes(of: "small.json"))
         let violation = try #require(violations(small).first)
-        #expect(
-            shrunk.output.hasSuffix(
-                small.regressionTest(
-                    for: violation, subject: "Subject(rules: ConflictRules(expiry: LatestExpiryWins()))")))
+        #expect(shrunk.output.hasSuffix(small.regressionTest(for: violation)))
         #expect(shrunk.output.hasPrefix("    // For a suite in a file that imports "))
 
         let again = try program.run("replay --scenario small.json \(rules)")
         #expect(again.exitCode == 1)
         #expect(again.output.contains("violation") && again.output.contains("paidTime: "))
-        try #expect(program.run("replay --scenario small.json").exitCode == 0)
-
         let drawn = try program.run("report --scenario small.json --out small.html \(rules)")
         #expect(drawn.exitCode == 1)
         #expect(drawn.output.contains("latestExpiryWins: ") && drawn.output.contains(" violation"))
         let page = String(decoding: try program.bytes(of: "small.html"), as: UTF8.self)
         #expect(page.contains("paidTime"))
+    }
+
+    @Test("a shrunk scenario is replayed with the rules of its run, unless --rules names another rule")
+    func keepsRules() throws {
+        let seed = try failingSeed()
+        try program.run("shrink \(seed) \(rules) --scenario-out small.json")
+        var small = try Scenario(json: program.bytes(of: "small.json"))
+        #expect(small.rules == "latestExpiryWins")
+        let replayed = try program.run("replay --scenario small.json")
+        #expect(replayed.exitCode == 1)
+        #expect(replayed.output.contains("VIOLATED paidTime: "))
+        #expect(replayed.lines.first?.hasSuffix(", latestExpiryWins") == true)
+        try #expect(program.run("replay --scenario small.json \(rules)") == replayed)
+        try #expect(program.run("replay --scenario small.json --rules stackPurchases").exitCode == 0)
+
+        // A file without the member, as written before scenarios kept their rule.
+        small.rules = nil
+        try program.write(String(decoding: small.json, as: UTF8.self), to: "old.json")
+        try #expect(program.run("replay --scenario old.json").exitCode == 0)
+        try #expect(program.run("replay --scenario old.json \(rules)") == replayed)
     }
 
     @Test("shrinking ends after so many attempts, and says that there may be a smaller one")

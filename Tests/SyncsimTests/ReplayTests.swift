@@ -77,7 +77,12 @@ struct ReplayTests {
             ("replay --scenario broken.json", 1, "broken.json: not JSON"),
             (
                 "replay --scenario strange.json", 1,
-                "strange.json: devices[0].rule: \"mine\" is none of stackPurchases, latestExpiryWins, remoteWins"
+                "strange.json: devices[0].rule: must be one of stackPurchases, latestExpiryWins, remoteWins,"
+                    + " not \"mine\""
+            ),
+            (
+                "replay --scenario rules.json", 1,
+                "rules.json: rules: must be one of stackPurchases, latestExpiryWins, remoteWins, not \"mine\""
             ),
             ("replay --scenario .", 1, ".: it cannot be read: Is a directory"),
             ("report 3", 2, "Missing expected argument '--out <file>' (see syncsim --help)"),
@@ -91,6 +96,7 @@ struct ReplayTests {
     func refused(command: String, exitCode: Int32, reason: String) throws {
         try program.write("{", to: "broken.json")
         try save(Scenario(seed: 1, devices: [DeviceSetup(rule: "mine")], steps: [], days: 1), as: "strange.json")
+        try save(Scenario(seed: 1, devices: [DeviceSetup()], rules: "mine", steps: [], days: 1), as: "rules.json")
         let outcome = try program.run(command)
         #expect(outcome == .refused(exitCode, reason))
     }

@@ -119,7 +119,10 @@ struct RunTests {
                 "--seeds 1..99999999999999999999",
                 "--seeds: \"1..99999999999999999999\" is neither A..B nor a number, 0 to 18446744073709551615 each"
             ),
-            ("--seeds 1 --rules best", "--rules: \"best\" is none of stackPurchases, latestExpiryWins, remoteWins"),
+            (
+                "--seeds 1 --rules best",
+                "--rules must be one of stackPurchases, latestExpiryWins, remoteWins, not \"best\""
+            ),
             ("--seeds 1 --replicas 0", "--replicas: 0 is not between 1 and 20"),
             ("--seeds 1 --replicas 21", "--replicas: 21 is not between 1 and 20"),
             ("--seeds 1 --days 0", "--days: 0 is not between 1 and 36500"),

@@ -13,6 +13,10 @@ public struct Scenario: Codable, Hashable, Sendable {
     public var faults: FaultRates
     /// Whether units of consumables belong to the account, and not to the device.
     public var sharesUnits: Bool
+    /// The name of the run's expiry rule, one of the subject's known rules; `nil` for the subject's own rule.
+    ///
+    /// `syncsim shrink --rules` records the rule here, so that a replay of the file uses it again.
+    public var rules: String?
     /// What happens, in ascending order of time.
     public var steps: [Step]
     /// How long devices and shoppers go on, in days; then faults end and what is checked in the end begins.
@@ -21,13 +25,14 @@ public struct Scenario: Codable, Hashable, Sendable {
     /// A scenario.
     public init(
         seed: UInt64, devices: [DeviceSetup], remote: RemoteSetup = RemoteSetup(), faults: FaultRates = FaultRates(),
-        sharesUnits: Bool = true, steps: [Step], days: Int
+        sharesUnits: Bool = true, rules: String? = nil, steps: [Step], days: Int
     ) {
         self.seed = seed
         self.devices = devices
         self.remote = remote
         self.faults = faults
         self.sharesUnits = sharesUnits
+        self.rules = rules
         self.steps = steps
         self.days = days
     }

@@ -46,6 +46,7 @@ extension Scenario {
             arguments.append("faults: " + call.text(indentedBy: indentation + 4, prefix: 8))
         }
         if !sharesUnits { arguments.append("sharesUnits: false") }
+        if let rules { arguments.append("rules: \(rules.source)") }
         arguments.append("steps: " + Self.list(steps.map { SourceCall("Step", $0.arguments) }, indentation + 4))
         arguments.append("days: \(days.source)")
         return "Scenario(\n" + arguments.map { inner + $0 }.joined(separator: ",\n") + ")"

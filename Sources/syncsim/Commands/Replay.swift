@@ -17,12 +17,11 @@ struct Replay: ParsableCommand {
     var json = false
 
     func run() throws {
-        let subject = try options.subject.subject()
         let scenario = try options.load()
-        let outcome = Simulation(scenario, of: subject).run(isRecording: true)
+        let outcome = Simulation(scenario).run(isRecording: true)
         let trace = outcome.trace ?? Trace(lanes: [])
         if json {
-            try writeOutput(try ReplayOutput(scenario: scenario, outcome: outcome, rules: options.subject.name).json())
+            try writeOutput(try ReplayOutput(scenario: scenario, outcome: outcome).json())
         } else {
             let lines =
                 [options.title(of: scenario)] + trace.lines + Self.end(of: outcome, trace)
@@ -48,9 +47,9 @@ private struct ReplayOutput: Encodable {
     var violations: [Violation]
     var marks: [String: Int]
 
-    init(scenario: Scenario, outcome: Simulation.Outcome, rules: String) {
+    init(scenario: Scenario, outcome: Simulation.Outcome) {
         self.scenario = scenario
-        self.rules = rules
+        rules = scenario.rules ?? SubjectOptions.defaultName
         hash = outcome.traceHash.hash
         trace = outcome.trace
         violations = outcome.violations

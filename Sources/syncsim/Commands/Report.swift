@@ -16,9 +16,8 @@ struct Report: ParsableCommand {
     var out: String
 
     func run() throws {
-        let subject = try options.subject.subject()
         let scenario = try options.load()
-        let outcome = Simulation(scenario, of: subject).run(isRecording: true)
+        let outcome = Simulation(scenario).run(isRecording: true)
         let title = options.title(of: scenario)
         let diagram = SpaceTimeDiagram(
             outcome.trace ?? Trace(lanes: []), title: "Seed \(scenario.seed)", subtitle: title,

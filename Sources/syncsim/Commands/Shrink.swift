@@ -24,11 +24,9 @@ struct Shrink: ParsableCommand {
         guard (1...1_000_000).contains(attempts) else {
             throw Failure(.usage, "--attempts: \(attempts) is not between 1 and 1000000")
         }
-        let subject = try options.subject.subject()
-        let source = try options.subject.source()
         let scenario = try options.load()
         let progress = Progress()
-        let found = Shrinker(of: subject, attempts: attempts).shrink(scenario) { state in
+        let found = Shrinker(attempts: attempts).shrink(scenario) { state in
             progress.show(
                 "\(state.attempts) runs, \(plural(state.steps, "step")) on \(plural(state.devices, "device"))")
         }
@@ -38,15 +36,14 @@ struct Shrink: ParsableCommand {
         }
         if let scenarioOut { try writeFile(shrunk.scenario.json, to: scenarioOut) }
         writeNotice(Self.summary(of: shrunk, from: scenario) + "\n")
-        try writeOutput(Self.text(of: shrunk, source: source))
+        try writeOutput(Self.text(of: shrunk))
     }
 
-    private static func text(of shrunk: Shrinker.Shrunk, source: String?) -> String {
-        // The test's name may be cut.
+    private static func text(of shrunk: Shrinker.Shrunk) -> String {
+        // The test's name may be truncated, so the whole message stands above it.
         let words = "\(shrunk.violation)".split(whereSeparator: \.isNewline).joined(separator: " ")
-        let modules = source == nil ? "SyncSimulation and Testing" : "Entitlements, SyncSimulation and Testing"
-        return "    // For a suite in a file that imports \(modules).\n    // \(words)\n"
-            + shrunk.scenario.regressionTest(for: shrunk.violation, subject: source)
+        return "    // For a suite in a file that imports SyncSimulation and Testing.\n    // \(words)\n"
+            + shrunk.scenario.regressionTest(for: shrunk.violation)
     }
 
     private static func summary(of shrunk: Shrinker.Shrunk, from scenario: Scenario) -> String {

@@ -12,21 +12,18 @@ struct SubjectOptions: ParsableArguments {
         return Subject(rules: ConflictRules(expiry: rule))
     }
 
-    /// The subject in Swift source; `nil` for the default.
-    func source() throws(Failure) -> String? {
-        guard let rule = try rule(), rule.name != ConflictRules().expiry.name else { return nil }
-        return "Subject(rules: ConflictRules(expiry: \(type(of: rule))()))"
-    }
+    /// The name of the expiry rule in use.
+    var name: String { rules ?? Self.defaultName }
 
-    /// The name of the rule that counts.
-    var name: String { rules ?? ConflictRules().expiry.name }
+    static var defaultName: String { ConflictRules().expiry.name }
 
-    private func rule() throws(Failure) -> (any ExpiryRule)? {
+    /// The rule that `--rules` names; `nil` without the option.
+    func rule() throws(Failure) -> (any ExpiryRule)? {
         guard let rules else { return nil }
         let known = ConflictRules.expiryRules
         guard let rule = known.first(where: { $0.name == rules }) else {
             let names = known.map(\.name).joined(separator: ", ")
-            throw Failure(.usage, "--rules: \"\(rules.singleLine)\" is none of \(names)")
+            throw Failure(.usage, "--rules must be one of \(names), not \"\(rules.singleLine)\"")
         }
         return rule
     }
@@ -66,7 +63,15 @@ struct ScenarioOptions: ParsableArguments {
     @OptionGroup var swarm: SwarmOptions
     @OptionGroup var subject: SubjectOptions
 
+    /// The scenario, with the rule of `--rules` in the place of one from the file.
     func load() throws -> Scenario {
+        let rule = try subject.rule()
+        var scenario = try loadScenario()
+        if let rule { scenario.rules = rule.name }
+        return scenario
+    }
+
+    private func loadScenario() throws -> Scenario {
         switch (seed, scenario) {
         case (nil, nil): throw Failure(.usage, "a seed is missing, or --scenario with a file")
         case (.some, .some): throw Failure(.usage, "a seed and --scenario exclude each other")
@@ -87,13 +92,9 @@ struct ScenarioOptions: ParsableArguments {
         let bytes = try readFile(path)
         do throws(InputError) {
             let scenario = try Scenario(json: bytes)
-            let known = ConflictRules.expiryRules.map(\.name)
+            try check(rule: scenario.rules, at: "rules")
             for (index, device) in scenario.devices.enumerated() {
-                if let rule = device.rule, !known.contains(rule) {
-                    throw InputError(
-                        path: "devices[\(index)].rule",
-                        reason: "\"\(rule.singleLine)\" is none of \(known.joined(separator: ", "))")
-                }
+                try check(rule: device.rule, at: "devices[\(index)].rule")
             }
             return scenario
         } catch {
@@ -101,9 +102,16 @@ struct ScenarioOptions: ParsableArguments {
         }
     }
 
-    /// In a line: what will be run.
+    private static func check(rule: String?, at path: String) throws(InputError) {
+        let known = ConflictRules.expiryRules.map(\.name)
+        guard let rule, !known.contains(rule) else { return }
+        throw InputError(
+            path: path, reason: "must be one of \(known.joined(separator: ", ")), not \"\(rule.singleLine)\"")
+    }
+
+    /// A one-line description of the run.
     func title(of scenario: Scenario) -> String {
         "seed \(scenario.seed), \(plural(scenario.devices.count, "device")), \(plural(scenario.days, "day")), "
-            + "\(plural(scenario.steps.count, "step")), \(subject.name)"
+            + "\(plural(scenario.steps.count, "step")), \(scenario.rules ?? SubjectOptions.defaultName)"
     }
 }

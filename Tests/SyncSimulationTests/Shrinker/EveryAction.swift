@@ -14,6 +14,7 @@ enum EveryAction {
         scenario.remote.comparesAndSwaps = false
         scenario.remote.tellsTime = false
         scenario.sharesUnits = false
+        scenario.rules = "remoteWins"
         scenario.faults = FaultRates(
             lostRequests: 1, lostAnswers: 2, repeatedRequests: 3, refusals: 4, staleReads: 5, longestDelay: 60_000,
             delayed: 7, diskErrors: 8, diskUnknowns: 9, diskPauses: 1_000)

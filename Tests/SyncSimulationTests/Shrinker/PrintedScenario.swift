@@ -32,6 +32,7 @@ struct PrintedScenario {
                 diskUnknowns: 9,
                 diskPauses: 1_000),
             sharesUnits: false,
+            rules: "remoteWins",
             steps: [
                 Step(at: 0, device: 0, .buy(Sale("t0001", of: "quarter"))),
                 Step(
