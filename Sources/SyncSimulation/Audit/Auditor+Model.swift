@@ -1,9 +1,9 @@
 import Entitlements
 
 extension Auditor {
-    /// What a device shows is what the model makes of the facts that it holds. Under rules that the model does not
-    /// know, nothing that was paid is missing.
-    func checkModel(_ snapshot: Snapshot, _ held: Shown, _ device: SimulatedDevice) {
+    /// Compares a snapshot with the model's replay of the same facts. Under rules that the model does not know, it
+    /// checks only that no paid time is missing.
+    func checkModel(_ snapshot: Snapshot, _ held: Observation, _ device: SimulatedDevice) {
         guard device.setup.rule == nil else { return }
         let model = ModelReplay(account: held.account, device: held.device)
         let isKnown = world.subject.hasDefaultRules
@@ -35,7 +35,8 @@ extension Auditor {
         world.report(oracle, message, lane: device.lane)
     }
 
-    /// Active means inside a period, and the end is that of the chain that now lies in, or of the last one.
+    /// Checks the present state: a group is active inside a period, and its end is that of the current or else the
+    /// last period.
     private func checkNow(
         of group: String, _ snapshot: Snapshot, _ paid: [ModelSpan], _ device: SimulatedDevice
     ) {
@@ -52,12 +53,12 @@ extension Auditor {
         "\(isActive ? "active" : "inactive") until \(end?.date ?? "never")"
     }
 
-    /// Of what was paid nothing is missing: as much time, all in all.
+    /// Checks that the total of the periods shown is at least the time that was paid.
     private func checkPaidTime(
         of group: String, paid: [ModelSpan], shown: [ModelSpan], _ device: SimulatedDevice
     ) {
         let (owed, given) = (paid.length, shown.length)
-        // A rule may wait for the remote; in the end all have met it.
+        // A rule may wait for the remote; after healing all devices have reached it.
         guard isHealed, given < owed else { return }
         report(
             .paidTime,
@@ -69,7 +70,7 @@ extension Auditor {
 extension [ModelSpan] {
     fileprivate var length: Int64 { reduce(0) { $0 + $1.end - $1.start } }
 
-    /// In words.
+    /// The spans in words.
     fileprivate var words: String {
         isEmpty ? "never" : map { "\($0.start.date) to \($0.end.date)" }.joined(separator: ", ")
     }

@@ -72,7 +72,7 @@ public enum Action: Codable, Hashable, Sendable {
     /// It has no room for so many milliseconds.
     case fillRemote(Int64)
     /// A client that lies writes to it.
-    case lie(Lie)
+    case lie(MaliciousWrite)
 }
 
 /// One purchase, as whoever saw it reports it.
@@ -101,7 +101,7 @@ public struct Sale: Codable, Hashable, Sendable {
 }
 
 /// What a client that lies does to the remote.
-public enum Lie: Codable, Hashable, Sendable {
+public enum MaliciousWrite: Codable, Hashable, Sendable {
     /// It puts an earlier content of every ledger in its place.
     case oldContent
     /// It deletes every ledger.

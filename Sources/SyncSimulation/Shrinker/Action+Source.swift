@@ -19,11 +19,11 @@ extension Action {
         case .logIn(let name, let adopts): ".logIn(\(name.source), adoptsAnonymous: \(adopts))"
         case .logOut: ".logOut"
         case .erase(let name): ".erase(\(name.source))"
-        default: sourceOfTrouble
+        default: faultSource
         }
     }
 
-    private var sourceOfTrouble: String {
+    private var faultSource: String {
         switch self {
         case .start: ".start"
         case .crash(let count): ".crash(afterOperations: \(count.source))"
@@ -58,7 +58,7 @@ extension Sale {
     }
 }
 
-extension Lie {
+extension MaliciousWrite {
     fileprivate var source: String {
         switch self {
         case .oldContent: ".oldContent"

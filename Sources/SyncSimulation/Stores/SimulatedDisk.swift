@@ -54,31 +54,31 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
     ) async throws(BackendError) -> Answer<Outcome> {
         try process.begin(operation, key)
         let rates = process.world.rates
-        var dice = process.world.dice.generator(for: device.index, device.takeDiskNumber(), .disk)
+        var random = process.world.random.generator(for: device.index, device.takeDiskNumber(), .disk)
         let changes = operation == .write || operation == .delete
-        if dice.happens(perMille: rates.diskErrors) {
+        if random.happens(perMille: rates.diskErrors) {
             // A call that cannot read what others know of the time goes on with what its process knows.
             if key?.text == "device/clock" { device.correctionCount += 1 }
-            noteRefusal(key)
+            noteFailedWrite(key)
             throw BackendError(
                 .busy, operation: operation, key: key, disposition: .transient, message: "simulated: the disk is busy")
         }
         if changes, device.isFull {
             process.world.marks.reach(.storeFull)
-            noteRefusal(key)
+            noteFailedWrite(key)
             throw BackendError(.full, operation: operation, key: key, message: "simulated: no space is left")
         }
         // What is drawn does not depend on what happens, so that later numbers stay the same.
-        let isPausedBefore = dice.happens(perMille: rates.diskPauses)
-        let isPausedAfter = dice.happens(perMille: rates.diskPauses)
-        let pause = dice.pick(20...20_000)
-        let isUnknown = changes && dice.happens(perMille: rates.diskUnknowns)
-        let happens = dice.happens(perMille: 500)
+        let isPausedBefore = random.happens(perMille: rates.diskPauses)
+        let isPausedAfter = random.happens(perMille: rates.diskPauses)
+        let pause = random.pick(20...20_000)
+        let isUnknown = changes && random.happens(perMille: rates.diskUnknowns)
+        let happens = random.happens(perMille: 500)
         if isPausedBefore { await process.pause(pause) }
         if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
         try process.checkAlive(operation, key)
         if isUnknown {
-            if happens { _ = try await body(device.contents) } else { noteRefusal(key) }
+            if happens { _ = try await body(device.contents) } else { noteFailedWrite(key) }
             throw BackendError(
                 .other, operation: operation, key: key, disposition: .outcomeUnknown,
                 message: "simulated: the disk did not say what became of it")
@@ -91,7 +91,7 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
     }
 
     /// What time it is may not have been kept.
-    private func noteRefusal(_ key: EntryKey?) {
-        if key?.text == "device/clock" { process.world.auditor.unkeptClocks.insert(device.index) }
+    private func noteFailedWrite(_ key: EntryKey?) {
+        if key?.text == "device/clock" { process.world.auditor.unsavedClocks.insert(device.index) }
     }
 }

@@ -19,7 +19,7 @@ final class SimulatedDevice: @unchecked Sendable {
     /// How often a store's signature was seen.
     var signatureCount = 0
     /// Whether a contact has moved the time of one process by more than a minute, and others cannot know yet.
-    var hasUnkeptCorrection = false
+    var hasUnsavedCorrection = false
     /// Whether its store was ever put back from a copy.
     var wasPutBack = false
     /// How often its store was emptied or put back.

@@ -22,7 +22,7 @@ final class SimulatedProcess: @unchecked Sendable {
     private var lastNumber: UInt64 = 0
     private var subscribers: [AsyncStream<Void>.Continuation] = []
     /// How many answers have told it the time.
-    var answersHeard = 0
+    var timedAnswerCount = 0
     /// Requests to the remote that wait for an answer, and how often the clock had been moved when the first of them
     /// was sent.
     private(set) var requestsUnderWay = 0
@@ -40,11 +40,11 @@ final class SimulatedProcess: @unchecked Sendable {
     /// Whether a write to the remote was answered that the local store has not been told of.
     var isBeforeCheckpoint = false
 
-    init(on device: SimulatedDevice, index: Int, life: Int, world: World) {
+    init(on device: SimulatedDevice, index: Int, launch: Int, world: World) {
         self.device = device
         self.index = index
         self.world = world
-        hostBits = world.dice.generator(for: 16 * device.index + index, life, .host)
+        hostBits = world.random.generator(for: 16 * device.index + index, launch, .host)
     }
 
     /// The machine as the process sees it.
@@ -127,7 +127,7 @@ final class SimulatedProcess: @unchecked Sendable {
     }
 
     /// Nobody can say what became of a write to the remote.
-    func didLoseTrack(of key: EntryKey, _ value: [UInt8]) { unsettled[key] = value }
+    func didLoseOutcome(of key: EntryKey, _ value: [UInt8]) { unsettled[key] = value }
 
     /// A stream of the remote's signals, as far as messages come through.
     func subscribe() -> AsyncStream<Void> {

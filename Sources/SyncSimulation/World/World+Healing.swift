@@ -21,10 +21,10 @@ extension World {
         }
         await rest(until: Int64(scenario.days) * Self.day * 1_000)
         heal()
-        await takeAwayLies()
+        await undoTampering()
         // What is under way arrives, what was repeated arrives again.
         while messagesUnderWay > 0 { await rest(for: 60_000_000) }
-        await rest(for: 2 * SimulatedLink.patience)
+        await rest(for: 2 * SimulatedLink.timeout)
         for _ in 0..<Self.roundsToAgree { await syncEverywhere() }
         auditor.checkAgreement()
         let writes = ledgerWrites
@@ -57,11 +57,11 @@ extension World {
     }
 
     /// Somebody puts back what a client that lied has made unreadable, as far as it is known.
-    private func takeAwayLies() async {
+    private func undoTampering() async {
         for key in remote.contents.keys where LedgerPlace(key.text)?.kind == .account {
             guard let value = remote.contents.values[key], ModelLedger(document: value) == nil else { continue }
             do throws(BackendError) {
-                try await remote.contents.put(truths[key], under: key)
+                try await remote.contents.put(originals[key], under: key)
             } catch {
                 report(.execution, "a store that takes anything refused: \(error)", lane: remote.lane)
             }
@@ -128,7 +128,7 @@ extension World {
                 let report = try await store.restore()
                 recorder.note(device.lane, .other, 0, .note("a new device restores \(report.purchases.count)"))
                 let call = Call(step: -1, process: process, store: store, account: store.account)
-                auditor.didShow(report.snapshot, in: call, isUndisturbed: true)
+                auditor.didObserve(report.snapshot, in: call, isUndisturbed: true)
                 auditor.checkRestore(of: store.account, on: device)
             } catch {
                 auditor.didFail(error, to: "restore on a new device", in: process)
@@ -139,8 +139,8 @@ extension World {
     /// Takes up what changed on the remote by its cursors.
     private func follow(isLast: Bool = false) async {
         do throws(BackendError) {
-            if try await auditor.follower.follow(remote.contents) { marks.reach(.cursorExpired) }
-            if isLast { try await auditor.checkFollower() }
+            if try await auditor.changeFeed.follow(remote.contents) { marks.reach(.cursorExpired) }
+            if isLast { try await auditor.checkChangeFeed() }
         } catch {
             report(.changes, "the remote cannot be followed: \(error)", lane: remote.lane)
         }

@@ -18,9 +18,9 @@ extension World {
         recorder.note(device.lane, .begun, number, .begun(step: number, step.action.words))
         let call = Call(
             step: number, process: process, store: store, account: store.account,
-            correctionCount: device.correctionCount, aloneAs: auditor.willStep(on: device))
+            correctionCount: device.correctionCount, exclusiveStep: auditor.willStep(on: device))
         defer { auditor.didStep(on: device) }
-        auditor.didMeet(call.account, on: device)
+        auditor.didFindLoggedIn(call.account, on: device)
         do throws(EntitlementError) {
             let words = try await act(step.action, call)
             guard process.isAlive else { return }
@@ -43,7 +43,7 @@ extension World {
         /// How often the device's time had been set right when it began.
         var correctionCount = 0
         /// Which step of its device it is, when no other was under way there.
-        var aloneAs: Int?
+        var exclusiveStep: Int?
     }
 
     private func act(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
@@ -103,11 +103,11 @@ extension World {
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.didBuy(sale, call)
         // Bought now, it counts now.
-        let isLookedAt = sale.product == "owl" || sale.product == "quarter"
-        if sale.date == nil, isLookedAt || (sale.product == "coins" && auditor.isAlone(call)) {
+        let grantsAccess = sale.product == "owl" || sale.product == "quarter"
+        if sale.date == nil, grantsAccess || (sale.product == "coins" && auditor.isExclusive(call)) {
             let entitlement: EntitlementID = sale.product == "owl" ? "owl" : "random-owls"
             let access = try await call.store.access(to: entitlement)
-            if call.process.isAlive { auditor.didLookAfterBuying(sale, access, call) }
+            if call.process.isAlive { auditor.didReadAccessAfterPurchase(sale, access, call) }
         }
         return receipt.newFacts.isEmpty ? "known" : "recorded"
     }
@@ -173,7 +173,7 @@ extension World {
             let snapshot = try await call.store.snapshot()
             guard call.process.isAlive else { return }
             note(beliefsOf: snapshot, on: device)
-            auditor.didShow(
+            auditor.didObserve(
                 snapshot, in: call,
                 isUndisturbed: before == (device.contents.ledgerWriteCount, device.correctionCount))
         } catch {

@@ -9,7 +9,7 @@ final class World: @unchecked Sendable {
     let subject: Subject
     let scheduler: Scheduler
     let recorder: Recorder
-    let dice: Dice
+    let random: RandomSource
     private(set) var devices: [SimulatedDevice] = []
     let remote: SimulatedRemote
     private(set) lazy var auditor = Auditor(world: self)
@@ -22,11 +22,11 @@ final class World: @unchecked Sendable {
     var isOver = false
     private(set) var violations: [Violation] = []
     private var lastMessage = 0
-    private var lives = 0
+    private var launchCount = 0
     /// What stood in the remote before a client put in its place what nobody can read.
-    var truths: [EntryKey: [UInt8]] = [:]
+    var originals: [EntryKey: [UInt8]] = [:]
     /// Since when that is so.
-    var lieTimes: [EntryKey: Int64] = [:]
+    var tamperTimes: [EntryKey: Int64] = [:]
     /// How often the run was left by somebody who should not have.
     private(set) var escapeCount = 0
 
@@ -44,8 +44,8 @@ final class World: @unchecked Sendable {
         let scheduler = Scheduler(seed: scenario.seed)
         self.scheduler = scheduler
         recorder = Recorder(scheduler: scheduler, isRecording: isRecording)
-        dice = Dice(seed: scenario.seed)
-        let store = subject.makeRemote(Self.host(-1, scheduler, dice))
+        random = RandomSource(seed: scenario.seed)
+        let store = subject.makeRemote(Self.host(-1, scheduler, random))
         remote = SimulatedRemote(
             contents: StoreContents(
                 scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), memory: store,
@@ -57,8 +57,8 @@ final class World: @unchecked Sendable {
     }
 
     /// The machine of a store that is none of a process.
-    private static func host(_ place: Int, _ scheduler: Scheduler, _ dice: Dice) -> HostServices {
-        let bits = Bits(dice.generator(for: place, 0, .remote))
+    private static func host(_ place: Int, _ scheduler: Scheduler, _ random: RandomSource) -> HostServices {
+        let bits = Bits(random.generator(for: place, 0, .remote))
         return HostServices(
             now: { scheduler.trueTime }, timer: SimulationClock(scheduler: scheduler), randomBits: { bits.next() })
     }
@@ -86,7 +86,7 @@ final class World: @unchecked Sendable {
     func addDevice(_ setup: DeviceSetup) -> SimulatedDevice {
         let index = devices.count
         let contents = StoreContents(
-            MemoryBackend(host: Self.host(index, scheduler, dice)), executor: scheduler.executor)
+            MemoryBackend(host: Self.host(index, scheduler, random)), executor: scheduler.executor)
         contents.didChange = { [unowned self] in self.auditor.didChange($0, on: index) }
         contents.didEscape = { [unowned self] in self.didEscape() }
         // The remote's line lies between those of the first devices and of those that come late.
@@ -140,8 +140,8 @@ final class World: @unchecked Sendable {
         if let process = device.processes[index], process.isAlive {
             return await process.openedStore() == nil ? nil : process
         }
-        lives += 1
-        let process = SimulatedProcess(on: device, index: index, life: lives, world: self)
+        launchCount += 1
+        let process = SimulatedProcess(on: device, index: index, launch: launchCount, world: self)
         device.processes[index] = process
         recorder.note(device.lane, .started, index, .started(process: index))
         auditor.didStart(process)

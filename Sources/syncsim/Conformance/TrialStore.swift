@@ -101,7 +101,7 @@ struct TrialStore {
                     command: { CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options) },
                     reopen: { wrap(kind.open(path)) })
             },
-            failing: { path in TroubledStore(seed: seed) { kind.open(path) } },
+            failing: { path in FaultyStore(seed: seed) { kind.open(path) } },
             process: { path in
                 try await CrashTrial.history {
                     CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options)

@@ -83,7 +83,7 @@ enum EveryAction {
         }
     }
 
-    private static func name(of lie: Lie) -> String {
+    private static func name(of lie: MaliciousWrite) -> String {
         switch lie {
         case .oldContent: "oldContent"
         case .deletion: "deletion"

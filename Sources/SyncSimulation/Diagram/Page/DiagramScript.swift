@@ -1,5 +1,5 @@
-/// What the page can do beyond being read: show what belongs together, and change between light and dark. Text goes
-/// from one element to another as text.
+/// The page's script: highlights related events and switches between light and dark. It copies text only as text,
+/// never as markup.
 enum DiagramScript {
     static let text: StaticString = """
 

@@ -1,6 +1,6 @@
-/// How the page looks.
+/// The page's style sheets.
 enum DiagramStyle {
-    /// Everything around the drawing.
+    /// The style of everything around the drawing.
     static let page: StaticString = """
         *{box-sizing:border-box}
         html{scroll-padding:120px 0 90px}
@@ -104,7 +104,7 @@ enum DiagramStyle {
 
         """
 
-    /// The drawing.
+    /// The style of the drawing.
     static let drawing: StaticString = """
         rect.panel{fill:var(--soft);fill-opacity:.06}
         path.pause{stroke:var(--soft);stroke-width:1;stroke-dasharray:1 5;fill:none}

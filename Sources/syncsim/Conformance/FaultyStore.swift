@@ -7,10 +7,10 @@ import Synchronization
 /// Nothing stands between the store and the call: it meets EFBIG at its own system calls, in the middle of what it
 /// does, and the errors are its own. The limit is that of the whole process (`setrlimit`), so other objects meet it too
 /// when they are used at the same moment.
-final class TroubledStore: KeyValueBackend {
+final class FaultyStore: KeyValueBackend {
     private let open: @Sendable () -> any KeyValueBackend
     /// Meets troubles and goes on.
-    private let standing: any KeyValueBackend
+    private let shared: any KeyValueBackend
     private let generator: Mutex<SeededGenerator>
 
     /// - Parameters:
@@ -18,47 +18,47 @@ final class TroubledStore: KeyValueBackend {
     ///   - open: opens the store.
     init(seed: UInt64, open: @escaping @Sendable () -> any KeyValueBackend) {
         self.open = open
-        standing = open()
+        shared = open()
         generator = Mutex(SeededGenerator(seed: seed))
     }
 
-    var capabilities: Capabilities { standing.capabilities }
-    var label: String { standing.label }
+    var capabilities: Capabilities { shared.capabilities }
+    var label: String { shared.label }
 
     func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
-        try await troubled { store throws(BackendError) in try await store.read(key, unless: known) }
+        try await withFaults { store throws(BackendError) in try await store.read(key, unless: known) }
     }
 
     func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
-        try await troubled { store throws(BackendError) in try await store.write(value, to: key, if: precondition) }
+        try await withFaults { store throws(BackendError) in try await store.write(value, to: key, if: precondition) }
     }
 
     func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
-        try await troubled { store throws(BackendError) in try await store.delete(key, if: precondition) }
+        try await withFaults { store throws(BackendError) in try await store.delete(key, if: precondition) }
     }
 
     func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
-        try await troubled { store throws(BackendError) in
+        try await withFaults { store throws(BackendError) in
             try await store.list(prefix: prefix, after: cursor, limit: limit)
         }
     }
 
     func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        try await troubled { store throws(BackendError) in try await store.changes(since: cursor, limit: limit) }
+        try await withFaults { store throws(BackendError) in try await store.changes(since: cursor, limit: limit) }
     }
 
-    private func troubled<Outcome>(
+    private func withFaults<Outcome>(
         _ body: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
     ) async throws(BackendError) -> Answer<Outcome> {
-        guard let (size, opensAnew) = draw(), FileSizeLimit.begin(size) else { return try await body(standing) }
+        guard let (size, reopens) = draw(), FileSizeLimit.begin(size) else { return try await body(shared) }
         defer { FileSizeLimit.end() }
-        return try await body(opensAnew ? open() : standing)
+        return try await body(reopens ? open() : shared)
     }
 
     /// In one call of four how long a file may get, and whether it is the store's first call.
-    private func draw() -> (size: UInt64, opensAnew: Bool)? {
+    private func draw() -> (size: UInt64, reopens: Bool)? {
         generator.withLock { generator in
             guard Int.random(in: 0..<4, using: &generator) == 0 else { return nil }
             let sizes: [UInt64] = [0, 1, 60, 200, 5_000, 40_000]

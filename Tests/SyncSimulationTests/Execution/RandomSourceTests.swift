@@ -3,8 +3,8 @@ import Testing
 
 @testable import SyncSimulation
 
-@Suite("Dice")
-struct DiceTests {
+@Suite("RandomSource")
+struct RandomSourceTests {
     @Test("a seed gives the same numbers with every toolchain")
     func pinned() {
         var generator = SeededGenerator(seed: 1)

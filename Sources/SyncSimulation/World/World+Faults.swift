@@ -96,7 +96,7 @@ extension World {
             disturb(remote.lane, .full, until: now + duration, "full")
         case .lie(let lie):
             recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
-            await tell(lie)
+            await perform(lie)
         default: break
         }
     }
@@ -117,28 +117,28 @@ extension World {
 
 extension World {
     /// A client writes to the remote what no honest one would.
-    private func tell(_ lie: Lie) async {
+    private func perform(_ attack: MaliciousWrite) async {
         let keys = remote.contents.keys.filter { LedgerPlace($0.text)?.kind == .account }
         let before = auditor.holdings()
         auditor.hasRemoteForgotten = true
         for key in keys {
-            let truth = remote.contents.values[key]
+            let original = remote.contents.values[key]
             // One lie at a time about one thing.
-            if let truth, ModelLedger(document: truth) == nil { continue }
-            truths[key] = truth
-            lieTimes[key] = recorder.now
-            switch lie {
+            if let original, ModelLedger(document: original) == nil { continue }
+            originals[key] = original
+            tamperTimes[key] = recorder.now
+            switch attack {
             case .oldContent: await put(remote.contents.history[key]?.first.flatMap { $0?.value }, under: key)
             case .deletion: await put(nil, under: key)
             case .garbage(let duration):
                 let bytes = Array("not a ledger".utf8)
                 await put(bytes, under: key)
-                restore(truth, under: key, insteadOf: bytes, after: duration)
+                restore(original, under: key, insteadOf: bytes, after: duration)
             case .laterFormat(let duration):
-                guard var bytes = truth, bytes.count > LaterFormat.versionOffset else { continue }
+                guard var bytes = original, bytes.count > LaterFormat.versionOffset else { continue }
                 bytes[LaterFormat.versionOffset] = 0xEE
                 await put(bytes, under: key)
-                restore(truth, under: key, insteadOf: bytes, after: duration)
+                restore(original, under: key, insteadOf: bytes, after: duration)
             case .forgedRefunds: await forgeRefunds(under: key)
             }
         }
@@ -153,11 +153,11 @@ extension World {
         }
     }
 
-    private func restore(_ truth: [UInt8]?, under key: EntryKey, insteadOf lie: [UInt8], after duration: Int64) {
+    private func restore(_ original: [UInt8]?, under key: EntryKey, insteadOf forged: [UInt8], after duration: Int64) {
         let duration = min(duration, max(0, Int64(scenario.days) * Self.day - recorder.now - 1_000))
         scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
             scheduler.spawn { [self] in
-                if remote.contents.values[key] == lie { await put(truth, under: key) }
+                if remote.contents.values[key] == forged { await put(original, under: key) }
             }
         }
     }
