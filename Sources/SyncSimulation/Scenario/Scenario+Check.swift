@@ -1,7 +1,8 @@
 import Entitlements
 
 extension Scenario {
-    /// What a run can do. A document says anything; runs add these numbers up and must not come to their ends.
+    /// Checks that all values are in range. A document may contain any number, but runs add them up and must not
+    /// overflow.
     func check() throws(InputError) {
         try Self.check(devices.count, in: 1...20, "devices", "their number")
         try Self.check(days, in: 1...36_500, "days")
@@ -56,7 +57,7 @@ extension Scenario {
 }
 
 extension Action {
-    /// Whether it happens to what the devices share.
+    /// True for actions on the remote.
     var isOnRemote: Bool {
         switch self {
         case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .lie: true
@@ -64,7 +65,7 @@ extension Action {
         }
     }
 
-    /// The times and lengths of time in it, in milliseconds.
+    /// The times and durations in the action, in milliseconds.
     var amounts: [Int64] {
         switch self {
         case .assert(_, let until, _): [until]

@@ -1,7 +1,7 @@
 import SyncCoreTesting
 
 extension ScenarioGenerator {
-    /// What goes wrong at moments of its own.
+    /// Adds the faults that happen at a given time.
     mutating func drawFaults() {
         if traits.crashes { drawCrashes() }
         if traits.losesLocalStores { drawLocalLosses() }
@@ -63,7 +63,7 @@ extension ScenarioGenerator {
             let amount = random.pick(-400...400) * World.day / 4
             add(.moveRemoteClock(amount, for: random.pick(60_000...World.day)), at: anyTime, on: nil)
         }
-        // Somebody who sets the clock back every day.
+        // A user who sets the clock back every day.
         if random.happens(perMille: 150) {
             let device = anyDevice
             var time = anyTime
@@ -75,10 +75,10 @@ extension ScenarioGenerator {
         }
     }
 
-    /// On a device that keeps itself current the clock is set back right before a week that was bought ends: a mark
-    /// holds the time there for days.
+    /// Sets the clock of a polling device back right before a purchased week ends: the rollback guard then holds the
+    /// time there for days.
     private mutating func drawHeldClock() {
-        // With random of its own: what else the seed draws is as it was.
+        // Uses a stream of its own, so that the other decisions of the seed stay the same.
         var random = RandomSource(seed: scenario.seed).generator(for: 1, 0, .scenario)
         let time = random.pick(0...Int64(scenario.days) * World.day - 1)
         guard random.happens(perMille: 300), let device = scenario.devices.firstIndex(where: { $0.pollingHours != nil })
@@ -91,8 +91,8 @@ extension ScenarioGenerator {
         add(.moveClock(-random.pick(1...31) * World.day), at: last + random.pick(50...100), on: device)
     }
 
-    /// Two processes have met the remote, the device's clock is moved, and one meets it again while the other keeps
-    /// what it still believes.
+    /// Moves the clock after two processes reached the remote; then one of them reaches it again, while the other one
+    /// keeps its outdated time.
     private mutating func drawConflictingClocks() {
         var random = RandomSource(seed: scenario.seed).generator(for: 2, 0, .scenario)
         let time = random.pick(0...Int64(scenario.days) * World.day - 1)

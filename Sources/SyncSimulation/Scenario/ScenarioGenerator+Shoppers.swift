@@ -1,7 +1,7 @@
 import SyncCoreTesting
 
 extension ScenarioGenerator {
-    /// A shopper does what shoppers of some kind do.
+    /// Adds one of the usual activities of a shopper.
     mutating func addShopping() {
         switch random.pick(0...11) {
         case 0...3: buy()
@@ -32,7 +32,7 @@ extension ScenarioGenerator {
         let isSigned = random.happens(perMille: 300)
         var sale = Sale(newTransaction(), of: product, isSigned: isSigned)
         if random.happens(perMille: 150) { sale.quantity = random.pick(2...4) }
-        // What a store sold has the store's date; what it sold may be seen only later.
+        // A store's purchase has the store's date and may reach the device later.
         if isSigned || random.happens(perMille: 300) {
             sale.date = max(0, time - (random.happens(perMille: 300) ? random.pick(0...60 * World.day) : 0))
         }
@@ -41,7 +41,7 @@ extension ScenarioGenerator {
         return sale
     }
 
-    /// Buys the next one before the last one ends, several times.
+    /// Buys again before the previous period ends, several times.
     private mutating func buyStack() {
         let device = anyDevice
         var time = anyTime
@@ -52,7 +52,7 @@ extension ScenarioGenerator {
         if random.happens(perMille: 500) { add(.sync, at: time, on: device) }
     }
 
-    /// The same thing on two devices, before they know of each other.
+    /// Buys the same product on two devices, before they know of each other's purchase.
     private mutating func buyConcurrently() {
         let time = anyTime
         let first = anyDevice
@@ -63,7 +63,7 @@ extension ScenarioGenerator {
         }
     }
 
-    /// One purchase, seen by another device too.
+    /// Lets another device see an existing purchase.
     private mutating func buySeenTransaction() {
         let device = anyDevice
         let time = anyTime
@@ -76,14 +76,14 @@ extension ScenarioGenerator {
             buy()
             return
         }
-        // Nobody sees it before it was made.
+        // A purchase cannot be seen before it was made.
         add(.buy(known.sale), at: max(time, known.at), on: device, process: anyProcess)
     }
 
     private mutating func refundOne() {
         guard let known = sales.isEmpty ? nil : sales[Int(random.pick(0...Int64(sales.count - 1)))] else { return }
         let sale = known.sale
-        // On the device that bought it or on another, afterwards or even before.
+        // On the device that bought it or on another one, afterwards or even before.
         let device = traits.hasAccounts || random.happens(perMille: 500) ? known.device : anyDevice
         let time = random.happens(perMille: 200) ? anyTime : known.at + random.pick(0...90 * World.day)
         add(.refund(sale.transaction, isSigned: sale.isSigned), at: time, on: device)
@@ -109,7 +109,7 @@ extension ScenarioGenerator {
         if random.happens(perMille: 300) { add(.flag("owl", isSet: false), at: anyTime, on: anyDevice) }
     }
 
-    /// A server of the tutorials' kind states expiries.
+    /// Lets a server of the tutorials' kind assert expiries.
     private mutating func addLegacyStatements() {
         let time = anyTime
         let device = anyDevice
@@ -132,7 +132,7 @@ extension ScenarioGenerator {
         }
     }
 
-    /// Devices sync, restore and look.
+    /// Lets devices sync, restore and read access.
     mutating func addSyncs() {
         let device = anyDevice
         switch random.pick(0...9) {
@@ -149,7 +149,7 @@ extension ScenarioGenerator {
 }
 
 extension ScenarioGenerator {
-    /// Accounts are made, people log in and out, and some had bought before.
+    /// Adds accounts that are created and log in and out, some with earlier anonymous purchases.
     mutating func drawAccounts() {
         let names = random.happens(perMille: 500) ? ["alice", "bob"] : ["alice"]
         let end = Int64(scenario.days) * World.day
@@ -188,7 +188,7 @@ extension ScenarioGenerator {
         }
     }
 
-    /// There is something to adopt, the process ends while it does so, and somebody else comes next.
+    /// Crashes the process while it adopts an anonymous ledger, and lets another log-in follow.
     private mutating func interruptAdoption(at time: Int64, on device: Int, _ process: Int, _ names: [String]) {
         let begin = max(0, time - random.pick(1...5_000))
         buy(on: device, at: begin)

@@ -1,11 +1,11 @@
 import SyncCoreTesting
 
-/// Draws scenarios from seeds. Each seed has its own mix of faults and its own shoppers: a run in which everything goes
-/// wrong at once hides what one in which only clocks are wrong would show.
+/// Generates scenarios from seeds (swarm testing). Each seed has its own mix of faults and shoppers, because a run
+/// with every fault at once hides the effect of a single one.
 public struct Swarm: Sendable {
-    /// How many devices there are, 1 to 20; `nil` to draw 1 to 5.
+    /// The number of devices, 1 to 20; `nil` for a random number from 1 to 5.
     public var replicas: Int?
-    /// For how many days devices and shoppers go on, 1 to 36,500; `nil` to draw.
+    /// The duration in days, 1 to 36,500; `nil` for a random one from 10 to 500.
     public var days: Int?
 
     /// A swarm.
@@ -21,14 +21,14 @@ public struct Swarm: Sendable {
     }
 }
 
-/// A scenario that is being drawn.
+/// Builds the scenario of a seed.
 struct ScenarioGenerator {
     var random: SeededGenerator
     let traits: Traits
     var scenario: Scenario
     private var lastTransaction = 0
     private var lastSpend = 0
-    /// What was bought so far, for those who refund it or see it elsewhere.
+    /// The purchases so far, which later actions refund or see on other devices.
     var sales: [(sale: Sale, device: Int, at: Int64)] = []
 
     init(seed: UInt64, swarm: Swarm) {
@@ -47,7 +47,7 @@ struct ScenarioGenerator {
 
     private mutating func device(_ index: Int) -> DeviceSetup {
         var setup = DeviceSetup(account: traits.hasAccounts ? nil : "alice")
-        // The first device is like everybody's, so that there is always one that shows what was paid.
+        // The first device has the run's rules, so that at least one device shows what was paid.
         if index > 0, traits.mixesRules, random.happens(perMille: 400) {
             setup.rule = ["latestExpiryWins", "remoteWins"][Int(random.pick(0...1))]
         }
@@ -70,7 +70,7 @@ struct ScenarioGenerator {
 
     var anyDevice: Int { mutating get { Int(random.pick(0...Int64(scenario.devices.count - 1))) } }
 
-    /// A moment: mostly any; often right beside something that happens anyway, since mistakes like company; at times
+    /// A random time. It is often close to another step, since concurrent actions reveal more defects, and at times in
     /// the last hours of a month.
     var anyTime: Int64 {
         mutating get {
@@ -80,7 +80,7 @@ struct ScenarioGenerator {
                 return min(end - 1, max(0, near + random.pick(-200...3_000)))
             }
             if traits.prefersMonthEnds, random.happens(perMille: 600) {
-                // Ends of months of 2026 and later, as days since the beginning.
+                // The ends of months from January 2026, in days since the start.
                 let ends: [Int64] = [30, 58, 89, 119, 150, 180, 211, 242, 272, 303, 333, 364, 395, 423, 454]
                 let day = ends[Int(random.pick(0...Int64(ends.count - 1)))] - random.pick(0...2)
                 if day < scenario.days { return day * World.day + random.pick(0...World.day - 1) }
@@ -89,7 +89,7 @@ struct ScenarioGenerator {
         }
     }
 
-    /// 0 for the app, 1 for a second process where there is one.
+    /// 0 for the app, or 1 for a second process if there is one.
     var anyProcess: Int { mutating get { traits.hasSecondProcess && random.happens(perMille: 400) ? 1 : 0 } }
 
     mutating func add(_ action: Action, at time: Int64, on device: Int?, process: Int = 0) {
@@ -112,7 +112,7 @@ struct ScenarioGenerator {
     }
 }
 
-/// What a seed is about.
+/// The features and faults that a seed enables.
 struct Traits {
     var hasAccounts: Bool
     var isFolder: Bool
@@ -133,10 +133,10 @@ struct Traits {
     var prefersMonthEnds: Bool
     var refunds: Bool
     var hasOldServer: Bool
-    /// How rough the network is: 0 for a good one.
+    /// The fault level of the network; 0 for a perfect one.
     var roughness: Int
     var hasDiskFaults: Bool
-    /// In how many of a thousand cases something happens beside something else.
+    /// The probability, per mille, that a step is placed close to another one.
     var crowding: Int
 
     init(_ random: inout SeededGenerator) {

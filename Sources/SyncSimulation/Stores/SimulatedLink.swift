@@ -1,12 +1,12 @@
 import SyncCore
 import SyncCoreTesting
 
-/// The remote as one process sees it: through messages that take their time, get lost, come twice or late, and through
-/// a cache that may be stale. One thread only.
+/// The remote as seen by one process: through messages that are delayed, lost or duplicated, and a cache that may be
+/// stale. Single-threaded.
 struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     let process: SimulatedProcess
 
-    /// How long a process waits for an answer, in microseconds.
+    /// The timeout of a request, in microseconds.
     static let timeout: Int64 = 30_000_000
 
     private var world: World { process.world }
@@ -70,7 +70,7 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     func signals() -> AsyncStream<Void> { process.subscribe() }
 }
 
-/// A request, on its way.
+/// A request in transit.
 private struct Request {
     let operation: BackendError.Operation
     var key: EntryKey?
@@ -79,7 +79,7 @@ private struct Request {
     var words: String { key.map { "\(operation.rawValue) \($0)" } ?? operation.rawValue }
 }
 
-/// What the network does to one request.
+/// The network faults that a request meets.
 private struct MessageFaults {
     var isRequestLost: Bool
     var isAnswerLost: Bool
@@ -141,7 +141,7 @@ extension SimulatedLink {
         return try result.get()
     }
 
-    /// A cache on the way has answered: the request does not reach the remote.
+    /// Records an answer from a cache: the request does not reach the remote.
     private func noteStale<Outcome: Sendable>(_ answer: Answer<Outcome>, to request: Request) {
         let message = world.takeMessageID()
         let lane = process.device.lane
@@ -219,7 +219,7 @@ extension SimulatedLink {
         world.scheduler.at(world.scheduler.now + faults.answerDelay) {
             world.messagesUnderWay -= 1
             guard process.isAlive, !reply.isResolved, !isLate else {
-                let reason = process.isAlive ? "nobody waits for it any more" : "the process has ended"
+                let reason = process.isAlive ? "its request has timed out or was answered" : "the process has ended"
                 world.recorder.note(world.remote.lane, .lost, message, .lost(message: message, reason))
                 return
             }
@@ -267,7 +267,7 @@ extension WriteOutcome {
         switch self {
         case .written: "written"
         case .deleted: "deleted"
-        case .conflict(let entry): entry.map { "conflict with \($0.value.count) bytes" } ?? "conflict with nothing"
+        case .conflict(let entry): entry.map { "conflict with \($0.value.count) bytes" } ?? "conflict with no entry"
         }
     }
 }
@@ -301,6 +301,6 @@ extension BackendError {
             disposition: request.changes ? .outcomeUnknown : .permanent, message: "simulated: cancelled")
     }
 
-    /// What a process that has crashed gets of everything that it still asks.
+    /// The error of every operation that a crashed process attempts.
     static var processEnded: BackendError { BackendError(.cancelled, message: "simulated: the process has ended") }
 }

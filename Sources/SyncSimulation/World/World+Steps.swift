@@ -3,10 +3,10 @@ import Entitlements
 import SyncCore
 
 extension World {
-    /// Does what a step says, now.
+    /// Performs a step now.
     func perform(_ number: Int) async {
         let step = scenario.steps[number]
-        // What comes after the end of the scenario is not for those who check what is left.
+        // Steps after the end of the scenario would disturb the final checks.
         guard !auditor.isHealed else { return }
         guard let index = step.device else { return await performOnRemote(step.action, number) }
         guard devices.indices.contains(index), !devices[index].isLost else { return }
@@ -33,16 +33,16 @@ extension World {
         }
     }
 
-    /// A call of a shopper.
+    /// A call that a shopper makes.
     struct Call {
         var step: Int
         var process: SimulatedProcess
         var store: EntitlementStore
-        /// Whose ledger the call is for: that of the account that was current when it began.
+        /// The account whose ledger the call uses: the current one when it started.
         var account: Account
-        /// How often the device's time had been set right when it began.
+        /// The number of corrections of the device's time when it started.
         var correctionCount = 0
-        /// Which step of its device it is, when no other was under way there.
+        /// The number of the step on its device; `nil` if another step was running there.
         var exclusiveStep: Int?
     }
 
@@ -102,7 +102,7 @@ extension World {
         if sale.isSigned { auditor.didSeeSignature(on: call.process.device) }
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.didBuy(sale, call)
-        // Bought now, it counts now.
+        // A purchase must be active at once.
         let grantsAccess = sale.product == "owl" || sale.product == "quarter"
         if sale.date == nil, grantsAccess || (sale.product == "coins" && auditor.isExclusive(call)) {
             let entitlement: EntitlementID = sale.product == "owl" ? "owl" : "random-owls"
@@ -137,11 +137,12 @@ extension World {
         }
     }
 
-    /// The tutorial's server: it was told what the device showed, and says so to everybody.
+    /// Records an echo: the tutorial's server learned the expiry that the device showed, and asserts it to all
+    /// devices.
     private func echo(_ group: String, _ source: String, _ call: Call) async throws(EntitlementError) -> String {
         let shown = try await call.store.snapshot()
         guard let end = shown[group: GroupID(group)]?.expires else { return "nothing to echo" }
-        // Somebody may have logged in meanwhile: the second call is for whoever is there now.
+        // Another account may have logged in meanwhile, and the second call is for the current one.
         var call = call
         call.account = call.store.account
         let receipt = try await call.store.record(.asserted(GroupID(group), until: end, source: SourceID(source)))
@@ -151,7 +152,7 @@ extension World {
         return receipt.newFacts.isEmpty ? "covered" : "recorded"
     }
 
-    /// What a device believes: of every group that it ever had anything of, also when that is gone.
+    /// Records the expiry of every group for which the device ever had one, including those that are gone.
     private func note(beliefsOf snapshot: Snapshot, on device: SimulatedDevice) {
         let subscriptions = snapshot.subscriptions.filter { $0.expires != nil }
         for group in Set(subscriptions.map { "\($0.group)" }).union(device.believedGroups).sorted() {
@@ -165,7 +166,7 @@ extension World {
         }
     }
 
-    /// What a device shows now, for the trace and for the oracles.
+    /// Reads the snapshot that a device shows, for the trace and the oracles.
     func check(_ call: Call) async {
         let device = call.process.device
         let before = (device.contents.ledgerWriteCount, device.correctionCount)
@@ -183,7 +184,7 @@ extension World {
 }
 
 extension World {
-    /// A call that syncs, watched.
+    /// Performs a call that syncs, with the checks before and after it.
     private func syncing<Report: Sendable>(
         _ call: Call, _ body: () async throws(EntitlementError) -> Report
     ) async throws(EntitlementError) -> Report {
@@ -241,7 +242,7 @@ extension World {
 }
 
 extension Action {
-    /// Whether what a device shows may change by it.
+    /// True if the action may change the snapshot that a device shows.
     var changesFacts: Bool {
         switch self {
         case .look, .createAccount, .logIn, .logOut, .erase: false
@@ -249,7 +250,7 @@ extension Action {
         }
     }
 
-    /// In words, for the trace.
+    /// The action in words, for the trace.
     var words: String {
         switch self {
         case .buy(let sale):
