@@ -100,19 +100,19 @@ struct ConformanceTests {
         let folder = try program.folder.freshFolder()
         try Data("mine".utf8).write(to: URL(filePath: "\(folder)/letter"))
         let outcome = try program.run("conformance file:\(folder)")
-        #expect(outcome == .refused(2, "\(folder) is not empty; name an empty folder, or one that is not there yet"))
+        #expect(outcome == .refused(2, "\(folder) is not empty; name an empty or a new folder"))
         #expect(try names(in: folder) == ["letter"])
         let file = try program.run("conformance file:\(folder)/letter")
         #expect(
-            file == .refused(2, "\(folder)/letter is no folder; name an empty one, or one that is not there yet"))
+            file == .refused(2, "\(folder)/letter is not a folder; name an empty or a new folder"))
         let nowhere = try program.run("conformance file:\(folder)/a/b")
         #expect(nowhere.exitCode == 1)
-        #expect(nowhere.error.hasPrefix("syncsim: \(folder)/a/b: no stores can be made there: "))
+        #expect(nowhere.error.hasPrefix("syncsim: \(folder)/a/b: cannot create stores there: "))
         #expect(nowhere.error.count { $0 == "\n" } == 1)
     }
 
     private static let noStore =
-        "is no store that can be tried: write one of memory:, file:DIR, sqlite:DIR, folder:DIR"
+        "is not a store that can be tested; use one of memory:, file:DIR, sqlite:DIR, folder:DIR"
 
     @Test(
         "refuses wrong input in a line",
@@ -121,11 +121,11 @@ struct ConformanceTests {
             ("memory:x", "\"memory:x\" \(Self.noStore)"),
             ("file:", "\"file:\" \(Self.noStore)"),
             ("ftp:x", "\"ftp:x\" \(Self.noStore)"),
-            ("file://host/x", "\"file://host/x\" names a host: a folder of this machine is file:DIR"),
-            ("memory: --seed -1", "Missing value for '--seed <number>' (see syncsim --help)"),
-            ("memory: --seed many", "--seed: \"many\" is no number, 0 to 18446744073709551615"),
-            ("memory: --kills 0", "--kills: 0 is not between 1 and 100000"),
-            ("", "Missing expected argument '<url>' (see syncsim --help)"),
+            ("file://host/x", "\"file://host/x\" names a host; write file:DIR for a local folder"),
+            ("memory: --seed -1", "Missing value for '--seed <number>' (see syncsim conformance --help)"),
+            ("memory: --seed many", "--seed must be a number from 0 to 18446744073709551615, not \"many\""),
+            ("memory: --kills 0", "--kills must be 1 to 100000, not 0"),
+            ("", "Missing expected argument '<url>' (see syncsim conformance --help)"),
         ])
     func refused(arguments: String, reason: String) throws {
         #expect(try program.run("conformance \(arguments)") == .refused(2, reason))

@@ -69,11 +69,11 @@ struct ReplayTests {
     @Test(
         "wrong input is refused in a line",
         arguments: [
-            ("replay", 2, "a seed is missing, or --scenario with a file"),
-            ("replay 1 --scenario a.json", 2, "a seed and --scenario exclude each other"),
-            ("replay -- -1", 2, "\"-1\" is no seed: a number from 0 to 18446744073709551615"),
-            ("replay --scenario a.json --days 3", 2, "--replicas and --days go with a seed; the file says both"),
-            ("replay --scenario missing.json", 3, "missing.json: it cannot be read: No such file or directory"),
+            ("replay", 2, "pass a seed, or --scenario with a file"),
+            ("replay 1 --scenario a.json", 2, "a seed and --scenario cannot be combined"),
+            ("replay -- -1", 2, "the seed must be a number from 0 to 18446744073709551615, not \"-1\""),
+            ("replay --scenario a.json --days 3", 2, "--replicas and --days need a seed; a scenario file has both"),
+            ("replay --scenario missing.json", 3, "missing.json: cannot be read: No such file or directory"),
             ("replay --scenario broken.json", 1, "broken.json: not JSON"),
             (
                 "replay --scenario strange.json", 1,
@@ -84,14 +84,14 @@ struct ReplayTests {
                 "replay --scenario rules.json", 1,
                 "rules.json: rules: must be one of stackPurchases, latestExpiryWins, remoteWins, not \"mine\""
             ),
-            ("replay --scenario .", 1, ".: it cannot be read: Is a directory"),
-            ("report 3", 2, "Missing expected argument '--out <file>' (see syncsim --help)"),
+            ("replay --scenario .", 1, ".: cannot be read: Is a directory"),
+            ("report 3", 2, "Missing expected argument '--out <file>' (see syncsim report --help)"),
             (
                 "report 3 --out missing/a.html", 1,
-                "missing/a.html: it cannot be written: No such file or directory"
+                "missing/a.html: cannot be written: No such file or directory"
             ),
-            ("shrink 3 --attempts 0", 2, "--attempts: 0 is not between 1 and 1000000"),
-            ("shrink", 2, "a seed is missing, or --scenario with a file"),
+            ("shrink 3 --attempts 0", 2, "--attempts must be 1 to 1000000, not 0"),
+            ("shrink", 2, "pass a seed, or --scenario with a file"),
         ])
     func refused(command: String, exitCode: Int32, reason: String) throws {
         try program.write("{", to: "broken.json")
@@ -122,7 +122,7 @@ struct ReplayTests {
         let outcome = try program.run("shrink 3 --days 20 --scenario-out small.json")
         #expect(outcome.exitCode == 1)
         #expect(outcome.output == "")
-        #expect(outcome.error.hasSuffix("all held, so that there is nothing to shrink\n"))
+        #expect(outcome.error.hasSuffix("all held, so there is nothing to shrink\n"))
         #expect(!FileManager.default.fileExists(atPath: program.path("small.json")))
     }
 }

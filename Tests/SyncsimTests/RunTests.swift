@@ -113,28 +113,28 @@ struct RunTests {
         "refuses wrong input in a line",
         arguments: [
             ("--seeds 4..1", "--seeds: 4 comes after 1; write 1..4"),
-            ("--seeds 1...4", "--seeds: \"1...4\" is neither A..B nor a number, 0 to 18446744073709551615 each"),
-            ("--seeds +4", "--seeds: \"+4\" is neither A..B nor a number, 0 to 18446744073709551615 each"),
+            ("--seeds 1...4", "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"1...4\""),
+            ("--seeds +4", "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"+4\""),
             (
                 "--seeds 1..99999999999999999999",
-                "--seeds: \"1..99999999999999999999\" is neither A..B nor a number, 0 to 18446744073709551615 each"
+                "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"1..99999999999999999999\""
             ),
             (
                 "--seeds 1 --rules best",
                 "--rules must be one of stackPurchases, latestExpiryWins, remoteWins, not \"best\""
             ),
-            ("--seeds 1 --replicas 0", "--replicas: 0 is not between 1 and 20"),
-            ("--seeds 1 --replicas 21", "--replicas: 21 is not between 1 and 20"),
-            ("--seeds 1 --days 0", "--days: 0 is not between 1 and 36500"),
-            ("--seeds 1 --days 36501", "--days: 36501 is not between 1 and 36500"),
-            ("--seeds 1 --jobs 0", "--jobs: 0 is not between 1 and 256"),
+            ("--seeds 1 --replicas 0", "--replicas must be 1 to 20, not 0"),
+            ("--seeds 1 --replicas 21", "--replicas must be 1 to 20, not 21"),
+            ("--seeds 1 --days 0", "--days must be 1 to 36500, not 0"),
+            ("--seeds 1 --days 36501", "--days must be 1 to 36500, not 36501"),
+            ("--seeds 1 --jobs 0", "--jobs must be 1 to 256, not 0"),
             (
                 "--seeds 1..2 --until-failure",
-                "--until-failure goes on without end: name only the first seed with --seeds"
+                "--until-failure has no last seed: pass only the first seed to --seeds"
             ),
-            ("--seeds 1 --until-failure --hashes", "--hashes and --until-failure exclude each other"),
-            ("", "Missing expected argument '--seeds <A..B>' (see syncsim --help)"),
-            ("--seeds 1 --jobs many", "The value 'many' is invalid for '--jobs <number>' (see syncsim --help)"),
+            ("--seeds 1 --until-failure --hashes", "--hashes and --until-failure cannot be combined"),
+            ("", "Missing expected argument '--seeds <A..B>' (see syncsim run --help)"),
+            ("--seeds 1 --jobs many", "The value 'many' is invalid for '--jobs <number>' (see syncsim run --help)"),
         ])
     func refused(options: String, reason: String) throws {
         let outcome = try program.run("run \(options)")

@@ -99,6 +99,6 @@ struct WrappedConformanceTests {
     @Test("--sealed without a file is wrong usage")
     func noFile() throws {
         let outcome = try program.run("conformance memory: --sealed")
-        #expect(outcome == .refused(2, "Missing value for '--sealed <keyfile>' (see syncsim --help)"))
+        #expect(outcome == .refused(2, "Missing value for '--sealed <keyfile>' (see syncsim conformance --help)"))
     }
 }

@@ -34,7 +34,7 @@ extension Scenario {
         do {
             return Array(try encoder.encode(self)) + [0x0A]
         } catch {
-            preconditionFailure("numbers, names and lists can be written as JSON: \(error)")
+            preconditionFailure("encoding a scenario as JSON failed: \(error)")
         }
     }
 }
@@ -56,7 +56,7 @@ extension InputError {
     private static func reason(_ context: DecodingError.Context) -> String {
         // The start of Foundation's message for an unknown case of an enumeration.
         context.debugDescription.hasPrefix("Invalid number of keys")
-            ? "no such case, or several" : context.debugDescription.singleLine
+            ? "must be exactly one known case" : context.debugDescription.singleLine
     }
 
     private static func path(_ keys: [any CodingKey]) -> String {

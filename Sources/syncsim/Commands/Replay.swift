@@ -4,9 +4,9 @@ import SyncSimulation
 
 struct Replay: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Run one scenario again and print all that happens, the same each time.",
+        abstract: "Run one scenario again and print its trace, which is the same each time.",
         discussion: """
-            A line for each event: when, where, what. Then what was violated, if anything was.
+            Prints a line for each event (time, place, description), then the violated invariants, if any.
 
             Example: syncsim replay 42
             """)
@@ -38,7 +38,7 @@ struct Replay: ParsableCommand {
     }
 }
 
-/// What `replay --json` prints.
+/// The output of `replay --json`.
 private struct ReplayOutput: Encodable {
     var scenario: Scenario
     var rules: String

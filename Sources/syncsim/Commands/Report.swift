@@ -3,16 +3,16 @@ import SyncSimulation
 
 struct Report: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Draw one scenario's run as a space-time diagram.",
+        abstract: "Draw the run of one scenario as a space-time diagram.",
         discussion: """
-            One HTML file that needs nothing else: a line for each device and store, messages as arrows, faults shaded.
+            Writes a self-contained HTML file: a line for each device and store, messages as arrows, faults shaded.
 
             Example: syncsim report 42 --out seed42.html
             """)
 
     @OptionGroup var options: ScenarioOptions
 
-    @Option(help: ArgumentHelp("The file to write; one that is there is replaced.", valueName: "file"))
+    @Option(help: ArgumentHelp("The file to write; an existing one is replaced.", valueName: "file"))
     var out: String
 
     func run() throws {

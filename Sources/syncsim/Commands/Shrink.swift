@@ -6,7 +6,8 @@ struct Shrink: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Find the smallest scenario that still fails, and print it as a ready-made regression test.",
         discussion: """
-            Steps, devices and faults are left out and all else is made simpler, as long as the same oracle is violated.
+            Removes steps, devices and faults and simplifies everything else, as long as the same oracle is violated.
+            The scenario file keeps the expiry rule of the run.
 
             Example: syncsim shrink 42 --scenario-out small.json
             """)
@@ -14,15 +15,16 @@ struct Shrink: ParsableCommand {
     @OptionGroup var options: ScenarioOptions
 
     @Option(
-        help: ArgumentHelp("Also write the smallest scenario to this file, for replay and report.", valueName: "file"))
+        help: ArgumentHelp(
+            "Also write the smallest scenario to this file, for --scenario of replay and report.", valueName: "file"))
     var scenarioOut: String?
 
-    @Option(help: ArgumentHelp("Take at most so many runs, 1 to 1000000.", valueName: "number"))
+    @Option(help: ArgumentHelp("The maximum number of runs, 1 to 1000000.", valueName: "number"))
     var attempts: Int = 2_000
 
     func run() throws {
         guard (1...1_000_000).contains(attempts) else {
-            throw Failure(.usage, "--attempts: \(attempts) is not between 1 and 1000000")
+            throw Failure(.usage, "--attempts must be 1 to 1000000, not \(attempts)")
         }
         let scenario = try options.load()
         let progress = Progress()
@@ -32,7 +34,7 @@ struct Shrink: ParsableCommand {
         }
         progress.clear()
         guard let shrunk = found else {
-            throw Failure(.failed, "\(options.title(of: scenario)): all held, so that there is nothing to shrink")
+            throw Failure(.failed, "\(options.title(of: scenario)): all held, so there is nothing to shrink")
         }
         if let scenarioOut { try writeFile(shrunk.scenario.json, to: scenarioOut) }
         writeNotice(Self.summary(of: shrunk, from: scenario) + "\n")

@@ -2,20 +2,20 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// A store that the system really lets down now and then: for the time of a call no file can grow beyond a size.
+/// A store that meets real system errors at random: for the duration of some calls, files cannot grow beyond a limit.
 ///
-/// Nothing stands between the store and the call: it meets EFBIG at its own system calls, in the middle of what it
-/// does, and the errors are its own. The limit is that of the whole process (`setrlimit`), so other objects meet it too
-/// when they are used at the same moment.
+/// No fault is simulated: the store meets EFBIG at its own system calls, in the middle of an operation, and reports
+/// its own errors. The limit applies to the whole process (`setrlimit`), so other objects that are used at the same
+/// moment meet it too.
 final class FaultyStore: KeyValueBackend {
     private let open: @Sendable () -> any KeyValueBackend
-    /// Meets troubles and goes on.
+    /// The store that stays open across faults.
     private let shared: any KeyValueBackend
     private let generator: Mutex<SeededGenerator>
 
     /// - Parameters:
-    ///   - seed: decides which calls meet which trouble.
-    ///   - open: opens the store.
+    ///   - seed: Decides which calls meet a fault, and which one.
+    ///   - open: Opens the store.
     init(seed: UInt64, open: @escaping @Sendable () -> any KeyValueBackend) {
         self.open = open
         shared = open()
@@ -57,7 +57,7 @@ final class FaultyStore: KeyValueBackend {
         return try await body(reopens ? open() : shared)
     }
 
-    /// In one call of four how long a file may get, and whether it is the store's first call.
+    /// For one call in four: the limit on file sizes, and whether to open the store anew.
     private func draw() -> (size: UInt64, reopens: Bool)? {
         generator.withLock { generator in
             guard Int.random(in: 0..<4, using: &generator) == 0 else { return nil }

@@ -2,9 +2,9 @@ import ArgumentParser
 import Entitlements
 import SyncSimulation
 
-/// What is put to the test.
+/// The options for the rules under test.
 struct SubjectOptions: ParsableArguments {
-    @Option(help: "Let devices read purchases by this expiry rule: stackPurchases, latestExpiryWins or remoteWins.")
+    @Option(help: "The expiry rule of the devices: stackPurchases, latestExpiryWins or remoteWins.")
     var rules: String?
 
     func subject() throws(Failure) -> Subject {
@@ -29,21 +29,23 @@ struct SubjectOptions: ParsableArguments {
     }
 }
 
-/// How scenarios are drawn.
+/// The options for generating scenarios.
 struct SwarmOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Take so many devices, 1 to 20, instead of drawing 1 to 5.", valueName: "number"))
+    @Option(
+        help: ArgumentHelp("The number of devices, 1 to 20; by default a random one from 1 to 5.", valueName: "number"))
     var replicas: Int?
 
     @Option(
-        help: ArgumentHelp("Go on for so many days, 1 to 36500, instead of drawing 10 to 500.", valueName: "number"))
+        help: ArgumentHelp(
+            "The number of days, 1 to 36500; by default a random one from 10 to 500.", valueName: "number"))
     var days: Int?
 
     func swarm() throws(Failure) -> Swarm {
         if let replicas, !(1...20).contains(replicas) {
-            throw Failure(.usage, "--replicas: \(replicas) is not between 1 and 20")
+            throw Failure(.usage, "--replicas must be 1 to 20, not \(replicas)")
         }
         if let days, !(1...36_500).contains(days) {
-            throw Failure(.usage, "--days: \(days) is not between 1 and 36500")
+            throw Failure(.usage, "--days must be 1 to 36500, not \(days)")
         }
         return Swarm(replicas: replicas, days: days)
     }
@@ -51,13 +53,14 @@ struct SwarmOptions: ParsableArguments {
     var isGiven: Bool { replicas != nil || days != nil }
 }
 
-/// One scenario: that of a seed, or one from a file.
+/// The options for one scenario: a seed or a file.
 struct ScenarioOptions: ParsableArguments {
     @Argument(help: "The seed.")
     var seed: String?
 
     @Option(
-        help: ArgumentHelp("Take the scenario that shrink wrote to this file, instead of a seed's.", valueName: "file"))
+        help: ArgumentHelp(
+            "Use the scenario in this file, as written by shrink, instead of a seed's.", valueName: "file"))
     var scenario: String?
 
     @OptionGroup var swarm: SwarmOptions
@@ -73,16 +76,16 @@ struct ScenarioOptions: ParsableArguments {
 
     private func loadScenario() throws -> Scenario {
         switch (seed, scenario) {
-        case (nil, nil): throw Failure(.usage, "a seed is missing, or --scenario with a file")
-        case (.some, .some): throw Failure(.usage, "a seed and --scenario exclude each other")
+        case (nil, nil): throw Failure(.usage, "pass a seed, or --scenario with a file")
+        case (.some, .some): throw Failure(.usage, "a seed and --scenario cannot be combined")
         case (let seed?, nil):
             guard let number = UInt64(digits: seed) else {
-                throw Failure(.usage, "\"\(seed.singleLine)\" is no seed: a number from 0 to \(UInt64.max)")
+                throw Failure(.usage, "the seed must be a number from 0 to \(UInt64.max), not \"\(seed.singleLine)\"")
             }
             return try swarm.swarm().scenario(seed: number)
         case (nil, let path?):
             guard !swarm.isGiven else {
-                throw Failure(.usage, "--replicas and --days go with a seed; the file says both")
+                throw Failure(.usage, "--replicas and --days need a seed; a scenario file has both")
             }
             return try Self.read(path)
         }

@@ -45,27 +45,27 @@ struct ScenarioJSONTests {
 
     private static let damages = [
         Damage(old: "\"days\" : 3,", new: "", error: "days: missing"),
-        Damage(old: "\"days\" : 3", new: "\"days\" : 0", error: "days: 0 is not between 1 and 36500"),
-        Damage(old: "\"sync\"", new: "\"synch\"", error: "steps[0].action: no such case, or several"),
+        Damage(old: "\"days\" : 3", new: "\"days\" : 0", error: "days: must be 1 to 36500, not 0"),
+        Damage(old: "\"sync\"", new: "\"synch\"", error: "steps[0].action: must be exactly one known case"),
         Damage(
-            old: "\"device\" : 0", new: "\"device\" : 1", error: "steps[0].device: 1 is not between 0 and 0"),
-        Damage(old: "\"device\" : 0,", new: "", error: "steps[0].device: a device is missing"),
+            old: "\"device\" : 0", new: "\"device\" : 1", error: "steps[0].device: must be 0 to 0, not 1"),
+        Damage(old: "\"device\" : 0,", new: "", error: "steps[0].device: missing"),
         Damage(
             old: "\"sync\"", new: "\"wipeRemote\"",
-            error: "steps[0].device: this happens to the remote, without a device"),
-        Damage(old: "\"process\" : 0", new: "\"process\" : 2", error: "steps[0].process: 2 is not between 0 and 1"),
+            error: "steps[0].device: must be missing: the action is one of the remote"),
+        Damage(old: "\"process\" : 0", new: "\"process\" : 2", error: "steps[0].process: must be 0 to 1, not 2"),
         Damage(
             old: "\"at\" : 5", new: "\"at\" : 9223372036854775807",
-            error: "steps[0].at: 9223372036854775807 is not between 0 and 12622780800000"),
+            error: "steps[0].at: must be 0 to 12622780800000, not 9223372036854775807"),
         Damage(
             old: "\"catalog\" : 0", new: "\"catalog\" : -1",
-            error: "devices[0].catalog: -1 is not between 0 and 100"),
+            error: "devices[0].catalog: must be 0 to 100, not -1"),
         Damage(
             old: "\"refusals\" : 0", new: "\"refusals\" : 1001",
-            error: "faults.refusals: 1001 is not between 0 and 1000"),
+            error: "faults.refusals: must be 0 to 1000, not 1001"),
         Damage(
             old: "\"catalog\" : 0", new: "\"catalog\" : 0, \"pollingHours\" : 0",
-            error: "devices[0].pollingHours: 0 is not between 1 and 87600"),
+            error: "devices[0].pollingHours: must be 1 to 87600, not 0"),
     ]
 
     @Test("is refused with the place where it is wrong", arguments: damages)
