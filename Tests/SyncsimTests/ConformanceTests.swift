@@ -29,7 +29,7 @@ struct ConformanceTests {
         try FileManager.default.contentsOfDirectory(atPath: folder).sorted()
     }
 
-    @Test("prints a line a check and a summary, and exits with 0")
+    @Test("Text output has a line for each check and a summary, and the exit code is 0")
     func memory() throws {
         let outcome = try program.run("conformance memory: --seed 7")
         #expect(outcome.exitCode == 0)
@@ -48,7 +48,7 @@ struct ConformanceTests {
         }
     }
 
-    @Test("prints JSON with the same checks")
+    @Test("JSON output has the same checks")
     func json() throws {
         let outcome = try program.run("conformance memory: --seed 7 --json")
         #expect(outcome.exitCode == 0)
@@ -59,7 +59,7 @@ struct ConformanceTests {
         #expect(printed.checks.allSatisfy { ($0.reason == nil) == ($0.result == "passed") && $0.milliseconds >= 0 })
     }
 
-    @Test("checks stores in a folder, kills processes that write there, and leaves the folder as it was")
+    @Test("Stores in a folder are tested, with killed processes, and the folder is restored")
     func folders() throws {
         let empty = try program.folder.freshFolder()
         let outcome = try program.run("conformance file:\(empty) --kills 3 --json")
@@ -79,12 +79,12 @@ struct ConformanceTests {
         #expect(!FileManager.default.fileExists(atPath: program.path("new")))
     }
 
-    /// The checks for which the store is let down by the system, and the one that starts processes.
+    /// The checks with real system errors, and the one that starts processes.
     private static let reallyFailing = [
         "operations whose outcome is unknown", "after an error the store holds", "no process repeats a version",
     ]
 
-    @Test("checks a database, which the system lets down as well")
+    @Test("A database is tested, with real system errors")
     func sqlite() throws {
         let empty = try program.folder.freshFolder()
         let outcome = try program.run("conformance sqlite:\(empty) --kills 2 --json")
@@ -95,7 +95,7 @@ struct ConformanceTests {
         #expect(try names(in: empty) == [])
     }
 
-    @Test("refuses a folder that is not empty, and leaves what is in it")
+    @Test("A folder that is not empty is rejected and left unchanged")
     func notEmpty() throws {
         let folder = try program.folder.freshFolder()
         try Data("mine".utf8).write(to: URL(filePath: "\(folder)/letter"))
@@ -115,7 +115,7 @@ struct ConformanceTests {
         "is not a store that can be tested; use one of memory:, file:DIR, sqlite:DIR, folder:DIR"
 
     @Test(
-        "refuses wrong input in a line",
+        "Wrong usage is reported in one line",
         arguments: [
             ("memory", "\"memory\" \(Self.noStore)"),
             ("memory:x", "\"memory:x\" \(Self.noStore)"),
@@ -131,7 +131,7 @@ struct ConformanceTests {
         #expect(try program.run("conformance \(arguments)") == .refused(2, reason))
     }
 
-    @Test("exits with 1 and says what failed, where files cannot grow beyond 100 KiB")
+    @Test("A failed check is reported and the exit code is 1, with files limited to 100 KiB")
     func failing() throws {
         let folder = try program.folder.freshFolder()
         let outcome = try program.runWithSmallFiles("conformance file:\(folder) --seed 1 --kills 1")

@@ -15,7 +15,7 @@ struct ReplayTests {
         try program.write(String(decoding: scenario.json, as: UTF8.self), to: name)
     }
 
-    /// What `replay --json` prints.
+    /// The output of `replay --json`.
     private struct Output: Decodable {
         var scenario: Scenario
         var rules: String
@@ -25,7 +25,7 @@ struct ReplayTests {
         var marks: [String: Int]
     }
 
-    @Test("a replay is the same, byte for byte, in two processes", arguments: [3, 17, 23])
+    @Test("Two processes replay a seed byte for byte alike", arguments: [3, 17, 23])
     func byteEqual(seed: Int) throws {
         let running = try (0..<2).map { _ in try program.start("replay \(seed)") }
         let outcomes = try running.map { try $0.outcome() }
@@ -40,7 +40,7 @@ struct ReplayTests {
         #expect(lines.last?.hasPrefix("trace ") == true)
     }
 
-    @Test("a scenario from a file is that of the seed that it was drawn from, in text and in JSON")
+    @Test("A scenario from a file is replayed like the seed it was generated from, in text and in JSON")
     func scenarioFile() throws {
         let scenario = Swarm(replicas: 2, days: 20).scenario(seed: 9)
         try save(scenario, as: "nine.json")
@@ -51,7 +51,7 @@ struct ReplayTests {
         }
     }
 
-    @Test("JSON has scenario, trace, violations and marks")
+    @Test("JSON output has scenario, trace, violations and marks")
     func json() throws {
         let text = try program.run("replay 3 --json").output
         let output = try JSONDecoder().decode(Output.self, from: Data(text.utf8))
@@ -67,7 +67,7 @@ struct ReplayTests {
     }
 
     @Test(
-        "wrong input is refused in a line",
+        "Wrong input is reported in one line",
         arguments: [
             ("replay", 2, "pass a seed, or --scenario with a file"),
             ("replay 1 --scenario a.json", 2, "a seed and --scenario cannot be combined"),
@@ -101,7 +101,7 @@ struct ReplayTests {
         #expect(outcome == .refused(exitCode, reason))
     }
 
-    @Test("a report is one page, the same each time, and takes the place of an older file")
+    @Test("A report is a deterministic page and replaces an existing file")
     func report() throws {
         try program.write("older", to: "a.html")
         for name in ["a.html", "b.html"] {
@@ -117,7 +117,7 @@ struct ReplayTests {
         #expect(text.contains("Seed 3"))
     }
 
-    @Test("what holds cannot be shrunk, and nothing is written")
+    @Test("A scenario that holds is not shrunk, and no file is written")
     func nothingToShrink() throws {
         let outcome = try program.run("shrink 3 --days 20 --scenario-out small.json")
         #expect(outcome.exitCode == 1)

@@ -10,7 +10,7 @@ struct RunTests {
         program = try Program()
     }
 
-    /// What `run --json` prints.
+    /// The output of `run --json`.
     private struct Summary: Decodable {
         struct Failing: Decodable {
             var seed: UInt64
@@ -36,7 +36,7 @@ struct RunTests {
         var hashes: [Hash]?
     }
 
-    @Test("hashes of 40 seeds are the same in three processes, on one thread and on several, and in this one")
+    @Test("The hashes of 40 seeds are the same in all processes and with any number of threads")
     func hashes() throws {
         let running = try ["--jobs 1", "--jobs 2", "--jobs 3"].map {
             try program.start("run --seeds 1..40 --hashes \($0)")
@@ -55,7 +55,7 @@ struct RunTests {
         }
     }
 
-    @Test("says that all hold, how fast it was, and what was never reached")
+    @Test("The summary reports success, speed and the rare states that were never reached")
     func text() throws {
         let outcome = try program.run("run --seeds 1..3 --jobs 2 --marks")
         #expect(outcome.exitCode == 0)
@@ -70,7 +70,7 @@ struct RunTests {
         #expect(outcome.lines.last?.hasPrefix("never reached: ") == true)
     }
 
-    @Test("prints one JSON object with all of that, members in the order of their names")
+    @Test("JSON output is one object with the same data and sorted members")
     func json() throws {
         let outcome = try program.run("run --seeds 5..6 --json --hashes --rules stackPurchases --replicas 2 --days 30")
         #expect(outcome.exitCode == 0)
@@ -90,14 +90,14 @@ struct RunTests {
         #expect(members == members.sorted() && members.count == 13)
     }
 
-    @Test("exits with 1 when a rare state was never reached and all were asked for")
+    @Test("With --require-marks the exit code is 1 if a rare state was never reached")
     func requireMarks() throws {
         let outcome = try program.run("run --seeds 7 --require-marks")
         #expect(outcome.exitCode == 1)
         #expect(outcome.lines.first == "the seed holds")
     }
 
-    @Test("tells what it has when it is interrupted")
+    @Test("An interrupted run prints its results so far")
     func interrupted() throws {
         let running = try program.start("run --seeds 1..1000000000 --jobs 2 --json")
         try running.interrupt()
@@ -110,7 +110,7 @@ struct RunTests {
     }
 
     @Test(
-        "refuses wrong input in a line",
+        "Wrong usage is reported in one line",
         arguments: [
             ("--seeds 4..1", "--seeds: 4 comes after 1; write 1..4"),
             ("--seeds 1...4", "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"1...4\""),
@@ -142,7 +142,7 @@ struct RunTests {
     }
 
     @Test(
-        "every command explains itself with an example",
+        "The help of every command has an example",
         arguments: ["run", "replay", "shrink", "report", "conformance"])
     func help(command: String) throws {
         let outcome = try program.run("\(command) --help")

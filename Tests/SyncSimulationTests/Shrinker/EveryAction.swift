@@ -1,6 +1,6 @@
 import SyncSimulation
 
-/// A scenario with every kind of action, and with nothing as by default.
+/// A scenario with every kind of action and without default values.
 enum EveryAction {
     static let scenario: Scenario = {
         var scenario = Scenario(
@@ -46,7 +46,7 @@ enum EveryAction {
         .lie(.forgedRefunds),
     ]
 
-    /// A name for each case, so that whoever adds one is asked here.
+    /// The name of each case. The switch is exhaustive, so a new case must be added here.
     static func name(of action: Action) -> String {
         switch action {
         case .buy: "buy"
@@ -93,6 +93,6 @@ enum EveryAction {
         }
     }
 
-    /// How many there are in the functions above.
+    /// The number of cases in the functions above.
     static let caseCount = 35
 }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("A scenario as JSON")
 struct ScenarioJSONTests {
-    @Test("comes back as it was, with every kind of action")
+    @Test("A scenario with every kind of action survives a round trip")
     func everyAction() throws {
         let json = EveryAction.scenario.json
         let read = try Scenario(json: json)
@@ -12,7 +12,7 @@ struct ScenarioJSONTests {
         #expect(read.json == json)
     }
 
-    @Test("comes back as it was for drawn scenarios, whatever the swarm draws")
+    @Test("Generated scenarios survive a round trip")
     func drawn() throws {
         for seed in UInt64(1)...300 {
             let scenario = Swarm().scenario(seed: seed)
@@ -22,7 +22,7 @@ struct ScenarioJSONTests {
         try #expect(Scenario(json: large.json) == large)
     }
 
-    @Test("has its members in the order of their names")
+    @Test("Members are sorted by name")
     func sorted() throws {
         let scenario = Scenario(
             seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, .use("owl", id: "s1"))], days: 3)
@@ -35,7 +35,7 @@ struct ScenarioJSONTests {
             ])
     }
 
-    /// A change to a sound document, and what is said of the result.
+    /// A change to a valid document, and the resulting error.
     struct Damage: CustomTestStringConvertible, Sendable {
         var old: String
         var new: String
@@ -68,7 +68,7 @@ struct ScenarioJSONTests {
             error: "devices[0].pollingHours: must be 1 to 87600, not 0"),
     ]
 
-    @Test("is refused with the place where it is wrong", arguments: damages)
+    @Test("An invalid value is rejected with its path", arguments: damages)
     func refused(damage: Damage) throws {
         let scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, .sync)], days: 3)
         let text = String(decoding: scenario.json, as: UTF8.self)
@@ -78,13 +78,13 @@ struct ScenarioJSONTests {
         #expect(error.map { "\($0)" } == damage.error)
     }
 
-    @Test("is refused when it is no JSON, or of another shape", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])
+    @Test("Text that is not a scenario in JSON is rejected", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])
     func noScenario(text: String) {
         #expect(throws: InputError.self) { try Scenario(json: Array(text.utf8)) }
     }
 
     @Test(
-        "is refused when amounts would overflow",
+        "Amounts that would overflow are rejected",
         arguments: [
             Action.moveClock(.min), .fill(.max), .buy(Sale("t1", of: "owl", quantity: 10_001)),
             .buy(Sale("t1", of: "owl", date: .min)), .crash(afterOperations: -1),
