@@ -6,7 +6,7 @@ import Foundation
 struct SyncSim: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "syncsim",
-        abstract: "Prove it before it meets a customer: many devices, every fault, in virtual time.",
+        abstract: "Simulate many devices with every kind of fault, in virtual time.",
         discussion: """
             A seed decides everything in a run: purchases, devices, faults, and their order. The same \
             seed gives the same run, byte for byte.

@@ -52,7 +52,7 @@ extension Auditor {
                 let after = process.store?.clockStatus.now.milliseconds, after < before
             else { return }
             world.report(
-                .clock, "an answer put the time back by \(before - after) ms, and was less exact than that",
+                .clock, "an answer set the time back by \(before - after) ms, less than its uncertainty",
                 lane: device.lane)
         }
     }
@@ -73,7 +73,7 @@ extension Auditor {
         else { return }
         let error = time - world.trueTime
         guard abs(error) > 121_000 else { return }
-        world.report(.clock, "a sync has ended well, and time is wrong by \(error) ms", lane: device.lane)
+        world.report(.clock, "a sync succeeded, but time is wrong by \(error) ms", lane: device.lane)
     }
 
     func didMoveClock(of device: SimulatedDevice, by amount: Int64) {
@@ -145,7 +145,7 @@ extension Auditor {
         // One minute of tolerance for the time between the answer and the observation.
         guard error < bounds.lowest - 60_000 || error > bounds.highest + 60_000 else { return }
         world.report(
-            .clock, "the device is wrong by \(error) ms, \(bounds.lowest) to \(bounds.highest) can be explained",
+            .clock, "the device is wrong by \(error) ms, outside of \(bounds.lowest) to \(bounds.highest) ms",
             lane: device.lane)
     }
 }

@@ -14,7 +14,7 @@ extension Auditor {
                 continue
             }
             if spans != paid {
-                report(.model, "\(group) is shown as \(spans.words), and is \(paid.words)", device)
+                report(.model, "\(group) is shown as \(spans.words) instead of \(paid.words)", device)
             }
             checkNow(of: group, snapshot, paid, device)
         }
@@ -23,11 +23,11 @@ extension Auditor {
         for product in ["owl", "crown"] {
             let isOwned = model.owns(product, at: now)
             guard isOwned != snapshot.owned.contains(ProductID(product)) else { continue }
-            report(.model, "\(product) is \(isOwned ? "owned and not shown" : "shown and not owned")", device)
+            report(.model, "\(product) is \(isOwned ? "owned but not shown" : "shown but not owned")", device)
         }
         let units = model.balance(of: "coins", world.scenario.sharesUnits ? .shared : .deviceLocal, at: now)
         if snapshot[balance: "coins"] != units {
-            report(.spends, "\(snapshot[balance: "coins"]) coins are shown, and \(units) are left", device)
+            report(.spends, "\(snapshot[balance: "coins"]) coins are shown instead of \(units)", device)
         }
     }
 
@@ -46,7 +46,7 @@ extension Auditor {
         let end = paid.last { $0.start <= now }?.end
         guard shown.isActive != isActive || shown.expires?.milliseconds != end else { return }
         let words = (Self.words(shown.isActive, shown.expires?.milliseconds), Self.words(isActive, end))
-        report(.model, "\(group) is shown as \(words.0), and is \(words.1)", device)
+        report(.model, "\(group) is shown as \(words.0) instead of \(words.1)", device)
     }
 
     private static func words(_ isActive: Bool, _ end: Int64?) -> String {

@@ -16,7 +16,7 @@ extension Auditor {
                 if !sold.contains(purchase.terms) {
                     let terms = purchase.terms.map { "\($0)" } ?? "unknown terms"
                     world.report(
-                        .model, "\(sale.transaction) was recorded at \(terms), at which no device sells \(sale.product)",
+                        .model, "\(sale.transaction) was recorded at \(terms), the terms of no catalogue",
                         lane: call.process.device.lane)
                 }
                 guard !isSame else { continue }
@@ -84,7 +84,7 @@ extension Auditor {
     func checkSpent(_ id: String, before: Int64, after: Int64, in call: World.Call) {
         guard isExclusive(call), after != before - 1 else { return }
         world.report(
-            .spends, "\(before) units were there, \(id) has spent one, and \(after) are left",
+            .spends, "\(id) spent one of \(before) units, but \(after) are left",
             lane: call.process.device.lane)
     }
 
@@ -106,7 +106,7 @@ extension Auditor {
         let times = eraseCounts[name, default: 0]
         if let known = createdAccounts[name], known.times == times, known.incarnation != account.incarnation {
             world.report(
-                .ownership, "\(name) was made as \(known.incarnation) and as \(account.incarnation)",
+                .ownership, "\(name) was created as \(known.incarnation) and as \(account.incarnation)",
                 lane: call.process.device.lane)
         }
         if erasesUnderWay == 0 { createdAccounts[name] = (account.incarnation, times) }
@@ -193,14 +193,14 @@ extension Auditor {
         let remote = remoteLedger(beginning.place)
         if let missing = remote.missing(of: beginning.local) {
             world.report(
-                .equalLedgers, "a sync has ended well, and the remote lacks \(missing.words)", lane: device.lane)
+                .equalLedgers, "a sync succeeded, but the remote lacks \(missing.words)", lane: device.lane)
         }
         // Not with stale reads: a cache may have answered.
         guard world.scenario.faults.staleReads == 0 else { return }
         let local = ledger(beginning.key, on: device.index) ?? ModelLedger()
         if let missing = local.missing(of: beginning.remote) {
             world.report(
-                .equalLedgers, "a sync has ended well, and the device lacks \(missing.words)", lane: device.lane)
+                .equalLedgers, "a sync succeeded, but the device lacks \(missing.words)", lane: device.lane)
         }
     }
 
@@ -216,7 +216,7 @@ extension Auditor {
             case .granted, .denied(.restoreNeeded), .denied(.pendingApproval), .denied(.signInNeeded): continue
             case .denied(let denial):
                 world.report(
-                    .restore, "\(place.owner) has never met the remote, and \(item.entitlement) is \(denial)",
+                    .restore, "\(place.owner) never reached the remote, but \(item.entitlement) is \(denial)",
                     lane: device.lane)
             }
         }

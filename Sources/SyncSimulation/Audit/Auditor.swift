@@ -221,7 +221,7 @@ extension Auditor {
         // A purchase made while the clock is being corrected may carry a date that never existed.
         guard call.process.device.correctionCount == call.correctionCount else { return }
         world.report(
-            .activeAtOnce, "\(sale.transaction) was bought and access is \(access)", lane: call.process.device.lane)
+            .activeAtOnce, "\(sale.transaction) was bought, but access is \(access)", lane: call.process.device.lane)
     }
 
     private func hasRevocation(of transaction: String, on device: Int) -> Bool {

@@ -61,12 +61,12 @@ extension World {
                 on: TransactionReference(store: Self.store(isSigned), id: TransactionID(id)), isReinstated: true,
                 in: call)
             if !receipt.newFacts.isEmpty { marks.reach(.reinstated) }
-            return receipt.newFacts.isEmpty ? "nothing to reverse" : "counts again"
+            return receipt.newFacts.isEmpty ? "nothing to reverse" : "reinstated"
         case .use(let entitlement, let id): return try await use(entitlement, id, call)
         case .flag(let product, let isSet):
             let fact = try await call.store.flag(ProductID(product), isSet: isSet)
             auditor.didAcknowledge(fact.map { [$0] } ?? [], in: call)
-            return fact == nil ? "nothing changes" : "marked"
+            return fact == nil ? "nothing changes" : "flag changed"
         case .assert(let group, let until, let source):
             let receipt = try await call.store.record(
                 .asserted(
@@ -121,7 +121,7 @@ extension World {
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.checkStatement(on: reference, isReinstated: false, in: call)
         if !receipt.newFacts.isEmpty { marks.reach(isKnown ? .refundInStack : .refundFirst) }
-        return receipt.newFacts.isEmpty ? "known" : "taken back"
+        return receipt.newFacts.isEmpty ? "known" : "refunded"
     }
 
     private func use(_ entitlement: String, _ id: String, _ call: Call) async throws(EntitlementError) -> String {
@@ -178,7 +178,7 @@ extension World {
                 snapshot, in: call,
                 isUndisturbed: before == (device.contents.ledgerWriteCount, device.correctionCount))
         } catch {
-            if call.process.isAlive { auditor.didFail(error, to: "look", in: call.process) }
+            if call.process.isAlive { auditor.didFail(error, to: "read the snapshot", in: call.process) }
         }
     }
 }
@@ -211,14 +211,14 @@ extension World {
         case .restore:
             let report = try await syncing(call) { () async throws(EntitlementError) in try await store.restore() }
             if call.process.isAlive { auditor.didSync(report.sync, in: call) }
-            return "brought back \(report.purchases.count)"
+            return "restored \(report.purchases.count)"
         case .look:
             await check(call)
-            return "looked"
+            return "snapshot read"
         case .createAccount(let name):
             let account = try await store.createAccount(name)
             auditor.didCreate(account, in: call)
-            return "made \(account.incarnation)"
+            return "created \(account.incarnation)"
         case .logIn(let name, let adopts):
             if adopts { auditor.mayAdopt(name, in: call) }
             let account = try await store.logIn(name, adoptAnonymous: adopts)
@@ -259,15 +259,15 @@ extension Action {
         case .refund(let id, let isSigned): "refunds \(id)\(isSigned ? ", signed" : "")"
         case .reinstate(let id, let isSigned): "reverses the refund of \(id)\(isSigned ? ", signed" : "")"
         case .use(let entitlement, let id): "uses \(entitlement) as \(id)"
-        case .flag(let product, let isSet): "\(isSet ? "marks" : "unmarks") \(product)"
-        case .assert(let group, _, let source): "\(source) states an expiry of \(group)"
+        case .flag(let product, let isSet): "\(isSet ? "sets" : "clears") the flag of \(product)"
+        case .assert(let group, _, let source): "\(source) asserts an expiry of \(group)"
         case .echo(let group, let source): "\(source) echoes the expiry of \(group)"
-        case .defer(let product, let isWithdrawn): "\(isWithdrawn ? "withdraws" : "asks for") \(product)"
-        case .writeUnknown(let id): "writes unknown \(id)"
+        case .defer(let product, let isWithdrawn): "\(isWithdrawn ? "withdraws" : "requests") \(product)"
+        case .writeUnknown(let id): "writes the unknown record \(id)"
         case .sync: "syncs"
         case .restore: "restores"
-        case .look: "looks"
-        case .createAccount(let name): "makes the account \(name)"
+        case .look: "reads the snapshot"
+        case .createAccount(let name): "creates the account \(name)"
         case .logIn(let name, let adopts): "logs in \(name)\(adopts ? ", adopting" : "")"
         case .logOut: "logs out"
         case .erase(let name): "erases \(name)"
@@ -280,7 +280,7 @@ extension Action {
         case .fill, .fillRemote: "is full"
         case .moveClock(let amount), .moveRemoteClock(let amount, _): "clock \(amount) ms"
         case .cut: "is cut off"
-        case .lie(let lie): "a client lies: \(lie)"
+        case .lie(let lie): "a malicious client writes: \(lie)"
         }
     }
 }
