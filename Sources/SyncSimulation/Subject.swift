@@ -9,7 +9,7 @@ public import SyncCore
 ///
 /// ```swift
 /// let subject = Subject(rules: ConflictRules(expiry: EachOnItsOwn()))
-/// let outcome = try Simulation(Swarm.scenario(seed: 1, for: subject), of: subject).run()
+/// let outcome = Simulation(Swarm().scenario(seed: 1), of: subject).run()
 /// ```
 public struct Subject: Sendable {
     /// The catalogues: the current one, then older ones that some devices still have.

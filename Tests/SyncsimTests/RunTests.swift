@@ -117,7 +117,8 @@ struct RunTests {
             ("--seeds +4", "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"+4\""),
             (
                 "--seeds 1..99999999999999999999",
-                "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"1..99999999999999999999\""
+                "--seeds must be a number or a range A..B from 0 to 18446744073709551615,"
+                    + " not \"1..99999999999999999999\""
             ),
             (
                 "--seeds 1 --rules best",

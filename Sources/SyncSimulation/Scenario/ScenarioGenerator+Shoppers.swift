@@ -155,7 +155,9 @@ extension ScenarioGenerator {
         let end = Int64(scenario.days) * World.day
         for name in names {
             add(.createAccount(name), at: random.pick(0...World.hour), on: anyDevice)
-            if random.happens(perMille: 200) { add(.createAccount(name), at: random.pick(0...World.hour), on: anyDevice) }
+            if random.happens(perMille: 200) {
+                add(.createAccount(name), at: random.pick(0...World.hour), on: anyDevice)
+            }
         }
         for device in scenario.devices.indices {
             var time = random.pick(0...end / 3)
@@ -181,7 +183,9 @@ extension ScenarioGenerator {
         if random.happens(perMille: 500) {
             let again = time + random.pick(0...World.day)
             add(.createAccount(name), at: again, on: anyDevice)
-            if random.happens(perMille: 500) { add(.createAccount(name), at: again + random.pick(0...200), on: anyDevice) }
+            if random.happens(perMille: 500) {
+                add(.createAccount(name), at: again + random.pick(0...200), on: anyDevice)
+            }
             for device in scenario.devices.indices where random.happens(perMille: 600) {
                 add(.logIn(name, adoptsAnonymous: false), at: time + random.pick(0...5 * World.day), on: device)
             }

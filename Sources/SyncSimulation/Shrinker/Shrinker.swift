@@ -138,7 +138,7 @@ final class ShrinkSearch {
     }
 }
 
-// MARK: leaving out
+// MARK: removing steps and devices
 
 extension ShrinkSearch {
     /// Removes runs of steps, first halves. Later ones come first, since the last steps are seldom the cause.

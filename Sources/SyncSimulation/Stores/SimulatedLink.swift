@@ -116,7 +116,9 @@ extension SimulatedLink {
         var random = world.random.generator(for: device.index, device.takeMessageNumber(), .message)
         let faults = MessageFaults(world.rates, random: &random)
         let reply = Reply<Answer<Outcome>>()
-        if faults.isStale, !device.isCut(.outgoing), !device.isCut(.incoming), let answer = stale(world.remote.contents) {
+        if faults.isStale, !device.isCut(.outgoing), !device.isCut(.incoming),
+            let answer = stale(world.remote.contents)
+        {
             noteStale(answer, to: request)
             return answer
         }
@@ -169,7 +171,8 @@ extension SimulatedLink {
     }
 
     private func deliver<Outcome: Sendable>(
-        _ request: Request, _ faults: MessageFaults, _ message: Int, after delay: Int64, _ reply: Reply<Answer<Outcome>>,
+        _ request: Request, _ faults: MessageFaults, _ message: Int, after delay: Int64,
+        _ reply: Reply<Answer<Outcome>>,
         _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
     ) {
         let (world, process) = (world, process)
@@ -202,8 +205,8 @@ extension SimulatedLink {
     }
 
     private func answer<Outcome: Sendable>(
-        _ request: Request, _ faults: MessageFaults, _ result: Result<Answer<Outcome>, BackendError>, to process: SimulatedProcess,
-        _ reply: Reply<Answer<Outcome>>
+        _ request: Request, _ faults: MessageFaults, _ result: Result<Answer<Outcome>, BackendError>,
+        to process: SimulatedProcess, _ reply: Reply<Answer<Outcome>>
     ) {
         let world = world
         let message = world.takeMessageID()

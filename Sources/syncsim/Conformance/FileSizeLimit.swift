@@ -40,7 +40,7 @@ enum FileSizeLimit {
             guard var present = before else { return }
             // Raising the soft limit to its previous value is always allowed.
             let isBack = setrlimit(resource, &present) == 0
-            precondition(isBack, "the limit cannot be restored:  \(String(cString: strerror(errno)))")
+            precondition(isBack, "the limit cannot be restored: \(String(cString: strerror(errno)))")
             before = nil
         }
     }

@@ -26,7 +26,7 @@ struct TrialFolder {
         } catch let failure as Failure {
             throw failure
         } catch {
-            throw Failure(.failed, "\(path.singleLine): cannot create stores there:  \(error.localizedDescription)")
+            throw Failure(.failed, "\(path.singleLine): cannot create stores there: \(error.localizedDescription)")
         }
     }
 
@@ -37,7 +37,7 @@ struct TrialFolder {
             let made = wasThere ? names.map { "\(path)/\($0)" } : [path]
             if !made.isEmpty { try Self.remove(made) }
         } catch {
-            throw Failure(.failed, "\(path.singleLine): cannot remove the stores of the checks:  \(error)")
+            throw Failure(.failed, "\(path.singleLine): cannot remove the stores of the checks: \(error)")
         }
     }
 

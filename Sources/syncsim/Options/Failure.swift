@@ -32,7 +32,7 @@ func readFile(_ path: String) throws(Failure) -> [UInt8] {
         return Array(try file.readToEnd() ?? Data())
     } catch {
         let code: Failure.Code = [ENOENT, ENOTDIR].contains(errorNumber(of: error)) ? .notFound : .failed
-        throw Failure(code, "\(path): cannot be read:  \(systemReason(of: error))")
+        throw Failure(code, "\(path): cannot be read: \(systemReason(of: error))")
     }
 }
 
@@ -42,7 +42,7 @@ func writeFile(_ bytes: [UInt8], to path: String) throws(Failure) {
     do {
         try Data(bytes).write(to: URL(filePath: path), options: .atomic)
     } catch {
-        throw Failure(.failed, "\(path): cannot be written:  \(systemReason(of: error))")
+        throw Failure(.failed, "\(path): cannot be written: \(systemReason(of: error))")
     }
 }
 

@@ -120,7 +120,7 @@ struct DiagramPage: Sendable {
         ) { page in
             page.element("title", ["id": "drawing-title"], "Space-time diagram: \(title)")
             page.element(
-                "desc", ["id": "drawing-text"], summary + " The list beside it and the table below describe the same events in words.")
+                "desc", ["id": "drawing-text"], summary + " The list and the table describe the events in words.")
             page.endLine()
             DiagramDrawing(story: story, layout: layout).draw(in: &page)
         }

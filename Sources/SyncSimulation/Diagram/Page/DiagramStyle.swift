@@ -100,7 +100,8 @@ enum DiagramStyle {
         tr{padding:6px 0;border-bottom:1px solid var(--pause)}td{display:inline;border:0;padding:0 8px 0 0}\
         td:nth-child(-n+4){white-space:normal;color:var(--soft)}td:last-child{display:block;padding:0}\
         #full{padding:10px 12px}}
-        @media print{main{max-height:none!important;zoom:1!important}.heads,.time,.words{position:static!important}#full{display:none}}
+        @media print{main{max-height:none!important;zoom:1!important}\
+        .heads,.time,.words{position:static!important}#full{display:none}}
 
         """
 
