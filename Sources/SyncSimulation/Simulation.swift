@@ -3,8 +3,8 @@ import EntitlementSync
 /// Runs scenarios.
 ///
 /// The production store, engine and reconciler run unmodified on a seeded executor in virtual time, over stores and
-/// links that fail as the scenario says; what is reached and what must hold is watched from outside. The same scenario
-/// gives the same run, byte for byte, on every machine and in every process.
+/// links that fail as the scenario says. Oracles observe the run from outside. The same scenario gives the same run,
+/// byte for byte, on every machine and in every process.
 ///
 /// ```swift
 /// let scenario = Swarm().scenario(seed: 42)
@@ -12,48 +12,48 @@ import EntitlementSync
 /// for violation in outcome.violations { print(violation) }
 /// ```
 public struct Simulation: Sendable {
-    /// What happens.
+    /// The scenario.
     public let scenario: Scenario
-    /// What is put to the test.
+    /// The catalogues, rules and shared store under test.
     public let subject: Subject
 
-    /// What a run gave.
+    /// The result of a run.
     public struct Outcome: Sendable {
-        /// What must not have happened and did; empty when all held.
+        /// The violated invariants; empty if all held.
         public var violations: [Violation]
-        /// Which rare states were reached.
+        /// The rare states that were reached.
         public var marks: Marks
-        /// A hash of what happened, in order: when, where, what kind of thing, whether it failed, and all bytes that
-        /// the stores hold in the end. Texts are not in it.
+        /// A hash of all events in order (time, place, kind, failure) and of all bytes that the stores hold at the
+        /// end. Texts are not part of it.
         public var traceHash: UInt64
-        /// What happened, if it was asked for.
+        /// The trace, if it was recorded.
         public var trace: Trace?
-        /// How many jobs ran.
+        /// The number of jobs that ran.
         public var jobCount: Int
-        /// How much virtual time went by.
+        /// The virtual time that passed.
         public var virtualTime: Duration
     }
 
-    /// A run of `scenario`.
+    /// A run of `scenario`. An expiry rule that the scenario names replaces the one of `subject`.
     public init(_ scenario: Scenario, of subject: Subject = Subject()) {
         self.scenario = scenario
-        self.subject = subject
+        self.subject = subject.using(expiryRule: scenario.rules)
     }
 
-    /// The number of jobs after which a run counts as endless: 20 million, and 5,000 for each time that a device polls.
+    /// The limit of jobs, after which a run counts as endless: 20 million, and 5,000 for each poll of a device.
     ///
-    /// No drawn scenario takes a hundredth of the former; a poll that finds nothing new takes about 800.
+    /// No generated scenario takes a hundredth of the former; a poll that finds nothing new takes about 800 jobs.
     public var jobLimit: Int {
         let polls = scenario.devices.compactMap(\.pollingHours).reduce(0) { $0 + scenario.days * 24 / $1 }
         return 20_000_000 + 5_000 * polls
     }
 
-    /// When every run begins: 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC.
+    /// The start of every run: 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC.
     public static let epoch = Scheduler.epoch
 
-    /// Runs it on the calling thread, which it keeps until the end.
+    /// Runs the scenario on the calling thread, which is blocked until the end.
     ///
-    /// - Parameter isRecording: whether the outcome has the trace, which takes time and memory.
+    /// - Parameter isRecording: `true` to record the trace, which takes time and memory.
     public func run(isRecording: Bool = false) -> Outcome {
         EscapeWatch.begin()
         let world = World(scenario, subject: subject, isRecording: isRecording)
@@ -66,8 +66,8 @@ public struct Simulation: Sendable {
         } catch {
             let reason =
                 switch error {
-                case .stuck: "somebody waits for what never comes"
-                case .endless(let jobs): "after \(jobs) jobs it had not come to its end"
+                case .stuck: "deadlock: a task waits, but no job is ready and no timer is set"
+                case .endless(let jobs): "the run did not end within \(jobs) jobs"
                 }
             world.report(.execution, reason, lane: 0)
         }

@@ -1,24 +1,24 @@
 public import Entitlements
 public import SyncCore
 
-/// What runs put to the test: a catalogue, conflict rules, a store for the devices to share.
+/// The parts of a run that are under test: catalogues, conflict rules, and the store that the devices share.
 ///
-/// The default is the product's own. To try another rule, name it among `rules` and let the scenario's devices use it;
-/// to try a backend of your own, return it from `makeRemote`. Its calls must run on the task that makes them: what
-/// starts threads or unstructured tasks escapes the simulation, which fails the run.
+/// The default is the product's own. To test another rule, pass it in `rules`, or add it to `knownRules` and name it
+/// in a device's setup. To test another backend, return it from `makeRemote`. Its calls must run on the calling task:
+/// threads and unstructured tasks escape the simulation, which fails the run.
 ///
 /// ```swift
 /// let subject = Subject(rules: ConflictRules(expiry: EachOnItsOwn()))
-/// let outcome = try Simulation(Swarm.scenario(seed: 1, for: subject), of: subject).run()
+/// let outcome = Simulation(Swarm().scenario(seed: 1), of: subject).run()
 /// ```
 public struct Subject: Sendable {
     /// The catalogues: the current one, then older ones that some devices still have.
     public var catalogs: [Catalog]
-    /// By which rules devices read facts, unless their setup names another.
+    /// The rules that devices apply, unless their setup names another one.
     public var rules: ConflictRules
-    /// Rules that a device's setup may name.
+    /// The rules that a scenario or a device's setup may name.
     public var knownRules: [any ExpiryRule]
-    /// A new store for the devices to share.
+    /// Creates the store that the devices share.
     public var makeRemote: @Sendable (HostServices) -> any KeyValueBackend
 
     /// A subject.
@@ -27,15 +27,23 @@ public struct Subject: Sendable {
         knownRules: [any ExpiryRule] = ConflictRules.expiryRules,
         makeRemote: @escaping @Sendable (HostServices) -> any KeyValueBackend = { MemoryBackend(host: $0) }
     ) {
-        precondition(!catalogs.isEmpty, "a subject has a catalogue")
+        precondition(!catalogs.isEmpty, "catalogs must not be empty")
         self.catalogs = catalogs
         self.rules = rules
         self.knownRules = knownRules
         self.makeRemote = makeRemote
     }
 
-    /// Whether the rules are those by which nothing that was paid is lost: what the model knows.
+    /// True for the rules that the model implements, under which no paid time is lost.
     var hasDefaultRules: Bool { rules.expiry.name == "stackPurchases" && rules.flags.name == "purchasedWins" }
+
+    /// The subject with another of its known expiry rules; unchanged if the name is `nil` or unknown.
+    func using(expiryRule name: String?) -> Subject {
+        guard let name, let rule = knownRules.first(where: { $0.name == name }) else { return self }
+        var subject = self
+        subject.rules.expiry = rule
+        return subject
+    }
 
     func catalog(of setup: DeviceSetup, in scenario: Scenario) -> Catalog {
         var rules = rules
@@ -47,13 +55,13 @@ public struct Subject: Sendable {
         do {
             return try Catalog(products: catalog.products, entitlements: catalog.entitlements, policy: policy)
         } catch {
-            preconditionFailure("a catalogue is as sound with other rules: \(error)")
+            preconditionFailure("changing the rules of a valid catalogue failed: \(error)")
         }
     }
 }
 
 extension Catalog {
-    /// What runs sell: a group of non-renewing subscriptions, an unlock and units.
+    /// The catalogue of runs: groups of non-renewing subscriptions, unlocks and units.
     public static let simulated = made(
         products: [
             ("month", .nonRenewing(group: "random", duration: CalendarDuration(months: 1))),
@@ -63,7 +71,7 @@ extension Catalog {
             ("owl", .nonConsumable), ("crown", .nonConsumable), ("coins", .consumable(units: 5)),
         ])
 
-    /// The catalogue of an earlier version of the app: shorter terms, a bonus day, and nothing for half a year.
+    /// The catalogue of an earlier version of the app: shorter terms, a bonus day, and no half year.
     public static let simulatedBefore = made(
         products: [
             ("month", .nonRenewing(group: "random", duration: CalendarDuration(days: 30))),
@@ -80,7 +88,7 @@ extension Catalog {
                     Entitlement(id: "owl", grantedBy: [.product("owl")]),
                 ], policy: Policy(bonus: bonus))
         } catch {
-            preconditionFailure("this catalogue is sound: \(error)")
+            preconditionFailure("the built-in catalogue is invalid: \(error)")
         }
     }
 }

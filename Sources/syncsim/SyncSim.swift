@@ -6,9 +6,9 @@ import Foundation
 struct SyncSim: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "syncsim",
-        abstract: "Prove it before it meets a customer: many devices, every fault, in virtual time.",
+        abstract: "Simulate many devices with every kind of fault, in virtual time.",
         discussion: """
-            A seed decides everything in a run: who buys what where, what goes wrong, and in which order. The same \
+            A seed decides everything in a run: purchases, devices, faults, and their order. The same \
             seed gives the same run, byte for byte.
 
             Examples:
@@ -18,7 +18,7 @@ struct SyncSim: AsyncParsableCommand {
               syncsim report 42 --out seed42.html
               syncsim conformance file:/tmp/trial
 
-            Exit codes: 0 all that must hold held, 1 something did not hold or the command failed, 2 usage, 3 not found.
+            Exit codes: 0 all invariants held, 1 a violation or an error, 2 wrong usage, 3 a file was not found.
             """,
         version: "0.1.0",
         subcommands: [
@@ -44,26 +44,33 @@ enum Main {
         }
     }
 
-    /// Bytes that are no UTF-8 would be replaced, and name another file.
+    /// Rejects arguments that are not UTF-8: replacement characters could name another file.
     private static func checkArguments() throws(Failure) {
         for (index, argument) in CommandLine.arguments.enumerated() where argument.contains("\u{FFFD}") {
             throw Failure(.usage, "argument \(index) is not UTF-8: \"\(argument.singleLine)\"")
         }
     }
 
-    /// Prints help where help was asked for, else one line on standard error.
+    /// Prints help if requested, otherwise one line on standard error.
     private static func finish(with error: any Error) -> Never {
         if SyncSim.exitCode(for: error) == .success {
             print(SyncSim.fullMessage(for: error))
             exit(0)
         }
         let isUsage = SyncSim.exitCode(for: error) == .validationFailure
-        let failure = isUsage ? Failure(.usage, SyncSim.message(for: error) + " (see syncsim --help)") : Failure(error)
+        let failure = isUsage ? Failure(.usage, SyncSim.message(for: error) + " (see \(helpCommand))") : Failure(error)
         let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
         FileHandle.standardError.write(Data("syncsim: \(line)\n".utf8))
         exit(failure.code.rawValue)
     }
+
+    /// The command line that prints the help of the command in question.
+    private static var helpCommand: String {
+        let names = SyncSim.configuration.subcommands.map { $0._commandName }
+        let name = CommandLine.arguments.dropFirst().first { names.contains($0) }
+        return (["syncsim", name, "--help"] as [String?]).compactMap { $0 }.joined(separator: " ")
+    }
 }
 
-// Entitlements has a type of this name too; the command line means the package's.
+// Entitlements also has a type named Flag; this target uses ArgumentParser's.
 typealias Flag = ArgumentParser.Flag

@@ -29,7 +29,7 @@ struct ConformanceTests {
         try FileManager.default.contentsOfDirectory(atPath: folder).sorted()
     }
 
-    @Test("prints a line a check and a summary, and exits with 0")
+    @Test("Text output has a line for each check and a summary, and the exit code is 0")
     func memory() throws {
         let outcome = try program.run("conformance memory: --seed 7")
         #expect(outcome.exitCode == 0)
@@ -50,7 +50,7 @@ struct ConformanceTests {
         }
     }
 
-    @Test("prints JSON with the same checks")
+    @Test("JSON output has the same checks")
     func json() throws {
         let outcome = try program.run("conformance memory: --seed 7 --json")
         #expect(outcome.exitCode == 0)
@@ -61,7 +61,7 @@ struct ConformanceTests {
         #expect(printed.checks.allSatisfy { ($0.reason == nil) == ($0.result == "passed") && $0.milliseconds >= 0 })
     }
 
-    @Test("checks stores in a folder, kills processes that write there, and leaves the folder as it was")
+    @Test("Stores in a folder are tested, with killed processes, and the folder is restored")
     func folders() throws {
         let empty = try program.folder.freshFolder()
         let outcome = try program.run("conformance file:\(empty) --kills 3 --json")
@@ -81,12 +81,12 @@ struct ConformanceTests {
         #expect(!FileManager.default.fileExists(atPath: program.path("new")))
     }
 
-    /// The checks for which the store is let down by the system, and the one that starts processes.
+    /// The checks with real system errors, and the one that starts processes.
     private static let reallyFailing = [
         "operations whose outcome is unknown", "after an error the store holds", "no process repeats a version",
     ]
 
-    @Test("checks a database, which the system lets down as well")
+    @Test("A database is tested, with real system errors")
     func sqlite() throws {
         let empty = try program.folder.freshFolder()
         let outcome = try program.run("conformance sqlite:\(empty) --kills 2 --json")
@@ -97,43 +97,43 @@ struct ConformanceTests {
         #expect(try names(in: empty) == [])
     }
 
-    @Test("refuses a folder that is not empty, and leaves what is in it")
+    @Test("A folder that is not empty is rejected and left unchanged")
     func notEmpty() throws {
         let folder = try program.folder.freshFolder()
         try Data("mine".utf8).write(to: URL(filePath: "\(folder)/letter"))
         let outcome = try program.run("conformance file:\(folder)")
-        #expect(outcome == .refused(2, "\(folder) is not empty; name an empty folder, or one that is not there yet"))
+        #expect(outcome == .refused(2, "\(folder) is not empty; name an empty or a new folder"))
         #expect(try names(in: folder) == ["letter"])
         let file = try program.run("conformance file:\(folder)/letter")
         #expect(
-            file == .refused(2, "\(folder)/letter is no folder; name an empty one, or one that is not there yet"))
+            file == .refused(2, "\(folder)/letter is not a folder; name an empty or a new folder"))
         let nowhere = try program.run("conformance file:\(folder)/a/b")
         #expect(nowhere.exitCode == 1)
-        #expect(nowhere.error.hasPrefix("syncsim: \(folder)/a/b: no stores can be made there: "))
+        #expect(nowhere.error.hasPrefix("syncsim: \(folder)/a/b: cannot create stores there: "))
         #expect(nowhere.error.count { $0 == "\n" } == 1)
     }
 
     private static let noStore =
-        "is no store that can be tried: write one of memory:, file:DIR, sqlite:DIR, folder:DIR"
+        "is not a store that can be tested; use one of memory:, file:DIR, sqlite:DIR, folder:DIR"
 
     @Test(
-        "refuses wrong input in a line",
+        "Wrong usage is reported in one line",
         arguments: [
             ("memory", "\"memory\" \(Self.noStore)"),
             ("memory:x", "\"memory:x\" \(Self.noStore)"),
             ("file:", "\"file:\" \(Self.noStore)"),
             ("ftp:x", "\"ftp:x\" \(Self.noStore)"),
-            ("file://host/x", "\"file://host/x\" names a host: a folder of this machine is file:DIR"),
-            ("memory: --seed -1", "Missing value for '--seed <number>' (see syncsim --help)"),
-            ("memory: --seed many", "--seed: \"many\" is no number, 0 to 18446744073709551615"),
-            ("memory: --kills 0", "--kills: 0 is not between 1 and 100000"),
-            ("", "Missing expected argument '<url>' (see syncsim --help)"),
+            ("file://host/x", "\"file://host/x\" names a host; write file:DIR for a local folder"),
+            ("memory: --seed -1", "Missing value for '--seed <number>' (see syncsim conformance --help)"),
+            ("memory: --seed many", "--seed must be a number from 0 to 18446744073709551615, not \"many\""),
+            ("memory: --kills 0", "--kills must be 1 to 100000, not 0"),
+            ("", "Missing expected argument '<url>' (see syncsim conformance --help)"),
         ])
     func refused(arguments: String, reason: String) throws {
         #expect(try program.run("conformance \(arguments)") == .refused(2, reason))
     }
 
-    @Test("exits with 1 and says what failed, where files cannot grow beyond 100 KiB")
+    @Test("A failed check is reported and the exit code is 1, with files limited to 100 KiB")
     func failing() throws {
         let folder = try program.folder.freshFolder()
         let outcome = try program.runWithSmallFiles("conformance file:\(folder) --seed 1 --kills 1")

@@ -1,15 +1,15 @@
 import Foundation
 import TestSupport
 
-/// The built `syncsim`, run in a folder of a test's own.
+/// Runs the built `syncsim` in a temporary folder of the test.
 struct Program {
-    /// What a run ended with.
+    /// The result of a process.
     struct Outcome: Equatable {
         var exitCode: Int32
         var output: String
         var error: String
 
-        /// Nothing but one line on standard error.
+        /// A failure with one line on standard error and no output.
         static func refused(_ exitCode: Int32, _ reason: String) -> Outcome {
             Outcome(exitCode: exitCode, output: "", error: "syncsim: \(reason)\n")
         }
@@ -32,11 +32,11 @@ struct Program {
 
     func bytes(of name: String) throws -> [UInt8] { Array(try Data(contentsOf: URL(filePath: path(name)))) }
 
-    /// Runs the words of `command`, separated by single spaces, and waits for the end.
+    /// Runs `command`, whose words are separated by single spaces, and waits for its end.
     @discardableResult
     func run(_ command: String) throws -> Outcome { try start(command).outcome() }
 
-    /// Runs it where no file can grow beyond 100 KiB.
+    /// Runs `command` with files limited to 100 KiB.
     func runWithSmallFiles(_ command: String) throws -> Outcome {
         let script = #"trap "" XFSZ; ulimit -f 200; exec "$0" "$@""#
         let arguments = ["-c", script, Self.program.path(percentEncoded: false)]
@@ -44,12 +44,12 @@ struct Program {
         return try RunningProgram(URL(filePath: "/bin/sh"), arguments + words, folder: folder.path).outcome()
     }
 
-    /// Starts it without waiting for its end.
+    /// Starts `command` without waiting for its end.
     func start(_ command: String) throws -> RunningProgram {
         try RunningProgram(Self.program, command.split(separator: " ").map(String.init), folder: folder.path)
     }
 
-    /// Built beside the tests, on which they depend.
+    /// The program, which is built next to the tests.
     private static let program: URL = {
         let tests = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().path(percentEncoded: false)
         let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests
@@ -57,7 +57,7 @@ struct Program {
     }()
 }
 
-/// A process whose output is collected in files, so that it never waits for a reader.
+/// A process whose output goes to files, so that it never blocks on a pipe.
 final class RunningProgram {
     private let process = Process()
     private let end: ProcessEnd
@@ -79,8 +79,8 @@ final class RunningProgram {
         try process.run()
     }
 
-    /// As Ctrl-C does, once the program watches for it: until then nobody knows what a signal does, since whoever
-    /// started the tests may have it ignored.
+    /// Sends SIGINT, like Ctrl-C, once the program handles it. Before that the effect is undefined, because the parent
+    /// of the tests may ignore the signal.
     func interrupt() throws {
         let status = URL(filePath: "/proc/\(process.processIdentifier)/status")
         while process.isRunning {
@@ -93,7 +93,7 @@ final class RunningProgram {
         end.send(SIGINT)
     }
 
-    /// Waits for its end. The exit code of one that a signal ended is the negative signal.
+    /// Waits for its end. If a signal ended it, the exit code is the negative signal number.
     func outcome() throws -> Program.Outcome {
         Program.Outcome(
             exitCode: end.wait(),

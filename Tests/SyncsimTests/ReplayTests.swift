@@ -15,7 +15,7 @@ struct ReplayTests {
         try program.write(String(decoding: scenario.json, as: UTF8.self), to: name)
     }
 
-    /// What `replay --json` prints.
+    /// The output of `replay --json`.
     private struct Output: Decodable {
         var scenario: Scenario
         var rules: String
@@ -25,7 +25,7 @@ struct ReplayTests {
         var marks: [String: Int]
     }
 
-    @Test("a replay is the same, byte for byte, in two processes", arguments: [3, 17, 23])
+    @Test("Two processes replay a seed byte for byte alike", arguments: [3, 17, 23])
     func byteEqual(seed: Int) throws {
         let running = try (0..<2).map { _ in try program.start("replay \(seed)") }
         let outcomes = try running.map { try $0.outcome() }
@@ -40,7 +40,7 @@ struct ReplayTests {
         #expect(lines.last?.hasPrefix("trace ") == true)
     }
 
-    @Test("a scenario from a file is that of the seed that it was drawn from, in text and in JSON")
+    @Test("A scenario from a file is replayed like the seed it was generated from, in text and in JSON")
     func scenarioFile() throws {
         let scenario = Swarm(replicas: 2, days: 20).scenario(seed: 9)
         try save(scenario, as: "nine.json")
@@ -51,7 +51,7 @@ struct ReplayTests {
         }
     }
 
-    @Test("JSON has scenario, trace, violations and marks")
+    @Test("JSON output has scenario, trace, violations and marks")
     func json() throws {
         let text = try program.run("replay 3 --json").output
         let output = try JSONDecoder().decode(Output.self, from: Data(text.utf8))
@@ -67,35 +67,41 @@ struct ReplayTests {
     }
 
     @Test(
-        "wrong input is refused in a line",
+        "Wrong input is reported in one line",
         arguments: [
-            ("replay", 2, "a seed is missing, or --scenario with a file"),
-            ("replay 1 --scenario a.json", 2, "a seed and --scenario exclude each other"),
-            ("replay -- -1", 2, "\"-1\" is no seed: a number from 0 to 18446744073709551615"),
-            ("replay --scenario a.json --days 3", 2, "--replicas and --days go with a seed; the file says both"),
-            ("replay --scenario missing.json", 3, "missing.json: it cannot be read: No such file or directory"),
+            ("replay", 2, "pass a seed, or --scenario with a file"),
+            ("replay 1 --scenario a.json", 2, "a seed and --scenario cannot be combined"),
+            ("replay -- -1", 2, "the seed must be a number from 0 to 18446744073709551615, not \"-1\""),
+            ("replay --scenario a.json --days 3", 2, "--replicas and --days need a seed; a scenario file has both"),
+            ("replay --scenario missing.json", 3, "missing.json: cannot be read: No such file or directory"),
             ("replay --scenario broken.json", 1, "broken.json: not JSON"),
             (
                 "replay --scenario strange.json", 1,
-                "strange.json: devices[0].rule: \"mine\" is none of stackPurchases, latestExpiryWins, remoteWins"
+                "strange.json: devices[0].rule: must be one of stackPurchases, latestExpiryWins, remoteWins,"
+                    + " not \"mine\""
             ),
-            ("replay --scenario .", 1, ".: it cannot be read: Is a directory"),
-            ("report 3", 2, "Missing expected argument '--out <file>' (see syncsim --help)"),
+            (
+                "replay --scenario rules.json", 1,
+                "rules.json: rules: must be one of stackPurchases, latestExpiryWins, remoteWins, not \"mine\""
+            ),
+            ("replay --scenario .", 1, ".: cannot be read: Is a directory"),
+            ("report 3", 2, "Missing expected argument '--out <file>' (see syncsim report --help)"),
             (
                 "report 3 --out missing/a.html", 1,
-                "missing/a.html: it cannot be written: No such file or directory"
+                "missing/a.html: cannot be written: No such file or directory"
             ),
-            ("shrink 3 --attempts 0", 2, "--attempts: 0 is not between 1 and 1000000"),
-            ("shrink", 2, "a seed is missing, or --scenario with a file"),
+            ("shrink 3 --attempts 0", 2, "--attempts must be 1 to 1000000, not 0"),
+            ("shrink", 2, "pass a seed, or --scenario with a file"),
         ])
     func refused(command: String, exitCode: Int32, reason: String) throws {
         try program.write("{", to: "broken.json")
         try save(Scenario(seed: 1, devices: [DeviceSetup(rule: "mine")], steps: [], days: 1), as: "strange.json")
+        try save(Scenario(seed: 1, devices: [DeviceSetup()], rules: "mine", steps: [], days: 1), as: "rules.json")
         let outcome = try program.run(command)
         #expect(outcome == .refused(exitCode, reason))
     }
 
-    @Test("a report is one page, the same each time, and takes the place of an older file")
+    @Test("A report is a deterministic page and replaces an existing file")
     func report() throws {
         try program.write("older", to: "a.html")
         for name in ["a.html", "b.html"] {
@@ -111,12 +117,12 @@ struct ReplayTests {
         #expect(text.contains("Seed 3"))
     }
 
-    @Test("what holds cannot be shrunk, and nothing is written")
+    @Test("A scenario that holds is not shrunk, and no file is written")
     func nothingToShrink() throws {
         let outcome = try program.run("shrink 3 --days 20 --scenario-out small.json")
         #expect(outcome.exitCode == 1)
         #expect(outcome.output == "")
-        #expect(outcome.error.hasSuffix("all held, so that there is nothing to shrink\n"))
+        #expect(outcome.error.hasSuffix("all held, so there is nothing to shrink\n"))
         #expect(!FileManager.default.fileExists(atPath: program.path("small.json")))
     }
 }

@@ -10,7 +10,7 @@ struct RunTests {
         program = try Program()
     }
 
-    /// What `run --json` prints.
+    /// The output of `run --json`.
     private struct Summary: Decodable {
         struct Failing: Decodable {
             var seed: UInt64
@@ -36,7 +36,7 @@ struct RunTests {
         var hashes: [Hash]?
     }
 
-    @Test("hashes of 40 seeds are the same in three processes, on one thread and on several, and in this one")
+    @Test("The hashes of 40 seeds are the same in all processes and with any number of threads")
     func hashes() throws {
         let running = try ["--jobs 1", "--jobs 2", "--jobs 3"].map {
             try program.start("run --seeds 1..40 --hashes \($0)")
@@ -55,7 +55,7 @@ struct RunTests {
         }
     }
 
-    @Test("says that all hold, how fast it was, and what was never reached")
+    @Test("The summary reports success, speed and the rare states that were never reached")
     func text() throws {
         let outcome = try program.run("run --seeds 1..3 --jobs 2 --marks")
         #expect(outcome.exitCode == 0)
@@ -70,7 +70,7 @@ struct RunTests {
         #expect(outcome.lines.last?.hasPrefix("never reached: ") == true)
     }
 
-    @Test("prints one JSON object with all of that, members in the order of their names")
+    @Test("JSON output is one object with the same data and sorted members")
     func json() throws {
         let outcome = try program.run("run --seeds 5..6 --json --hashes --rules stackPurchases --replicas 2 --days 30")
         #expect(outcome.exitCode == 0)
@@ -90,14 +90,14 @@ struct RunTests {
         #expect(members == members.sorted() && members.count == 13)
     }
 
-    @Test("exits with 1 when a rare state was never reached and all were asked for")
+    @Test("With --require-marks the exit code is 1 if a rare state was never reached")
     func requireMarks() throws {
         let outcome = try program.run("run --seeds 7 --require-marks")
         #expect(outcome.exitCode == 1)
         #expect(outcome.lines.first == "the seed holds")
     }
 
-    @Test("tells what it has when it is interrupted")
+    @Test("An interrupted run prints its results so far")
     func interrupted() throws {
         let running = try program.start("run --seeds 1..1000000000 --jobs 2 --json")
         try running.interrupt()
@@ -110,28 +110,32 @@ struct RunTests {
     }
 
     @Test(
-        "refuses wrong input in a line",
+        "Wrong usage is reported in one line",
         arguments: [
             ("--seeds 4..1", "--seeds: 4 comes after 1; write 1..4"),
-            ("--seeds 1...4", "--seeds: \"1...4\" is neither A..B nor a number, 0 to 18446744073709551615 each"),
-            ("--seeds +4", "--seeds: \"+4\" is neither A..B nor a number, 0 to 18446744073709551615 each"),
+            ("--seeds 1...4", "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"1...4\""),
+            ("--seeds +4", "--seeds must be a number or a range A..B from 0 to 18446744073709551615, not \"+4\""),
             (
                 "--seeds 1..99999999999999999999",
-                "--seeds: \"1..99999999999999999999\" is neither A..B nor a number, 0 to 18446744073709551615 each"
+                "--seeds must be a number or a range A..B from 0 to 18446744073709551615,"
+                    + " not \"1..99999999999999999999\""
             ),
-            ("--seeds 1 --rules best", "--rules: \"best\" is none of stackPurchases, latestExpiryWins, remoteWins"),
-            ("--seeds 1 --replicas 0", "--replicas: 0 is not between 1 and 20"),
-            ("--seeds 1 --replicas 21", "--replicas: 21 is not between 1 and 20"),
-            ("--seeds 1 --days 0", "--days: 0 is not between 1 and 36500"),
-            ("--seeds 1 --days 36501", "--days: 36501 is not between 1 and 36500"),
-            ("--seeds 1 --jobs 0", "--jobs: 0 is not between 1 and 256"),
+            (
+                "--seeds 1 --rules best",
+                "--rules must be one of stackPurchases, latestExpiryWins, remoteWins, not \"best\""
+            ),
+            ("--seeds 1 --replicas 0", "--replicas must be 1 to 20, not 0"),
+            ("--seeds 1 --replicas 21", "--replicas must be 1 to 20, not 21"),
+            ("--seeds 1 --days 0", "--days must be 1 to 36500, not 0"),
+            ("--seeds 1 --days 36501", "--days must be 1 to 36500, not 36501"),
+            ("--seeds 1 --jobs 0", "--jobs must be 1 to 256, not 0"),
             (
                 "--seeds 1..2 --until-failure",
-                "--until-failure goes on without end: name only the first seed with --seeds"
+                "--until-failure has no last seed: pass only the first seed to --seeds"
             ),
-            ("--seeds 1 --until-failure --hashes", "--hashes and --until-failure exclude each other"),
-            ("", "Missing expected argument '--seeds <A..B>' (see syncsim --help)"),
-            ("--seeds 1 --jobs many", "The value 'many' is invalid for '--jobs <number>' (see syncsim --help)"),
+            ("--seeds 1 --until-failure --hashes", "--hashes and --until-failure cannot be combined"),
+            ("", "Missing expected argument '--seeds <A..B>' (see syncsim run --help)"),
+            ("--seeds 1 --jobs many", "The value 'many' is invalid for '--jobs <number>' (see syncsim run --help)"),
         ])
     func refused(options: String, reason: String) throws {
         let outcome = try program.run("run \(options)")
@@ -139,7 +143,7 @@ struct RunTests {
     }
 
     @Test(
-        "every command explains itself with an example",
+        "The help of every command has an example",
         arguments: ["run", "replay", "shrink", "report", "conformance"])
     func help(command: String) throws {
         let outcome = try program.run("\(command) --help")

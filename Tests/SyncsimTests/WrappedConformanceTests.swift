@@ -29,7 +29,7 @@ struct WrappedConformanceTests {
         return try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
     }
 
-    /// A file with a key, which only its owner may read.
+    /// A key file that only its owner may read.
     private func makeKey(_ name: String) throws {
         let digits = (0..<32).map { String(100 + 4 * $0, radix: 16) }.joined()
         try program.write(digits + "\n", to: name)
@@ -39,7 +39,7 @@ struct WrappedConformanceTests {
     private let killed = "processes that are killed while they write"
     private let failing = "after an error the store is as the error's disposition says"
 
-    @Test("--retried tries again, in the killed processes too, and the table says so")
+    @Test("--retried retries, also in killed processes, and is named in the table")
     func retried() throws {
         let table = try program.run("conformance memory: --retried --seed 7")
         #expect(table.exitCode == 0)
@@ -53,7 +53,7 @@ struct WrappedConformanceTests {
     }
 
     #if Sealed
-    @Test("--sealed seals, alone and over retries, over memory and over files with their killed processes")
+    @Test("--sealed works alone and with --retried, in memory and in files with killed processes")
     func sealed() throws {
         try makeKey("key")
         let table = try program.run("conformance memory: --sealed key --seed 7")
@@ -64,12 +64,12 @@ struct WrappedConformanceTests {
         #expect(file.result(of: killed) == "passed" && file.result(of: failing) == "passed")
     }
 
-    @Test("--sealed refuses a file that holds no key, or that others may read, before anything is made")
+    @Test("--sealed rejects a file without a key, or one that others may read, before it creates anything")
     func badKeys() throws {
         try makeKey("open")
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: program.path("open"))
         try makeKey("short")
-        // In place, so that only its owner may read it still.
+        // Written in place, to keep the permissions.
         try Data("0f".utf8).write(to: URL(filePath: program.path("short")))
         for (name, reason) in [
             ("open", "open is readable by other users: run chmod 600 on it and use a new key"),
@@ -82,7 +82,7 @@ struct WrappedConformanceTests {
         #expect(!FileManager.default.fileExists(atPath: program.path("new")))
     }
     #else
-    @Test("--sealed says how to build it where it is not built in")
+    @Test("--sealed explains how to build it if it is not built in")
     func notSealed() throws {
         try makeKey("key")
         let outcome = try program.run("conformance file:new --sealed key")
@@ -96,9 +96,9 @@ struct WrappedConformanceTests {
     }
     #endif
 
-    @Test("--sealed without a file is wrong usage")
+    @Test("--sealed without a file is a usage error")
     func noFile() throws {
         let outcome = try program.run("conformance memory: --sealed")
-        #expect(outcome == .refused(2, "Missing value for '--sealed <keyfile>' (see syncsim --help)"))
+        #expect(outcome == .refused(2, "Missing value for '--sealed <keyfile>' (see syncsim conformance --help)"))
     }
 }

@@ -2,15 +2,15 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// Where something was shown: for whom on which device.
-struct ShownPlace: Hashable {
+/// The device and account that a snapshot was observed for.
+struct ObservationKey: Hashable {
     var device: Int
     var name: String?
     var incarnation: String
 }
 
-/// What was shown, and the facts it was shown for.
-struct Shown {
+/// A snapshot's coverage, with the facts it was derived from.
+struct Observation {
     var account: ModelLedger
     var device: ModelLedger
     var coverage: [String: [ModelSpan]]
@@ -20,15 +20,16 @@ extension Auditor {
     func mayAdopt(_ name: String, in call: World.Call) {
         let device = call.process.device.index
         adopters[device, default: []].insert(name)
-        // Where the remote has forgotten an erasure, an account can be joined that others know to be erased.
+        // A remote that was reset no longer knows the erasure, so an account that other devices know as erased can be
+        // joined.
         guard erasedNames.contains(name), hasRemoteForgotten else { return }
         for (index, fact) in acknowledged.enumerated() where fact.account == nil && fact.device == device {
             acknowledged[index].isExempt = true
         }
     }
 
-    /// An account was found logged in on a device.
-    func didMeet(_ account: Account, on device: SimulatedDevice) {
+    /// Records that an account was found logged in on a device.
+    func didFindLoggedIn(_ account: Account, on device: SimulatedDevice) {
         guard let name = account.name, device.setup.account == nil else { return }
         visitors[device.index, default: []].insert(name)
     }
@@ -42,7 +43,7 @@ extension Auditor {
     func didCreate(_ account: Account, in call: World.Call) {
         guard let name = account.name else { return }
         visitors[call.process.device.index, default: []].insert(name)
-        checkMade(account, in: call)
+        checkCreated(account, in: call)
         if erasedNames.contains(name), account.incarnation != Account.initialIncarnation {
             world.marks.reach(.recreated)
         }
@@ -54,7 +55,7 @@ extension Auditor {
         world.marks.reach(.erasureLearned)
     }
 
-    /// From now on what the account has may be lost.
+    /// From now on, facts of the account may be lost.
     func willErase(_ name: String) {
         erasedNames.insert(name)
         eraseCounts[name, default: 0] += 1
@@ -68,7 +69,7 @@ extension Auditor {
 
     func didErase(_ name: String) {
         for (place, ledger) in ledgers(on: nil) where place.name == name && ledger.isErased {
-            erasedLives.insert(place)
+            erasedIncarnations.insert(place)
         }
     }
 
@@ -85,7 +86,7 @@ extension Auditor {
         }
     }
 
-    /// A call failed. Some may; the others may not.
+    /// Reports the failure of a call unless the faults of the run allow it.
     func didFail(_ error: EntitlementError, to words: String, in process: SimulatedProcess) {
         guard process.isAlive else { return }
         if error.kind == .accountErased { world.marks.reach(.erasureLearned) }
@@ -98,11 +99,11 @@ extension Auditor {
     private func isAllowed(_ error: EntitlementError, in process: SimulatedProcess) -> Bool {
         guard !isStarvation(error) else { return false }
         return switch error.kind {
-        // An older catalogue, and accounts that come and go.
+        // Allowed with an older catalogue, and for accounts that are created and erased.
         case .unknownProduct: process.device.setup.catalog != 0
         case .signInNeeded, .unknownAccount: process.device.setup.account == nil || !erasedNames.isEmpty
         case .accountErased: !erasedNames.isEmpty
-        // Without preconditions an erased name stays erased.
+        // Without preconditions an erased name cannot be used again.
         case .unsuitableStore: !erasedNames.isEmpty && !world.scenario.remote.comparesAndSwaps
         case .sync: !isHealed
         case .storage: !isHealed && error.backendError.map { $0.message.hasPrefix("simulated") } == true
@@ -110,7 +111,7 @@ extension Auditor {
         }
     }
 
-    /// Nobody has to give up after a hundred attempts: so many rivals are nowhere.
+    /// Running out of attempts against other writers is a defect: no scenario has that many rivals.
     private func isStarvation(_ error: EntitlementError) -> Bool {
         guard let failure = error.backendError, failure.kind == .busy, failure.disposition == .transient else {
             return false
@@ -118,30 +119,30 @@ extension Auditor {
         return !failure.message.hasPrefix("simulated")
     }
 
-    /// What a device shows.
-    func didShow(_ snapshot: Snapshot, in call: World.Call, isUndisturbed: Bool) {
+    /// Checks a snapshot that a device shows.
+    func didObserve(_ snapshot: Snapshot, in call: World.Call, isUndisturbed: Bool) {
         let device = call.process.device
         for period in snapshot.subscriptions.flatMap(\.periods)
         where period.end.milliseconds % World.day == 0 && period.start.milliseconds % World.day != 0 {
             world.marks.reach(.monthEnd)
         }
         if isUndisturbed { checkClock(snapshot.at.milliseconds, of: device) }
-        if call.store.account == call.account { checkMeeting(snapshot, in: call) }
+        if call.store.account == call.account { checkAccessBeforeFirstContact(snapshot, in: call) }
         guard isUndisturbed, call.store.account == call.account,
             let place = ownPlace(of: call.account, onDevice: false),
             let own = ownPlace(of: call.account, onDevice: true)
         else { return }
         let account = ledger(place, on: device.index) ?? ModelLedger()
-        // What somebody adopts is shown to nobody else.
+        // Facts that are being adopted are hidden from everyone until the adoption completes.
         guard !account.records.contains(where: \.isClaim) else { return }
-        let now = Shown(
+        let now = Observation(
             account: account, device: ledger(own, on: device.index) ?? ModelLedger(), coverage: Self.coverage(snapshot))
 
         checkModel(snapshot, now, device)
-        let key = ShownPlace(
+        let key = ObservationKey(
             device: device.index, name: call.account.name, incarnation: call.account.incarnation)
-        if let before = shown[key] { checkCoverage(from: before, to: now, device) }
-        shown[key] = now
+        if let before = observations[key] { checkCoverage(from: before, to: now, device) }
+        observations[key] = now
     }
 
     private static func coverage(_ snapshot: Snapshot) -> [String: [ModelSpan]] {
@@ -155,8 +156,8 @@ extension Auditor {
         return coverage
     }
 
-    /// A fact that is no revocation takes nothing away.
-    private func checkCoverage(from before: Shown, to now: Shown, _ device: SimulatedDevice) {
+    /// Checks that facts other than revocations take no covered time away.
+    private func checkCoverage(from before: Observation, to now: Observation, _ device: SimulatedDevice) {
         guard device.setup.rule == nil, !now.account.isErased, !now.device.isErased,
             now.account.missing(of: before.account) == nil,
             now.device.missing(of: before.device) == nil,
@@ -176,6 +177,6 @@ extension Auditor {
 }
 
 extension Int64 {
-    /// As a date of UTC.
+    /// The instant as a date in UTC.
     var date: String { "\(Timestamp(milliseconds: self))" }
 }

@@ -2,14 +2,14 @@ import EntitlementSync
 import SyncCore
 
 extension Auditor {
-    /// Accounts that anybody used, ascending.
+    /// The names of all accounts in use, ascending.
     var accountNames: [String] {
         var names = Set(world.scenario.devices.compactMap(\.account))
         for visitors in visitors.values { names.formUnion(visitors) }
         return names.sorted()
     }
 
-    /// After healing, all that hold an account's ledger hold the same, and what was acknowledged is in it.
+    /// Checks that all replicas of an account's ledger are equal after healing, and contain every acknowledged fact.
     func checkAgreement() {
         var remotes: [LedgerPlace: ModelLedger] = [:]
         for (place, ledger) in ledgers(on: nil) where place.kind == .account {
@@ -29,7 +29,7 @@ extension Auditor {
         checkAcknowledged(in: remotes)
     }
 
-    /// Whether a life of an account is one that somebody can still use.
+    /// True if the account of this place is not erased.
     private func isCurrent(_ place: LedgerPlace) -> Bool {
         place.name.map { !erasedNames.contains($0) } ?? false
     }
@@ -42,7 +42,8 @@ extension Auditor {
         for fact in acknowledged where !fact.isExempt {
             let device = world.devices[fact.device]
             var ledgers = remotes.filter { belongs(fact, to: $0.key, on: nil) }.map(\.value)
-            // What stays on a device is there; and what an account adopted that nobody has logged in to since.
+            // Facts of a device stay on that device, as do facts of an adopted ledger whose account has not logged in
+            // since.
             if fact.isOnDevice || fact.account == nil {
                 guard !device.isLost else { continue }
                 ledgers += self.ledgers(on: device.index).filter { belongs(fact, to: $0.place, on: device.index) }.map(
@@ -51,12 +52,12 @@ extension Auditor {
             guard !ledgers.contains(where: { $0.covers(fact.record) }) else { continue }
             if ledgers.contains(where: \.isErased) && !erasedNames.isEmpty { continue }
             world.report(
-                .nothingLost, "\(fact.words) of \(fact.account ?? "nobody") was acknowledged and is gone",
+                .nothingLost, "\(fact.words) of \(fact.account ?? "no account") was acknowledged and is gone",
                 lane: device.lane)
         }
     }
 
-    /// A new device has restored.
+    /// Checks that a new device holds the whole account after restoring.
     func checkRestore(of account: Account, on device: SimulatedDevice) {
         guard let name = account.name, let key = ownPlace(of: account, onDevice: false) else { return }
         var remote = ModelLedger()
@@ -72,29 +73,29 @@ extension Auditor {
             lane: device.lane)
     }
 
-    func checkFollower() async throws(BackendError) {
+    func checkChangeFeed() async throws(BackendError) {
         let store = world.remote.contents
         guard store.capabilities.changes else { return }
-        let followed = follower.versions.keys.sorted().map(\.text)
+        let followed = changeFeed.versions.keys.sorted().map(\.text)
         var isSame = followed == store.keys.map(\.text)
-        for (key, version) in follower.versions.sorted(by: { $0.key < $1.key }) where isSame {
+        for (key, version) in changeFeed.versions.sorted(by: { $0.key < $1.key }) where isSame {
             isSame = try await store.read(key, unless: version).outcome == .unchanged
         }
         guard !isSame else { return }
         world.report(.changes, "by its cursors the remote holds \(followed)", lane: world.remote.lane)
     }
 
-    /// What must hold of the whole run.
+    /// Checks the invariants of the whole run.
     func checkEnd() {
         checkOwnership()
         checkErased()
-        checkInvented()
+        checkInventedFacts()
     }
 
-    /// No transaction counts for two accounts, and none for one that never recorded it.
+    /// Checks that no transaction counts for two accounts, or for an account that never recorded it.
     private func checkOwnership() {
         var owners: [[UInt8]: Set<String>] = [:]
-        // A store that was put back has once more what was adopted, and may be adopted from again.
+        // A restored store contains facts that were already adopted, which may be adopted again.
         let isAdoptedTwice = world.devices.contains(where: \.wasPutBack)
         for fact in acknowledged {
             let names = fact.account.map { [$0] } ?? adopters[fact.device].map(Array.init) ?? []
@@ -121,7 +122,7 @@ extension Auditor {
         }
     }
 
-    /// Whether the device's note on who is logged in names this life of an account.
+    /// True if the device's session entry names this incarnation of an account.
     private func isLoggedIn(_ life: LedgerPlace, on device: SimulatedDevice) -> Bool {
         guard let note = device.contents.values.first(where: { $0.key.text == "device/session" })?.value else {
             return false
@@ -132,7 +133,7 @@ extension Auditor {
 
     private func checkErased() {
         guard !hasRemoteForgotten else { return }
-        for life in erasedLives.sorted(by: { $0.owner < $1.owner }) {
+        for life in erasedIncarnations.sorted(by: { $0.owner < $1.owner }) {
             if ledgers(on: nil).contains(where: { $0.place == life && !$0.ledger.isErased }) {
                 world.report(.erased, "\(life.owner) is on the remote again", lane: world.remote.lane)
             }

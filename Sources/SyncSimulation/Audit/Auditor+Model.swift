@@ -1,9 +1,9 @@
 import Entitlements
 
 extension Auditor {
-    /// What a device shows is what the model makes of the facts that it holds. Under rules that the model does not
-    /// know, nothing that was paid is missing.
-    func checkModel(_ snapshot: Snapshot, _ held: Shown, _ device: SimulatedDevice) {
+    /// Compares a snapshot with the model's replay of the same facts. Under rules that the model does not know, it
+    /// checks only that no paid time is missing.
+    func checkModel(_ snapshot: Snapshot, _ held: Observation, _ device: SimulatedDevice) {
         guard device.setup.rule == nil else { return }
         let model = ModelReplay(account: held.account, device: held.device)
         let isKnown = world.subject.hasDefaultRules
@@ -14,7 +14,7 @@ extension Auditor {
                 continue
             }
             if spans != paid {
-                report(.model, "\(group) is shown as \(spans.words), and is \(paid.words)", device)
+                report(.model, "\(group) is shown as \(spans.words) instead of \(paid.words)", device)
             }
             checkNow(of: group, snapshot, paid, device)
         }
@@ -23,11 +23,11 @@ extension Auditor {
         for product in ["owl", "crown"] {
             let isOwned = model.owns(product, at: now)
             guard isOwned != snapshot.owned.contains(ProductID(product)) else { continue }
-            report(.model, "\(product) is \(isOwned ? "owned and not shown" : "shown and not owned")", device)
+            report(.model, "\(product) is \(isOwned ? "owned but not shown" : "shown but not owned")", device)
         }
         let units = model.balance(of: "coins", world.scenario.sharesUnits ? .shared : .deviceLocal, at: now)
         if snapshot[balance: "coins"] != units {
-            report(.spends, "\(snapshot[balance: "coins"]) coins are shown, and \(units) are left", device)
+            report(.spends, "\(snapshot[balance: "coins"]) coins are shown instead of \(units)", device)
         }
     }
 
@@ -35,7 +35,8 @@ extension Auditor {
         world.report(oracle, message, lane: device.lane)
     }
 
-    /// Active means inside a period, and the end is that of the chain that now lies in, or of the last one.
+    /// Checks the present state: a group is active inside a period, and its end is that of the current or else the
+    /// last period.
     private func checkNow(
         of group: String, _ snapshot: Snapshot, _ paid: [ModelSpan], _ device: SimulatedDevice
     ) {
@@ -45,19 +46,19 @@ extension Auditor {
         let end = paid.last { $0.start <= now }?.end
         guard shown.isActive != isActive || shown.expires?.milliseconds != end else { return }
         let words = (Self.words(shown.isActive, shown.expires?.milliseconds), Self.words(isActive, end))
-        report(.model, "\(group) is shown as \(words.0), and is \(words.1)", device)
+        report(.model, "\(group) is shown as \(words.0) instead of \(words.1)", device)
     }
 
     private static func words(_ isActive: Bool, _ end: Int64?) -> String {
         "\(isActive ? "active" : "inactive") until \(end?.date ?? "never")"
     }
 
-    /// Of what was paid nothing is missing: as much time, all in all.
+    /// Checks that the total of the periods shown is at least the time that was paid.
     private func checkPaidTime(
         of group: String, paid: [ModelSpan], shown: [ModelSpan], _ device: SimulatedDevice
     ) {
         let (owed, given) = (paid.length, shown.length)
-        // A rule may wait for the remote; in the end all have met it.
+        // A rule may wait for the remote; after healing all devices have reached it.
         guard isHealed, given < owed else { return }
         report(
             .paidTime,
@@ -69,7 +70,7 @@ extension Auditor {
 extension [ModelSpan] {
     fileprivate var length: Int64 { reduce(0) { $0 + $1.end - $1.start } }
 
-    /// In words.
+    /// The spans in words.
     fileprivate var words: String {
         isEmpty ? "never" : map { "\($0.start.date) to \($0.end.date)" }.joined(separator: ", ")
     }

@@ -1,13 +1,13 @@
 import SyncCore
 
 extension Auditor {
-    /// A store has changed. `device` is `nil` for the remote.
+    /// Checks a change of a store. `device` is `nil` for the remote.
     func didChange(_ change: StoreContents.Change, on device: Int?) {
         if let device, change.key.text == "device/clock", change.isFromProcess {
-            didKeepClock(of: device)
-            // From now on the device's other process may learn of it.
-            if world.devices[device].hasUnkeptCorrection { world.devices[device].correctionCount += 1 }
-            world.devices[device].hasUnkeptCorrection = false
+            didSaveClock(of: device)
+            // From now on the device's other process may read the saved time.
+            if world.devices[device].hasUnsavedCorrection { world.devices[device].correctionCount += 1 }
+            world.devices[device].hasUnsavedCorrection = false
         }
         guard change.isFromProcess, let place = LedgerPlace(change.key.text), place.kind != .note else { return }
         ledgerWriteCount += 1
@@ -22,7 +22,7 @@ extension Auditor {
         }
         if device == nil { checkOverwritten(change, by: new) }
         guard let old = change.old.flatMap(ModelLedger.init(document:)) else { return }
-        // A late request to a store without preconditions may put an older entry of its replica back.
+        // A late request to a store without preconditions may restore an older entry of its replica.
         if device == nil, !world.scenario.remote.comparesAndSwaps { return }
         if old.isErased, !new.isErased {
             world.report(.erased, "the erased ledger \(change.key) holds something again", lane: lane)
@@ -33,15 +33,15 @@ extension Auditor {
         world.report(.neverShrinks, "\(change.key) lost the record \(missing.words)", lane: lane)
     }
 
-    /// What cannot be read is left as it is, by all who can have seen it.
+    /// Checks that no client overwrites an unreadable entry once it can have seen it.
     private func checkOverwritten(_ change: StoreContents.Change, by new: ModelLedger) {
         guard let old = change.old, ModelLedger(document: old) == nil, !new.isErased,
-            let since = world.lieTimes[change.key], world.recorder.now - since > World.longestExchange
+            let since = world.tamperTimes[change.key], world.recorder.now - since > World.longestExchange
         else { return }
         world.report(.neverShrinks, "\(change.key) could not be read and was overwritten", lane: world.remote.lane)
     }
 
-    /// Whether all that nobody's ledger held is in the ledgers of somebody who adopts here.
+    /// True if every fact of the anonymous ledger is in the ledger of an account that adopts on this device.
     private func didMove(_ old: ModelLedger, on device: Int, from place: LedgerPlace) -> Bool {
         let ledgers = ledgers(on: device).filter { $0.place.name != nil && $0.place.kind == place.kind }.map(\.ledger)
         let rest = old.records.filter { record in
@@ -63,28 +63,28 @@ extension Auditor {
         }
     }
 
-    /// Whether somebody has claimed what nobody bought on a device, and not moved it yet.
+    /// True if the device's anonymous ledger is claimed by an account and not moved yet.
     func hasClaim(on device: Int) -> Bool {
         ledgers(on: device).contains { $0.place.name == nil && $0.ledger.records.contains(where: \.isClaim) }
     }
 
-    /// What a device no longer has was replaced.
+    /// Resets the expectations for a device whose store was replaced.
     func didReplaceStore(of device: SimulatedDevice) {
         clocks[device.index] = nil
-        keptClocks[device.index] = nil
+        savedClocks[device.index] = nil
         contacted.remove(device.index)
-        keptContacted.remove(device.index)
-        shownTimes[device.index] = nil
-        keptShownTimes[device.index] = nil
-        shown = shown.filter { $0.key.device != device.index }
+        savedContacted.remove(device.index)
+        observedTimes[device.index] = nil
+        savedObservedTimes[device.index] = nil
+        observations = observations.filter { $0.key.device != device.index }
     }
 }
 
 extension ModelLedger.Record {
-    /// Whether it says who adopted nobody's ledger: field 9 of the key.
+    /// True for the record of a claim on the anonymous ledger: field 9 of the key.
     var isClaim: Bool { key.first == 0x4A }
 
-    /// Its key, as far as it can be read.
+    /// The key with unprintable bytes as dots.
     var words: String {
         String(decoding: key.map { (0x20..<0x7F).contains($0) ? $0 : UInt8(ascii: ".") }, as: UTF8.self)
     }

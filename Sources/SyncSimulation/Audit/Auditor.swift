@@ -2,67 +2,68 @@ import EntitlementSync
 import Entitlements
 import SyncCore
 
-/// Watches a run from outside and knows what must hold. One thread only.
+/// Observes a run from outside and checks its invariants (the oracles). Single-threaded.
 ///
-/// It reads stores with a reader of its own and reckons with ``ModelLedger`` and its replay, never with what it judges.
+/// It reads stores with its own decoder and computes with ``ModelLedger`` and its replay, never with the code under
+/// test.
 final class Auditor {
-    /// A fact that a process was told is safe.
+    /// A fact whose recording was acknowledged to a process.
     struct Acknowledged {
         var record: ModelLedger.Record
         var words: String
-        /// Whose it was when the call began; `nil` for nobody.
+        /// The account that was current when the call started; `nil` for the anonymous ledger.
         var account: String?
         var device: Int
-        /// Whether it stays on the device.
+        /// True if the fact stays on the device.
         var isOnDevice: Bool
-        /// Set when the last store that held it was lost, or its account was erased.
+        /// Set when the last store that held the fact was lost, or its account was erased.
         var isExempt = false
     }
 
     unowned let world: World
     var acknowledged: [Acknowledged] = []
-    /// Which accounts adopted, or tried to, on which device.
+    /// The accounts that adopted, or tried to, on each device.
     var adopters: [Int: Set<String>] = [:]
-    /// Names of accounts that ever logged in on a device, and were opened there.
+    /// The names of accounts that were ever logged in on each device.
     var visitors: [Int: Set<String>] = [:]
-    /// Accounts that somebody began to erase.
+    /// The accounts whose erasure has started.
     var erasedNames: Set<String> = []
-    /// Lives of accounts whose erasure the remote has.
-    var erasedLives: Set<LedgerPlace> = []
-    /// Purchases by transaction, as their shopper knows them.
+    /// The incarnations whose erasure the remote has recorded.
+    var erasedIncarnations: Set<LedgerPlace> = []
+    /// Purchases by transaction, as the shopper passed them.
     var sales: [String: (sale: Sale, devices: Set<Int>, at: Int64)] = [:]
-    /// At which terms anybody sells a product.
+    /// The terms at which the devices sell each product.
     var terms: [String: Set<ModelTerms?>] = [:]
     var clocks: [Int: ClockBounds] = [:]
-    var keptClocks: [Int: ClockBounds] = [:]
-    /// Devices that have heard the remote's time, and the greatest time that they have shown since.
+    var savedClocks: [Int: ClockBounds] = [:]
+    /// The devices that received the remote's time, and the greatest time they have shown since.
     var contacted: Set<Int> = []
-    var shownTimes: [Int: Int64] = [:]
-    /// Those of them of whose clock the store has heard, and what they had shown by then.
-    var keptContacted: Set<Int> = []
-    var keptShownTimes: [Int: Int64] = [:]
-    /// Devices whose store has refused to keep the time since it last did.
-    var unkeptClocks: Set<Int> = []
-    /// What each replica showed last.
-    var shown: [ShownPlace: Shown] = [:]
+    var observedTimes: [Int: Int64] = [:]
+    /// The same as of the last time that each device's store saved its clock.
+    var savedContacted: Set<Int> = []
+    var savedObservedTimes: [Int: Int64] = [:]
+    /// Devices whose store failed to save the time since it last succeeded.
+    var unsavedClocks: Set<Int> = []
+    /// The last observation of each replica.
+    var observations: [ObservationKey: Observation] = [:]
     var isHealed = false
-    /// Whether the remote was emptied, put back or written to by a liar after an erasure: then an erased account may
-    /// come back, for nobody else may know.
+    /// True if the remote was emptied, restored from a copy or written to by a malicious client after an erasure: an
+    /// erased account may then come back, because no other store remembers the erasure.
     var hasRemoteForgotten = false
     private var decoded: [DecodedPlace: (bytes: [UInt8], ledger: ModelLedger?)] = [:]
-    var follower = Follower()
-    /// Calls that sync, under way on each device.
+    var changeFeed = ChangeFeedReader()
+    /// The number of syncs running on each device.
     var syncsUnderWay: [Int: Int] = [:]
-    /// Steps under way on each device.
+    /// The number of steps running on each device.
     var stepsUnderWay: [Int: Int] = [:]
     var stepsBegun: [Int: Int] = [:]
-    /// The lives of accounts that were made, and how often their names had been erased by then.
-    var made: [String: (incarnation: String, times: Int)] = [:]
+    /// The incarnation of each created account, and how often its name had been erased by then.
+    var createdAccounts: [String: (incarnation: String, times: Int)] = [:]
     var eraseCounts: [String: Int] = [:]
     var erasesUnderWay = 0
-    /// Of which accounts each device may have heard from the remote.
+    /// The accounts for which each device may have reached the remote.
     var knownRemotes: [Int: Set<LedgerPlace>] = [:]
-    /// How often a process wrote to a ledger.
+    /// The number of writes to ledgers by processes.
     var ledgerWriteCount = 0
 
     init(world: World) {
@@ -74,7 +75,7 @@ final class Auditor {
         var key: EntryKey
     }
 
-    /// What a store holds under `key`, read; `nil` when it is no ledger.
+    /// The decoded ledger under `key`; `nil` if the value is no ledger.
     func ledger(_ key: EntryKey, on device: Int?) -> ModelLedger? {
         let contents = device.map { world.devices[$0].contents } ?? world.remote.contents
         guard let bytes = contents.values[key] else { return nil }
@@ -85,7 +86,7 @@ final class Auditor {
         return ledger
     }
 
-    /// All ledgers of a store that can be read, in ascending order of their keys.
+    /// All readable ledgers of a store, in ascending order of their keys.
     func ledgers(on device: Int?) -> [(place: LedgerPlace, ledger: ModelLedger)] {
         let contents = device.map { world.devices[$0].contents } ?? world.remote.contents
         return contents.keys.compactMap { key in
@@ -96,12 +97,12 @@ final class Auditor {
         }
     }
 
-    /// The remote's ledger of a place, all replicas' parts together.
+    /// The remote's ledger of a place: the union of the parts of all replicas.
     func remoteLedger(_ place: LedgerPlace) -> ModelLedger {
         ledgers(on: nil).filter { $0.place == place }.reduce(ModelLedger()) { $0.joined(with: $1.ledger) }
     }
 
-    /// Which of the acknowledged facts some store holds that is not lost.
+    /// The indices of the acknowledged facts that at least one remaining store holds.
     func holdings() -> Set<Int> {
         var ledgers = ledgers(on: nil).map { (device: Int?.none, place: $0.place, ledger: $0.ledger) }
         for device in world.devices where !device.isLost {
@@ -117,7 +118,8 @@ final class Auditor {
             })
     }
 
-    /// Whether a fact may lie in a place: in its account's, or in nobody's on its device and those of its adopters.
+    /// True if a fact may be stored in a place: in its account's ledger, or, for an anonymous fact, in the anonymous
+    /// ledger of its device or in the ledger of an adopter.
     func belongs(_ fact: Acknowledged, to place: LedgerPlace, on device: Int?) -> Bool {
         if fact.isOnDevice, device != fact.device { return false }
         if !fact.isOnDevice, place.kind == .device { return false }
@@ -128,13 +130,13 @@ final class Auditor {
 
     enum Loss { case device, local, remote }
 
-    /// Some store is gone or is as it was: what only that held is lost, and nobody is to blame.
+    /// Exempts the facts that only a lost or restored store held.
     func didLose(comparedWith before: Set<Int>, _ loss: Loss) {
         let after = holdings()
         for index in acknowledged.indices where !acknowledged[index].isExempt && !after.contains(index) {
             guard before.contains(index) else {
                 world.report(
-                    .nothingLost, "\(acknowledged[index].words) was in no store any more",
+                    .nothingLost, "\(acknowledged[index].words) is in no remaining store",
                     lane: world.devices[acknowledged[index].device].lane)
                 acknowledged[index].isExempt = true
                 continue
@@ -149,7 +151,7 @@ final class Auditor {
 }
 
 extension Auditor {
-    /// A process was told that these facts are safe: they are in its device's store at that very moment.
+    /// Checks that acknowledged facts are already in the device's store, and remembers them.
     func didAcknowledge(_ facts: [Fact], in call: World.Call) {
         guard call.process.isAlive else { return }
         for fact in facts {
@@ -187,11 +189,11 @@ extension Auditor {
                     with: adopters[call.process.device.index] ?? [])))
     }
 
-    /// A shopper's purchase was recorded.
+    /// Checks a recorded purchase.
     func didBuy(_ sale: Sale, _ call: World.Call) {
         guard call.process.isAlive else { return }
         let device = call.process.device
-        checkSaid(sale, in: call)
+        checkRecorded(sale, in: call)
         if var known = sales[sale.transaction] {
             if known.devices.insert(device.index).inserted { world.marks.reach(.sameTransactionTwice) }
             sales[sale.transaction] = known
@@ -203,23 +205,23 @@ extension Auditor {
         }
     }
 
-    /// Whether a purchase of this transaction was recorded.
+    /// True if a purchase with this transaction was recorded.
     func isKnown(_ transaction: String) -> Bool { sales[transaction] != nil }
 
-    /// Right after buying, access was asked for.
-    func didLookAfterBuying(_ sale: Sale, _ access: Access, _ call: World.Call) {
+    /// Checks that a purchase is active immediately afterwards.
+    func didReadAccessAfterPurchase(_ sale: Sale, _ access: Access, _ call: World.Call) {
         guard call.process.device.setup.rule == nil, world.subject.hasDefaultRules else { return }
         if case .granted = access { return }
-        // Who was taken back before he bought has nothing.
+        // A purchase that was refunded before it was made grants nothing.
         guard !hasRevocation(of: sale.transaction, on: call.process.device.index), call.store.account == call.account
         else { return }
-        // Another process may have adopted what nobody bought.
+        // Another process may have adopted the anonymous ledger.
         if call.account.isAnonymous, adopters[call.process.device.index] != nil { return }
         if let name = call.account.name, erasedNames.contains(name) { return }
-        // Who buys while his clock is being set right has bought at a time that never was.
+        // A purchase made while the clock is being corrected may carry a date that never existed.
         guard call.process.device.correctionCount == call.correctionCount else { return }
         world.report(
-            .activeAtOnce, "\(sale.transaction) was bought and access is \(access)", lane: call.process.device.lane)
+            .activeAtOnce, "\(sale.transaction) was bought, but access is \(access)", lane: call.process.device.lane)
     }
 
     private func hasRevocation(of transaction: String, on device: Int) -> Bool {
@@ -255,7 +257,7 @@ extension Fact {
         case .purchase(let purchase): "the purchase \(purchase.transaction.id)"
         case .revocation(let revocation): "the revocation of \(revocation.transaction.id)"
         case .assertion(let assertion): "the statement of \(assertion.reference.source)"
-        case .flag(let flag): "the mark of \(flag.product)"
+        case .flag(let flag): "the flag of \(flag.product)"
         case .spend(let spend): "the spend \(spend.id)"
         default: "a fact"
         }
@@ -263,7 +265,7 @@ extension Fact {
 }
 
 extension [UInt8] {
-    /// Whether `part` stands somewhere in these bytes.
+    /// True if these bytes contain `part`.
     func contains(_ part: [UInt8]) -> Bool {
         guard !part.isEmpty, count >= part.count else { return part.isEmpty }
         return (0...(count - part.count)).contains { self[$0..<($0 + part.count)].elementsEqual(part) }

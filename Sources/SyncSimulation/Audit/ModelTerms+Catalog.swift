@@ -1,8 +1,8 @@
 import Entitlements
 
 extension ModelTerms {
-    /// At what a catalogue sells a product, read off its list; `nil` when it has none of that id. Units and unlocks
-    /// have no end that a bonus could put off.
+    /// The terms at which a catalogue sells a product; `nil` for an unknown id. Units and unlocks have no end that a
+    /// bonus could extend.
     init?(of product: String, in catalog: Catalog) {
         guard let kind = catalog.products.first(where: { ModelID("\($0.id)") == ModelID(product) })?.kind else {
             return nil

@@ -1,8 +1,8 @@
 import Entitlements
 
-/// Records as a later version of the software may write them: of a kind that nobody in the run knows.
+/// Records that a later version of the software may write, of a kind unknown to this version.
 enum UnknownRecord {
-    /// The record of this id: field 99 of the key, a logical time, and some bytes.
+    /// The record with this id: field 99 of the key, a logical time, and some bytes.
     static func record(_ id: String) -> Record {
         let text = Array(id.utf8)
         return Record(
@@ -11,7 +11,7 @@ enum UnknownRecord {
     }
 }
 
-/// Where a document says of which format it is.
+/// The position of the format version in a document.
 enum LaterFormat {
     static let versionOffset = 4
 }

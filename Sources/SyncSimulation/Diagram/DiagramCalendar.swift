@@ -1,8 +1,8 @@
 import Entitlements
 
-/// Virtual times as people read them: dates in UTC, and lengths of time in the two units that matter most.
+/// Formats virtual times: dates in UTC, and durations in their two largest units.
 struct DiagramCalendar: Sendable {
-    /// The beginning of the run in milliseconds since 1970 UTC.
+    /// The start of the run in milliseconds since 1970 UTC.
     let epoch: Int64
 
     /// `2026-01-31T12:00:00.000Z`.
@@ -14,10 +14,10 @@ struct DiagramCalendar: Sendable {
     /// `12:00:00.000`.
     func time(_ at: Int64) -> String { String(full(at).dropFirst(11).dropLast()) }
 
-    /// `2026-01-31 12:00`, for the end of something in the lanes.
+    /// `2026-01-31 12:00`, for end times in the lanes.
     func minute(_ at: Int64) -> String { "\(date(at)) \(time(at).prefix(5))" }
 
-    /// The date of an instant that is given in milliseconds since 1970 UTC.
+    /// The date of an instant in milliseconds since 1970 UTC.
     static func date(since1970 milliseconds: Int64) -> String { date(Timestamp(milliseconds: milliseconds)) }
 
     private static func date(_ instant: Timestamp) -> String { String(instant.description.prefix(10)) }
@@ -27,7 +27,7 @@ struct DiagramCalendar: Sendable {
         return overflow ? (at < 0 ? .earliest : .latest) : Timestamp(milliseconds: sum)
     }
 
-    /// `12 days 3 h`, `5 min 10 s`, `340 ms`: the largest unit and the next smaller one, the rest cut off.
+    /// `12 days 3 h`, `5 min 10 s`, `340 ms`: the largest unit and the next smaller one, truncated.
     static func length(_ milliseconds: Int64, day: String = "day", days: String = "days") -> String {
         let total = milliseconds.magnitude
         let units: [(size: UInt64, name: String)] = [
@@ -46,7 +46,7 @@ struct DiagramCalendar: Sendable {
         (milliseconds < 0 ? "\u{2212}" : "+") + length(milliseconds, day: "d", days: "d")
     }
 
-    /// The time from one instant to another, or the longest that there is.
+    /// The time from one instant to another, clamped to the range of `Int64`.
     static func difference(from start: Int64, to end: Int64) -> Int64 {
         let (difference, overflow) = end.subtractingReportingOverflow(start)
         return overflow ? (end > start ? .max : .min) : difference

@@ -1,17 +1,17 @@
-/// A trace made ready for drawing: with every violation among its events, and with what belongs together found.
+/// A trace prepared for drawing: violations are merged into the events, and related events are linked.
 struct DiagramStory: Sendable {
     let lanes: [Trace.Lane]
     let events: [TraceEvent]
     let calendar: DiagramCalendar
-    /// The indices of events that tell of violations.
+    /// The indices of the violation events.
     let violations: [Int]
-    /// Groups that somebody believed something about, in the order of their first appearance.
+    /// The groups with at least one believed expiry, in the order of their first appearance.
     let groups: [String]
-    /// For each message its sending: an index of `events`.
+    /// The index in `events` of each message's sending.
     let sendings: [Int: Int]
-    /// The indices of arrivals of messages that had arrived before.
+    /// The indices of repeated arrivals of a message.
     let repetitions: Set<Int>
-    /// For each event the belief that it replaces.
+    /// For each belief event, the one that it replaces.
     let predecessors: [Int: Int]
 
     init(_ trace: Trace, violations: [Violation], epoch: Int64) {
@@ -48,13 +48,14 @@ struct DiagramStory: Sendable {
         self.predecessors = predecessors
     }
 
-    /// Whose belief, and about what.
+    /// The replica and the group that a belief is about.
     private struct Belief: Hashable {
         let lane: Int
         let group: String
     }
 
-    /// The trace's events, and an event after the last one of its time for each violation that is not among them.
+    /// The trace's events, with an event for each violation that is not among them, after the last event of the same
+    /// time.
     private static func events(of trace: Trace, with violations: [Violation]) -> [TraceEvent] {
         var events = trace.events
         var unclaimed = trace.events
@@ -71,18 +72,18 @@ struct DiagramStory: Sendable {
         return events
     }
 
-    /// The lane's name, or what to say of a lane that the trace does not have.
+    /// The lane's name, or a placeholder for a lane that is not in the trace.
     func name(of lane: Int) -> String {
         lanes.indices.contains(lane) ? lanes[lane].name : "lane \(lane)"
     }
 
-    /// Whether a belief says something other than the one before it.
+    /// True if a belief differs from the one before it.
     func isChange(_ index: Int) -> Bool {
         guard let previous = predecessors[index] else { return true }
         return events[previous].kind != events[index].kind
     }
 
-    /// What an event shares with the events that belong to it: the same message, the same step, or nothing but itself.
+    /// The key shared by related events: those of one message or of one step. Other events have a key of their own.
     func key(of index: Int) -> String {
         switch events[index].kind {
         case .begun(let step, _), .ended(let step, _, _): "s\(step)"

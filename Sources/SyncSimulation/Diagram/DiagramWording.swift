@@ -1,8 +1,8 @@
-/// What is said of an event: in full beside the diagram, and in a word or two on its lane.
+/// The texts for an event: a sentence for the list, and a short label for the lane.
 struct DiagramWording: Sendable {
     let story: DiagramStory
 
-    /// What kind of event it is, in a word or two.
+    /// The kind of event in a word or two.
     func kind(of index: Int) -> String {
         switch story.events[index].kind {
         case .begun: "begins"
@@ -22,7 +22,7 @@ struct DiagramWording: Sendable {
         }
     }
 
-    /// The whole of it.
+    /// The event in full.
     func sentence(for index: Int) -> String {
         let event = story.events[index]
         switch event.kind {
@@ -43,7 +43,7 @@ struct DiagramWording: Sendable {
         }
     }
 
-    /// What stands on the lane beside the event's mark; `nil` where the drawing says it all.
+    /// The label beside the event's mark; `nil` if the drawing needs none.
     func label(for index: Int) -> String? {
         switch story.events[index].kind {
         case .begun(_, let words), .ended(_, let words, _), .storeChanged(let words), .note(let words): words
@@ -59,7 +59,7 @@ struct DiagramWording: Sendable {
         }
     }
 
-    /// What a disturbance is called.
+    /// The name of a disturbance.
     static func name(of disturbance: TraceEvent.Disturbance) -> String {
         switch disturbance {
         case .cutOutgoing: "cut outgoing"
@@ -69,7 +69,7 @@ struct DiagramWording: Sendable {
         }
     }
 
-    /// An expiry in as few letters as possible.
+    /// An expiry in as few characters as possible.
     static func expiry(_ expires: Int64?, isActive: Bool) -> String {
         guard let expires else { return isActive ? "never ends" : "nothing" }
         return (isActive ? "until " : "ended ") + DiagramCalendar.date(since1970: expires)
@@ -78,7 +78,7 @@ struct DiagramWording: Sendable {
     private func suffix(_ process: Int) -> String { process == 0 ? "" : " (\(process))" }
 
     private func origin(of message: Int) -> String {
-        guard let sending = story.sendings[message] else { return "from nobody known" }
+        guard let sending = story.sendings[message] else { return "from an unknown sender" }
         return "from \(story.name(of: story.events[sending].lane))"
     }
 
@@ -88,7 +88,7 @@ struct DiagramWording: Sendable {
         return "on its way to \(story.name(of: target))"
     }
 
-    /// Which way the end of an active time went: 1 for later, −1 for earlier, 0 for no comparison.
+    /// The direction in which an active expiry moved: 1 for later, −1 for earlier, 0 if there is nothing to compare.
     func direction(of index: Int) -> Int {
         guard case .believes(_, let new, true) = story.events[index].kind, let previous = story.predecessors[index],
             case .believes(_, let old, true) = story.events[previous].kind
@@ -97,8 +97,8 @@ struct DiagramWording: Sendable {
         return left == right ? 0 : (left < right ? 1 : -1)
     }
 
-    /// An expiry on a lane: the date alone where it is active. With several groups there is no room for the date of
-    /// what is not active.
+    /// An expiry on a lane: only the date if it is active. With several groups, an inactive expiry has no room for its
+    /// date.
     func shortExpiry(_ expires: Int64?, isActive: Bool, group: String) -> String {
         let full = Self.expiry(expires, isActive: isActive)
         guard isActive else { return story.groups.count > 1 ? Self.short(group) + " ended" : full }
@@ -111,7 +111,7 @@ struct DiagramWording: Sendable {
         return arrow + shortExpiry(expires, isActive: isActive, group: group)
     }
 
-    /// The last part of a group's name, and at most five letters of it.
+    /// The last component of a group's name, cut to five characters.
     private static func short(_ group: String) -> String {
         DiagramLabel.fit(group.split(separator: ".").last.map(String.init) ?? group, cells: 5).text
     }

@@ -1,9 +1,9 @@
 /// Draws a trace as one self-contained HTML page.
 ///
-/// Time goes down the page. Each device has a column with the store on it beside it, and the remote has its own.
-/// Each event has a row of equal height, so that a burst of milliseconds is as readable as a year; where time passes
-/// without events, the page says how much. Equal input gives equal bytes. The page loads nothing from anywhere, and can
-/// be read without JavaScript.
+/// Time runs down the page. Each device has a column with its store beside it, and the remote has its own column. All
+/// events have rows of equal height, so a burst of milliseconds is as readable as a year; where time passes without
+/// events, the page says how much. On a phone the diagram scrolls in a container of its own. Equal input gives equal
+/// bytes. The page loads nothing and is readable without JavaScript.
 ///
 /// ```swift
 /// let diagram = SpaceTimeDiagram(
@@ -16,12 +16,12 @@ public struct SpaceTimeDiagram: Sendable {
     private let story: DiagramStory
 
     /// - Parameters:
-    ///   - trace: what happened. An event on a lane that the trace does not have is told and not drawn.
-    ///   - title: the page's heading.
-    ///   - subtitle: seed, rules, what was violated: a line below the heading.
-    ///   - violations: what must not have happened. Those that the trace does not contain get an event of their own at
-    ///     their time; those that only the trace contains are listed all the same.
-    ///   - epoch: the beginning of the run in milliseconds since 1970 UTC, for dates.
+    ///   - trace: The trace to draw. An event on a lane that the trace does not have is listed but not drawn.
+    ///   - title: The page's heading.
+    ///   - subtitle: A line below the heading, such as seed and rules.
+    ///   - violations: The violations of the run. Those that are missing in the trace get an event at their time;
+    ///     those that only the trace contains are listed too.
+    ///   - epoch: The start of the run in milliseconds since 1970 UTC, for dates.
     public init(_ trace: Trace, title: String, subtitle: String, violations: [Violation], epoch: Int64) {
         self.title = title
         self.subtitle = subtitle

@@ -8,16 +8,16 @@ import Musl
 import Darwin
 #endif
 
-/// Notices jobs that go to the process's global executor while a simulation runs on the thread: they have escaped.
+/// Counts jobs that go to the process's global executor while a simulation runs on this thread: they escaped from it.
 ///
-/// The Swift runtime calls a hook for each such job, if one is set (`swift_task_enqueueGlobal_hook` of the concurrency
-/// library's interface for executors). Where there is none, and for jobs of the main actor, the simulation still
-/// notices when what escaped touches a simulated clock or store, or is waited for.
+/// The Swift runtime calls a hook for each such job, if one is set (`swift_task_enqueueGlobal_hook` in the concurrency
+/// library's executor interface). Without the hook, and for jobs of the main actor, the simulation still notices an
+/// escaped task that uses a simulated clock or store, or that is awaited.
 enum EscapeWatch {
     private typealias Enqueue = @convention(thin) (UnownedJob) -> Void
     private typealias Hook = @convention(thin) (UnownedJob, Enqueue) -> Void
 
-    /// How many jobs have escaped from this thread.
+    /// The thread-local number of escaped jobs.
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
         let code = pthread_key_create(&key) { pointer in
@@ -32,7 +32,7 @@ enum EscapeWatch {
     }()
 
     private static let isInstalled: Bool = {
-        // The whole process; nil stands for that in glibc and musl only.
+        // The handle for the whole process, which is nil only in glibc and musl.
         #if canImport(Darwin)
         let everywhere = UnsafeMutableRawPointer(bitPattern: -2)
         #else
@@ -53,7 +53,9 @@ enum EscapeWatch {
         pointer.assumingMemoryBound(to: Int.self).pointee += 1
     }
 
-    /// Counts from 0 on this thread. Returns whether the runtime tells of jobs that escape.
+    /// Resets this thread's count.
+    ///
+    /// - Returns: `true` if the runtime reports jobs that escape.
     @discardableResult
     static func begin() -> Bool {
         let isInstalled = isInstalled
@@ -68,7 +70,7 @@ enum EscapeWatch {
         return isInstalled
     }
 
-    /// How many jobs went to the global executor from this thread since it began to count.
+    /// The number of jobs that went from this thread to the global executor since ``begin()``.
     static var escapeCount: Int {
         pthread_getspecific(key)?.assumingMemoryBound(to: Int.self).pointee ?? 0
     }

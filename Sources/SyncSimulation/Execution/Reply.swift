@@ -1,7 +1,7 @@
 import SyncCore
 
-/// What a request waits for: the answer, the end of patience, or the end of the process. The first one counts. One
-/// thread only.
+/// The result that a request waits for: an answer, a timeout or the end of the process, whichever comes first.
+/// Single-threaded.
 final class Reply<Value: Sendable>: @unchecked Sendable {
     private var continuation: UnsafeContinuation<Result<Value, BackendError>, Never>?
     private var result: Result<Value, BackendError>?

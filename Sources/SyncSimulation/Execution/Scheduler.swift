@@ -1,40 +1,40 @@
-/// Virtual time and what waits for it, and the loop that runs a simulation. One thread only.
+/// The virtual clock, its timers, and the event loop of a simulation. Single-threaded.
 final class Scheduler: @unchecked Sendable {
-    /// How a run ended that did not end by itself.
+    /// The reason why a run was aborted.
     enum Failure: Error, Equatable {
-        /// Nothing is ready, nothing waits for a time, and the run has not ended: somebody waits for ever.
+        /// No job is ready and no timer is set, but the run has not finished: a deadlock.
         case stuck
-        /// So many jobs ran, which is more than a run may take.
+        /// The run exceeded its limit of jobs.
         case endless(jobs: Int)
     }
 
     private struct Timer {
         var at: Int64
-        /// Of equal times the one that was set first comes first.
+        /// Timers of equal times fire in the order in which they were set.
         var number: UInt64
         var action: () -> Void
     }
 
     let executor: SimulationExecutor
-    /// Microseconds since the beginning of the run.
+    /// Microseconds since the start of the run.
     private(set) var now: Int64 = 0
     private var timers: [Timer] = []
     private var cancelled: Set<UInt64> = []
     private var lastNumber: UInt64 = 0
-    /// Jobs that came from other threads.
+    /// The number of jobs that came from other threads.
     private(set) var foreignJobCount = 0
 
     init(seed: UInt64) {
         executor = SimulationExecutor(seed: seed)
     }
 
-    /// 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC: the beginning of every run.
+    /// 1 January 2026, 00:00 UTC, in milliseconds since 1970 UTC: the start of every run.
     static let epoch: Int64 = 1_767_225_600_000
 
-    /// What time it really is in the run: milliseconds since 1970 UTC.
+    /// The true time of the run, in milliseconds since 1970 UTC.
     var trueTime: Int64 { Self.epoch + now / 1_000 }
 
-    /// Runs until `isOver`, by jumping from one moment that something waits for to the next.
+    /// Runs until `isOver` returns `true`, advancing the clock from one timer to the next.
     func run(atMost jobLimit: Int, until isOver: () -> Bool) throws(Failure) {
         while true {
             while executor.runOne() {
@@ -48,11 +48,13 @@ final class Scheduler: @unchecked Sendable {
             now = max(now, next.at)
             next.action()
         }
-        // Nothing is waited for any more, and nothing that waits keeps the run alive.
+        // Timers that are still set must not keep the run's objects alive.
         timers = []
     }
 
-    /// Calls `action` when virtual time has come to `time`. Returns a number for ``cancel(_:)``.
+    /// Calls `action` when virtual time reaches `time`.
+    ///
+    /// - Returns: A number for ``cancel(_:)``.
     @discardableResult
     func at(_ time: Int64, _ action: @escaping () -> Void) -> UInt64 {
         lastNumber += 1
@@ -60,24 +62,24 @@ final class Scheduler: @unchecked Sendable {
         return lastNumber
     }
 
-    /// The action of this number, which was not called yet, is not called any more.
+    /// Cancels a pending action.
     func cancel(_ number: UInt64) {
-        // It stays in the heap until its time comes; most are near.
+        // The timer stays in the heap until its time comes, which is usually soon.
         cancelled.insert(number)
     }
 
-    /// As ``cancel(_:)``, also for an action that was called already.
+    /// Cancels an action that may have been called already.
     func cancelIfPending(_ number: UInt64) {
         if timers.contains(where: { $0.number == number }) { cancel(number) }
     }
 
-    /// Runs `body` as a task of the run, which nobody waits for.
+    /// Runs `body` as an unstructured task of the run.
     @discardableResult
     func spawn(_ body: @escaping @Sendable () async -> Void) -> Task<Void, Never> {
         Task(executorPreference: executor) { await body() }
     }
 
-    /// Returns when virtual time has come to `time`, or throws when the task is cancelled.
+    /// Sleeps until virtual time reaches `time`. Throws if the task is cancelled.
     func sleep(until time: Int64) async throws {
         try Task.checkCancellation()
         let sleeper = Sleeper()
@@ -99,7 +101,7 @@ final class Scheduler: @unchecked Sendable {
     }
 }
 
-/// Somebody who waits. One thread only.
+/// A suspended task. Single-threaded.
 private final class Sleeper: @unchecked Sendable {
     private var continuation: UnsafeContinuation<Bool, Never>?
     private var result: Bool?
@@ -110,7 +112,7 @@ private final class Sleeper: @unchecked Sendable {
         }
     }
 
-    /// Returns whether nobody had woken it before.
+    /// Resumes the task. Returns `false` if it was already resumed.
     @discardableResult
     func wake(isCancelled: Bool) -> Bool {
         guard result == nil else { return false }

@@ -9,13 +9,13 @@ import Musl
 import Darwin
 #endif
 
-/// Runs the jobs of a simulation on the thread that called, one at a time, in an order that a seed decides.
+/// Runs the jobs of a simulation on the calling thread, one at a time, in an order that the seed decides.
 ///
-/// Tasks that prefer this executor, their children, default actors and the continuations of streams all come back to
-/// it. What does not come back (`Task.detached`, a thread of its own, the global executor) has escaped: the order of
-/// things would depend on the machine, so that the run fails.
+/// Tasks that prefer this executor, their children, default actors and the continuations of streams all return to it.
+/// Jobs that do not (`Task.detached`, other threads, the global executor) have escaped. Their order would depend on
+/// the machine, so they fail the run.
 final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendable {
-    // Only the simulation's thread touches these; what comes from another goes to `escapes`.
+    // Accessed only by the simulation's thread. Jobs from other threads go to `foreign`.
     private var jobs: [UnownedJob] = []
     private var generator: SeededGenerator
     private let thread = pthread_self()
@@ -36,10 +36,10 @@ final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendabl
         jobs.append(job)
     }
 
-    /// Whether the caller runs on the thread of the simulation.
+    /// True if the caller runs on the thread of the simulation.
     var isOnItsThread: Bool { pthread_equal(pthread_self(), thread) != 0 }
 
-    /// Runs one job that is ready, whichever the generator picks. Returns whether there was one.
+    /// Runs one ready job, picked by the generator. Returns `false` if none is ready.
     func runOne() -> Bool {
         guard !jobs.isEmpty else { return false }
         let index = jobs.count == 1 ? 0 : Int(generator.next() % UInt64(jobs.count))
@@ -50,8 +50,7 @@ final class SimulationExecutor: TaskExecutor, SerialExecutor, @unchecked Sendabl
         return true
     }
 
-    /// Takes up what came from other threads, so that a run that has failed can still come to its end. Returns how
-    /// many jobs there were.
+    /// Accepts jobs from other threads, so that a failed run can still finish. Returns their number.
     func takeForeign() -> Int {
         let arrived = foreign.withLock { jobs in
             defer { jobs = [] }

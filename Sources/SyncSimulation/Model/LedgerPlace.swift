@@ -1,20 +1,20 @@
-/// Where a ledger lies in a store, read off its key.
+/// The location of a ledger in a store, parsed from its key.
 struct LedgerPlace: Hashable {
     enum Kind: Hashable {
-        /// An account's ledger: what is synced.
+        /// An account's ledger, which is synced.
         case account
-        /// The part of it that stays on the device.
+        /// The part of an account's ledger that stays on the device.
         case device
-        /// What the device noted of the remote.
+        /// A device's notes about the remote.
         case note
     }
 
     var kind: Kind
-    /// `nil` for nobody.
+    /// The account's name; `nil` for the anonymous ledger.
     var name: String?
     var incarnation = ""
 
-    /// `nil` for what is no ledger.
+    /// Parses a key; `nil` if it is not that of a ledger.
     init?(_ key: String) {
         var parts = key.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         let isOnDevice = parts.first == "device"
@@ -31,12 +31,12 @@ struct LedgerPlace: Hashable {
         case "remote": kind = .note
         default: return nil
         }
-        // An account's ledger may lie in parts, one for each replica.
+        // An account's ledger may consist of parts, one for each replica.
         guard parts.count == 1 || (parts.count == 2 && kind == .account && !isOnDevice && name != nil) else {
             return nil
         }
     }
 
-    /// Whose it is, in words.
-    var owner: String { name.map { "\($0) (\(incarnation))" } ?? "nobody" }
+    /// The owner in words.
+    var owner: String { name.map { "\($0) (\(incarnation))" } ?? "no account" }
 }

@@ -1,17 +1,17 @@
-/// The Gregorian calendar in UTC, counted off on the fingers: years and months one by one.
+/// The Gregorian calendar in UTC. It counts years and months one by one, so that its correctness is evident.
 enum ModelCalendar {
-    /// 0001-01-01T00:00:00.000Z. Dates before it count as it.
+    /// 0001-01-01T00:00:00.000Z. Earlier dates are clamped to it.
     static let earliest: Int64 = -62_135_596_800_000
-    /// 9999-12-31T23:59:59.999Z. Dates after it count as it, and no sum goes beyond it.
+    /// 9999-12-31T23:59:59.999Z. Later dates and sums are clamped to it.
     static let latest: Int64 = 253_402_300_799_999
 
     private static let millisecondsPerDay: Int64 = 86_400_000
 
     static func clamped(_ milliseconds: Int64) -> Int64 { min(max(milliseconds, earliest), latest) }
 
-    /// `milliseconds` (since 1970 UTC) and so many months later, at the same time of day; then days and seconds more.
+    /// Adds months to `milliseconds` (since 1970 UTC) at the same time of day, then days and seconds.
     ///
-    /// Where the month has no such day it is 00:00 of the day after the month's last.
+    /// A day that the month does not have becomes 00:00 of the day after the month's last.
     static func add(months: Int64 = 0, days: Int64 = 0, seconds: Int64 = 0, to milliseconds: Int64) -> Int64 {
         var (year, month, day, timeOfDay) = date(of: milliseconds)
         var rest = months
@@ -44,7 +44,7 @@ enum ModelCalendar {
 
     static func dayCount(of year: Int) -> Int { isLeap(year) ? 366 : 365 }
 
-    /// 00:00 of a day.
+    /// 00:00 of a day, in milliseconds since 1970 UTC.
     static func milliseconds(year: Int, month: Int, day: Int) -> Int64 {
         var days = day - 1
         var (walkedYear, walkedMonth) = (1970, 1)

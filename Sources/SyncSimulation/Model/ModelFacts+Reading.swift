@@ -1,5 +1,5 @@
 extension ModelLedger {
-    /// What the records say. Read anew each time: who needs it twice keeps it.
+    /// The facts in the records. Computed on each call.
     var facts: ModelFacts {
         var facts = ModelFacts()
         for record in records {
@@ -42,7 +42,7 @@ extension ModelFacts {
 }
 
 extension ModelMessage.Value {
-    /// The fields of a message that is part of a key: these, and no others.
+    /// The fields of a message inside a key, which must have exactly these numbers.
     fileprivate func fields(_ numbers: [UInt64]) throws(ModelUnreadable) -> [ModelMessage.Value] {
         let message = try message()
         guard message.isCanonical, message.numbers == numbers else { throw ModelUnreadable() }
@@ -55,7 +55,7 @@ extension ModelMessage.Value {
     }
 }
 
-/// An order: numbers of eight bytes, highest byte first.
+/// A record's order: big-endian numbers of eight bytes.
 private struct Order {
     var rest: ArraySlice<UInt8>
 
@@ -71,10 +71,10 @@ private struct Order {
         return number
     }
 
-    /// A date is written 2^63 too high, so that bytes compare as dates do.
+    /// Dates are stored with an offset of 2^63, so that they sort as bytes.
     mutating func date() -> Int64 { Self.date(number()) }
 
-    /// Of this the earlier is the larger: all bits are the other way round.
+    /// A date whose bits are inverted, so that the earlier one is the larger.
     mutating func dateWhereEarlierIsLarger() -> Int64 { Self.date(~number()) }
 
     private static func date(_ number: UInt64) -> Int64 {
@@ -109,7 +109,7 @@ extension ModelPurchase {
 }
 
 extension ModelTerms {
-    /// `nil` when they are of a kind that is not known here: a later version wrote them.
+    /// `nil` for an unknown kind, written by a later version.
     fileprivate init?(_ message: ModelMessage) throws(ModelUnreadable) {
         var terms: ModelTerms?
         var bonus = ModelDuration()
@@ -140,7 +140,7 @@ extension ModelTerms {
             let offer = try value.message()
             let mode = try offer.last(1) { mode throws(ModelUnreadable) in try mode.number() } ?? 0
             let duration = try offer.duration(2)
-            // An offer of a kind that is not known here is none.
+            // Offers of an unknown kind are ignored.
             return (1...3).contains(mode) ? duration ?? ModelDuration() : nil
         }
         self.init(kind: kind, group: group, duration: duration ?? ModelDuration())
@@ -166,7 +166,7 @@ extension ModelRevocation {
         self.init(
             transaction: transaction, revokedAt: try payload.date(1), reason: try payload.text(2) ?? "",
             stamp: try ModelStamp(order))
-        // A date or a reinstatement: what is neither or both is something that a later version says.
+        // Exactly one of date and reinstatement is set; anything else was written by a later version.
         guard try payload.flag(3) == isReinstated else { throw ModelUnreadable() }
     }
 }
@@ -183,12 +183,12 @@ extension ModelRenewalState {
 
 extension ModelAssertion {
     fileprivate init(_ key: ModelMessage, _ order: [UInt8], _ payload: ModelMessage) throws(ModelUnreadable) {
-        // 1970 itself is a default, and left out.
+        // The date 1970 is the default value and omitted.
         guard key.isCanonical, key.numbers == [1, 2, 3, 4] || key.numbers == [1, 2, 4],
             let group = key.fields.first?.value, let environment = key.fields.last?.value
         else { throw ModelUnreadable() }
         if let until = try key.last(3, { value throws(ModelUnreadable) in try value.number() }) {
-            // One that is out of range would be a second spelling of the last one that is not.
+            // A date out of range would be a second encoding of the clamped date.
             let farthest = ModelCalendar.latest.magnitude * 2
             let earliest = ModelCalendar.earliest.magnitude * 2 - 1
             guard until <= (until % 2 == 0 ? farthest : earliest) else { throw ModelUnreadable() }

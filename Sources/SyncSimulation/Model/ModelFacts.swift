@@ -1,7 +1,7 @@
-/// What the records of a ledger say, in the order of their keys. Records that cannot be read are left out, and counted.
+/// The facts in a ledger's records, in the order of their keys. Unreadable records are left out, and their keys are
+/// listed.
 ///
-/// Dates are milliseconds since 1970 UTC, from the year 1 to the year 9999; logical times are as they were written:
-/// the later is the greater.
+/// Dates are milliseconds since 1970 UTC, in the years 1 to 9999. A greater logical time is later.
 struct ModelFacts: Equatable {
     var purchases: [ModelPurchase] = []
     var recordings: [ModelRecording] = []
@@ -14,21 +14,21 @@ struct ModelFacts: Equatable {
     var acceptances: [ModelAcceptance] = []
     var pending: [ModelPending] = []
     var resets: [ModelReset] = []
-    /// Keys of records that are kept for others: unknown kinds, malformed ones, and the notes of a device on
-    /// contradictions, from which nothing follows.
+    /// Keys of records that are kept but not interpreted: unknown kinds, malformed records, and a device's notes on
+    /// contradictions.
     var otherKeys: [[UInt8]] = []
 
-    /// Every purchase that is stated, whether it counts or not.
+    /// The transactions of all purchases, whether they count or not.
     var transactions: [ModelTransaction] { purchases.map(\.transaction) }
 
-    /// The stores' ids of these. Two stores may use one id.
+    /// The ids of all transactions. Two stores may use the same id.
     var transactionIDs: Set<ModelID> { Set(transactions.map(\.id)) }
 
-    /// Every spend that is stated, whether it counts or not.
+    /// The ids of all spends, whether they count or not.
     var spendIDs: Set<ModelID> { Set(spends.map(\.id)) }
 }
 
-/// Months, then days, then seconds.
+/// A calendar duration: months, then days, then seconds.
 struct ModelDuration: Hashable {
     var months: Int64 = 0
     var days: Int64 = 0
@@ -42,33 +42,33 @@ struct ModelDuration: Hashable {
         ModelCalendar.add(months: months, days: days, seconds: seconds, to: date)
     }
 
-    /// No more than 100 years.
+    /// True if the duration is at most 100 years.
     var isInBounds: Bool { added(to: 0) <= ModelCalendar.add(months: 1_200, to: 0) }
 }
 
-/// What was sold.
+/// The terms of a sale.
 struct ModelTerms: Hashable {
     enum Kind: Hashable { case consumable, nonConsumable, nonRenewing, autoRenewable }
 
     var kind: Kind
     /// The group of a subscription.
     var group: ModelID?
-    /// How long one of it lasts.
+    /// The duration of one unit.
     var duration = ModelDuration()
-    /// How many units one of it has.
+    /// The number of units in one consumable.
     var units: Int64 = 0
-    /// The level in an auto-renewable group, 1 is the highest.
+    /// The level in an auto-renewable group; 1 is the highest.
     var level: Int64 = 0
-    /// How long the introductory offer of an auto-renewable one lasts, if there is one.
+    /// The duration of the introductory offer of an auto-renewable subscription; `nil` without an offer.
     var introductory: ModelDuration?
-    /// Added once a purchase.
+    /// The bonus, added once for each purchase.
     var bonus = ModelDuration()
 }
 
 struct ModelPurchase: Equatable {
     var transaction: ModelTransaction
     var product: ModelID
-    /// `nil` when it was recorded without a catalogue that knew the product.
+    /// `nil` if the purchase was recorded without a catalogue that knows the product.
     var terms: ModelTerms?
     var date: Int64
     var quantity: Int64
@@ -77,18 +77,19 @@ struct ModelPurchase: Equatable {
     var isIntroductory: Bool
     var stamp: ModelStamp
 
-    /// The first transaction of its subscription.
+    /// The subscription line, identified by its first transaction.
     var line: ModelTransaction {
         ModelTransaction(
             store: transaction.store, environment: transaction.environment, id: originalID ?? transaction.id)
     }
 }
 
-/// Whether a store signed a statement, and when it was entered into a ledger.
+/// The provenance of a statement: the date of a store's signature if there is one, and the logical time of its
+/// recording.
 struct ModelStamp: Equatable {
     var signedAt: Int64?
     var time: UInt64
-    /// As in the record: bytes that compare as statements do.
+    /// The order bytes of the record, which sort as statements do.
     var order: [UInt8]
 
     var isSigned: Bool { signedAt != nil }
@@ -104,7 +105,7 @@ struct ModelRecording: Equatable {
 
 struct ModelRevocation: Equatable {
     var transaction: ModelTransaction
-    /// `nil` when the purchase was reinstated.
+    /// `nil` if the purchase was reinstated.
     var revokedAt: Int64?
     var reason: String
     var stamp: ModelStamp
@@ -135,7 +136,7 @@ struct ModelAssertion: Equatable {
 struct ModelFlag: Equatable {
     var product: ModelID
     var environment: ModelID
-    /// Whether the mark sets or clears.
+    /// True if the record sets the flag, `false` if it clears it.
     var isSet: Bool
     var date: Int64
     var replica: [UInt8]

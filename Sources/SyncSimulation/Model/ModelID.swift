@@ -1,4 +1,5 @@
-/// An id as its bytes of UTF-8: Swift's `==` on strings equates spellings that are different ids.
+/// An id as UTF-8 bytes: Swift's `==` on strings treats canonically equivalent spellings as equal, but they are
+/// different ids.
 struct ModelID: Hashable, Comparable, ExpressibleByStringLiteral, CustomStringConvertible {
     var bytes: [UInt8]
 
@@ -13,7 +14,7 @@ struct ModelID: Hashable, Comparable, ExpressibleByStringLiteral, CustomStringCo
     var description: String { String(decoding: bytes, as: UTF8.self) }
 }
 
-/// Names a purchase.
+/// The identity of a purchase.
 struct ModelTransaction: Hashable, Comparable, CustomStringConvertible {
     var store: ModelID
     var environment: ModelID

@@ -1,7 +1,7 @@
 extension ModelLedger {
-    /// Reads a document; `nil` when it is none, none of format 1, or damaged in its lengths, flags or order of keys.
+    /// Decodes a document; `nil` if it is not a document of format 1, or its lengths, flags or key order are damaged.
     ///
-    /// The checksums are not looked at, the local section is passed over.
+    /// Checksums are not verified, and the local section is skipped.
     init?(document bytes: [UInt8]) {
         guard bytes.count >= 44, Array(bytes[0..<4]) == Array("ESLG".utf8), Self.number(bytes, at: 4, width: 2) == 1
         else { return nil }
@@ -36,7 +36,7 @@ extension ModelLedger {
         return number
     }
 
-    /// The length of a part: seven bits a byte, lowest first; `nil` when it is padded, beyond 1 MiB or runs past `end`.
+    /// Decodes a length: seven bits a byte, lowest first; `nil` if it is padded, exceeds 1 MiB or runs past `end`.
     private static func length(_ bytes: [UInt8], _ position: inout Int, _ end: Int) -> Int? {
         var (value, factor) = (0, 1)
         while position < end, value <= 1 << 20, factor <= 1 << 21 {

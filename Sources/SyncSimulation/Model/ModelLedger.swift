@@ -4,8 +4,8 @@ struct ModelRecord: Hashable {
     var order: [UInt8]
     var payload: [UInt8]
 
-    /// Whether a ledger that holds `other` under the same key keeps that one: it has the larger order, or the same
-    /// order and the larger payload.
+    /// True if `other`, under the same key, wins over this record: it has the larger order, or the same order and the
+    /// larger payload.
     func precedes(_ other: ModelRecord) -> Bool {
         if order != other.order { return order.lexicographicallyPrecedes(other.order) }
         return payload.lexicographicallyPrecedes(other.payload)
@@ -14,20 +14,20 @@ struct ModelRecord: Hashable {
 
 /// A ledger as the oracles read it.
 ///
-/// The files of this folder are the oracles' own idea of ledgers and of what follows from them: slow, plain, and
-/// without a line or an import of what they judge. They follow `Docs/ledger.proto`, the layout in
-/// `LedgerDocument.swift` and `Docs/ConflictRules.md`.
+/// This folder is the oracles' independent implementation of ledgers and their replay: slow, simple, and without code
+/// or imports from what is tested. It follows `Docs/ledger.proto`, the layout in `LedgerDocument.swift` and
+/// `Docs/ConflictRules.md`.
 struct ModelLedger: Equatable {
     typealias Record = ModelRecord
 
-    /// Whether it stands in the place of an erased ledger. Then there are no records.
+    /// True for the marker of an erased ledger, which has no records.
     var isErased = false
-    /// In ascending order of their keys, one a key.
+    /// The records in ascending order of their keys, at most one for each key.
     var records: [ModelRecord] = []
 
     init() {}
 
-    /// A ledger of `records`, the keys of which differ.
+    /// A ledger of `records`, whose keys must differ.
     init(_ records: [ModelRecord]) {
         self.records = records.sorted { $0.key.lexicographicallyPrecedes($1.key) }
     }
@@ -42,18 +42,18 @@ struct ModelLedger: Equatable {
         return low < records.count && records[low].key == key ? records[low] : nil
     }
 
-    /// Whether this ledger says `record`, or something stronger under its key.
+    /// True if this ledger contains `record`, or a stronger one under its key.
     func covers(_ record: ModelRecord) -> Bool {
         guard let own = self[record.key] else { return false }
         return !own.precedes(record)
     }
 
-    /// Whether joining `other` would change nothing here: it says no more than this does.
+    /// True if joining `other` changes nothing here.
     func covers(_ other: ModelLedger) -> Bool {
         isErased || (!other.isErased && missing(of: other) == nil)
     }
 
-    /// The first record of `other` that this ledger does not say; `nil` when it says all, and when it is erased.
+    /// The first record of `other` that this ledger does not cover; `nil` if it covers all, or is erased.
     func missing(of other: ModelLedger) -> ModelRecord? {
         guard !isErased else { return nil }
         var index = 0
@@ -66,7 +66,7 @@ struct ModelLedger: Equatable {
         return nil
     }
 
-    /// The union: for each key the stronger record. What is erased stays erased.
+    /// The union: the stronger record for each key. An erased ledger stays erased.
     static func join(_ a: ModelLedger, _ b: ModelLedger) -> ModelLedger {
         if a.isErased { return a }
         if b.isErased { return b }

@@ -1,17 +1,18 @@
-/// A record cannot be read. It counts nothing.
+/// The error for an unreadable record, which counts for nothing.
 struct ModelUnreadable: Error {}
 
-/// A protobuf message as its fields, in the order of the bytes.
+/// A protobuf message as a list of fields, in the order of the bytes.
 struct ModelMessage {
     enum Value {
         case number(UInt64)
         case bytes([UInt8])
-        /// Four or eight bytes that no message of a ledger has.
+        /// A fixed-width value, which no message of a ledger uses.
         case fixed
     }
 
     var fields: [(number: UInt64, value: Value)] = []
-    /// Whether it is written as a ledger's keys are: each field once, in ascending order, no number padded, no default.
+    /// True for the canonical form that keys use: each field once, in ascending order, without padded numbers or
+    /// default values.
     var isCanonical = true
 
     private let bytes: [UInt8]
@@ -47,7 +48,7 @@ struct ModelMessage {
             guard position < bytes.count else { throw ModelUnreadable() }
             let byte = UInt64(bytes[position])
             position += 1
-            // Nine bytes hold 63 bits, the tenth the last one.
+            // Nine bytes hold 63 bits; the tenth holds the last one.
             if index == 9, byte > 1 { throw ModelUnreadable() }
             value |= (byte % 128) << (7 * UInt64(index))
             if byte < 128 {
@@ -64,11 +65,11 @@ struct ModelMessage {
         return Array(bytes[position..<position + Int(count)])
     }
 
-    /// The numbers of the fields.
+    /// The numbers of all fields.
     var numbers: [UInt64] { fields.map(\.number) }
 
-    /// What `read` makes of the field of this number, of several of the last; `nil` when there is none. All are read,
-    /// so that none is malformed.
+    /// Reads the field with this number, or the last one of several; `nil` if there is none. Reads all of them, so
+    /// that a malformed one is rejected.
     func last<Result>(_ number: UInt64, _ read: (Value) throws(ModelUnreadable) -> Result) throws(ModelUnreadable)
         -> Result?
     {
@@ -91,7 +92,7 @@ extension ModelMessage.Value {
 
     func flag() throws(ModelUnreadable) -> Bool { try number() != 0 }
 
-    /// A number of things or of units of time.
+    /// A quantity or a number of time units.
     func count() throws(ModelUnreadable) -> Int64 {
         let number = try number()
         guard number <= UInt64(Int64.max) else { throw ModelUnreadable() }
@@ -114,7 +115,7 @@ extension ModelMessage.Value {
         return text
     }
 
-    /// 1 to 255 bytes of text without control characters.
+    /// An id: 1 to 255 bytes of text without control characters.
     func id() throws(ModelUnreadable) -> ModelID {
         let id = ModelID(try text())
         guard (1...255).contains(id.bytes.count), !id.bytes.contains(where: { $0 < 0x20 || $0 == 0x7F }) else {
@@ -131,7 +132,7 @@ extension ModelMessage.Value {
 }
 
 extension ModelMessage {
-    // Of each the field of this number, `nil` when there is none.
+    // Each of these reads the field with this number; `nil` if there is none.
 
     func date(_ number: UInt64) throws(ModelUnreadable) -> Int64? {
         try last(number) { value throws(ModelUnreadable) in try value.date() }
@@ -157,12 +158,12 @@ extension ModelMessage {
         }
     }
 
-    /// `false` when there is none.
+    /// `false` if there is no such field.
     func flag(_ number: UInt64) throws(ModelUnreadable) -> Bool {
         try last(number) { value throws(ModelUnreadable) in try value.flag() } ?? false
     }
 
-    /// One that must be there.
+    /// A required field.
     func replica(_ number: UInt64) throws(ModelUnreadable) -> [UInt8] {
         guard let replica = try last(number, { value throws(ModelUnreadable) in try value.replica() }) else {
             throw ModelUnreadable()

@@ -1,4 +1,4 @@
-/// A stretch of time: active from `start` on, no longer at `end`. Milliseconds since 1970 UTC.
+/// A half-open span of time, from `start` up to but not including `end`, in milliseconds since 1970 UTC.
 struct ModelSpan: Hashable {
     var start: Int64
     var end: Int64
@@ -7,7 +7,7 @@ struct ModelSpan: Hashable {
 }
 
 extension [ModelSpan] {
-    /// The same instants: ascending, none empty, none that touches another.
+    /// The union of the spans: ascending, without empty, overlapping or adjacent ones.
     var joined: [ModelSpan] {
         var joined: [ModelSpan] = []
         for span in sorted(by: { $0.start < $1.start }) where span.start < span.end {
@@ -20,36 +20,36 @@ extension [ModelSpan] {
         return joined
     }
 
-    /// Whether all instants of `others` lie in these, which are joined.
+    /// True if these spans, which must be joined, contain all instants of `others`.
     func covers(_ others: [ModelSpan]) -> Bool {
         others.joined.allSatisfy { other in contains { $0.start <= other.start && other.end <= $0.end } }
     }
 }
 
-/// Which units count on a device.
+/// The units that count on a device.
 enum ModelScope { case deviceLocal, shared }
 
-/// What follows from the facts of one account on one device, under the rules `stackPurchases` and `purchasedWins`.
+/// The replay of an account's facts on one device, under the rules `stackPurchases` and `purchasedWins`.
 struct ModelReplay {
-    /// All that the account's and the device's ledgers say.
+    /// The facts of the account's and the device's ledgers.
     let facts: ModelFacts
-    /// What counts in the environment, valued, by (date, transaction).
+    /// The purchases that count in the environment, with their terms, by date and transaction.
     let sales: [ModelSale]
     private let environment: ModelID
-    /// What the device's own ledger holds: with `deviceLocal` no other units count.
+    /// The contents of the device's own ledger. With `deviceLocal`, no other units count.
     private let heldTransactions: [ModelTransaction]
     private let heldSpends: [ModelID]
 
-    /// Reads the union of both ledgers.
+    /// Replays the union of both ledgers.
     ///
-    /// A claimed ledger of nobody is read like any other: that it is shown to nobody is a matter of accounts.
+    /// A claimed anonymous ledger is replayed like any other: hiding it is the task of account handling.
     ///
     /// - Parameters:
-    ///   - account: the account's ledger.
-    ///   - device: the ledger that the device keeps to itself.
-    ///   - server: the ledger that only the account's server writes: its acceptances count, and no others.
-    ///   - environment: only what was sold there counts.
-    ///   - catalogue: at what terms, bonus included, to value purchases that were recorded without.
+    ///   - account: The account's ledger.
+    ///   - device: The ledger that stays on the device.
+    ///   - server: The ledger that only the account's server writes. Only its acceptances count.
+    ///   - environment: The environment whose purchases count.
+    ///   - catalogue: The terms, including the bonus, for purchases that were recorded without terms.
     init(
         account: ModelLedger, device: ModelLedger? = nil, server: ModelLedger? = nil,
         environment: ModelID = "production", catalogue: [ModelID: ModelTerms] = [:]
@@ -70,29 +70,29 @@ struct ModelReplay {
         .sorted { ($0.date, $0.purchase.transaction) < ($1.date, $1.purchase.transaction) }
     }
 
-    /// When `group` is paid, for all times at once.
+    /// All spans in which `group` is paid.
     func coverage(of group: String) -> [ModelSpan] {
         let id = ModelID(group)
         let renewals = sales.filter { $0.terms.kind == .autoRenewable && $0.terms.group == id }
         return (stacked(id) + facts.spans(ofRenewals: renewals)).joined
     }
 
-    /// Whether `group` is paid at `instant`.
+    /// True if `group` is paid at `instant`.
     func isActive(_ group: String, at instant: Int64) -> Bool {
         coverage(of: group).contains { $0.contains(instant) }
     }
 
-    /// The end of the span that `instant` lies in, else of the last one before it; `nil` when none has begun.
+    /// The end of the span that contains `instant`, or of the last one before it; `nil` if none has started.
     func end(_ group: String, at instant: Int64) -> Int64? {
         coverage(of: group).last { $0.start <= instant }?.end
     }
 
-    /// Whether `product` was bought and never taken back, or marked.
+    /// True if `product` was bought and not revoked, or its flag is set.
     func owns(_ product: String) -> Bool {
         isMarked(product) || holdings(of: product).contains { $0.revokedAt == nil }
     }
 
-    /// Whether `product` is owned at `instant`: bought by then and not taken back by then, or ever marked.
+    /// True if `product` is owned at `instant`: bought by then and not revoked by then, or its flag was ever set.
     func owns(_ product: String, at instant: Int64) -> Bool {
         isMarked(product)
             || holdings(of: product).contains { sale in
@@ -104,7 +104,7 @@ struct ModelReplay {
         sales.filter { $0.terms.kind == .nonConsumable && $0.purchase.product == ModelID(product) }
     }
 
-    /// `purchasedWins`: once set it counts, whatever was cleared.
+    /// `purchasedWins`: once set, a flag counts even if it was cleared.
     private func isMarked(_ product: String) -> Bool {
         facts.flags.contains { flag in
             flag.isSet && flag.product == ModelID(product) && flag.environment == environment
@@ -112,12 +112,12 @@ struct ModelReplay {
         }
     }
 
-    /// The units of `product` that are left at `instant`.
+    /// The remaining units of `product` at `instant`.
     ///
-    /// Grants and spends are taken in the order of their logical times, and there are never fewer than 0 units: what
-    /// was overspent is written off. A purchase grants its units as of its first recording, unless it is dated later
-    /// than `instant` or was taken back by then. At the same logical time grants come first, since the keys of
-    /// purchases do; which of two grants, or of two spends, comes first makes no difference.
+    /// Grants and spends are applied in the order of their logical times, and the balance never falls below 0: an
+    /// overspend is written off. A purchase grants its units as of its first recording, unless it is dated after
+    /// `instant` or was revoked by then. At the same logical time grants come first, since the keys of purchases do;
+    /// the order among grants, or among spends, makes no difference.
     func balance(of product: String, _ scope: ModelScope, at instant: Int64 = ModelCalendar.latest) -> Int64 {
         let id = ModelID(product)
         var steps: [(time: UInt64, isSpend: Int, units: Int64)] = []
@@ -138,11 +138,12 @@ struct ModelReplay {
         return balance
     }
 
-    /// Each purchase is appended: it begins at its date, or where the time before it ends. It lasts duration ×
-    /// quantity, added at once, then its bonus; what is taken back ends at that date, and what follows begins there.
-    /// Purchases of one date come in the order of store, environment and id.
+    /// Appends each purchase: it starts at its date or at the end of the time so far, whichever is later. It lasts
+    /// duration × quantity, added at once, then its bonus. A revoked purchase ends at its revocation, and the next one
+    /// starts there. Purchases of one date are ordered by store, environment and id.
     ///
-    /// An assertion comes after all purchases up to the date at which it was made, and fills the time up to its own.
+    /// An assertion follows all purchases up to the date on which it was made, and extends the time up to its own
+    /// date.
     private func stacked(_ group: ModelID) -> [ModelSpan] {
         var spans: [ModelSpan] = []
         var endSoFar = ModelCalendar.earliest

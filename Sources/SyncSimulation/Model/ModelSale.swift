@@ -1,14 +1,14 @@
 /// A purchase that counts.
 struct ModelSale {
     var purchase: ModelPurchase
-    /// As sold, else as the catalogue at hand has them.
+    /// The recorded terms, or else those of the catalogue.
     var terms: ModelTerms
-    /// From when on it counts: its own date, or the one that the account's server decided on.
+    /// The date from which it counts: its own, or the one that the account's server decided on.
     var date: Int64
-    /// When it was taken back, if that counts.
+    /// The date of its revocation, if that counts.
     var revokedAt: Int64?
 
-    /// The end of all that was sold if it begins at `start`.
+    /// The end of the purchased time if it begins at `start`.
     func end(from start: Int64) -> Int64 {
         var duration = terms.duration
         if terms.kind == .autoRenewable, purchase.isIntroductory, let introductory = terms.introductory {
@@ -19,8 +19,8 @@ struct ModelSale {
 }
 
 extension ModelFacts {
-    /// What `purchase` counts as; `nil` when it counts nothing: sold elsewhere, put behind by a reset, refused or
-    /// transferred by the server, of terms that nobody knows, or beyond what may be sold.
+    /// The sale that `purchase` counts as; `nil` if it does not count: another environment, before a reset, refused or
+    /// transferred by the server, unknown terms, or out of bounds.
     func sale(
         of purchase: ModelPurchase, in environment: ModelID, catalogue: [ModelID: ModelTerms],
         decision: ModelAcceptance.Decision?
@@ -39,13 +39,13 @@ extension ModelFacts {
         return sale.isInBounds ? sale : nil
     }
 
-    /// Whether what was entered at `time` was put behind: its test environment was reset then or later. There is no
-    /// reset of production.
+    /// True if a record made at `time` is void because its test environment was reset then or later. Production cannot
+    /// be reset.
     func isReset(_ time: UInt64, in environment: ModelID) -> Bool {
         environment != "production" && resets.contains { $0.environment == environment && time <= $0.time }
     }
 
-    /// When anybody first entered `purchase`: by its own record or by one of its recordings.
+    /// The logical time at which `purchase` was first recorded, by its own record or by one of its recordings.
     func firstRecorded(_ purchase: ModelPurchase) -> UInt64 {
         var first = purchase.stamp.time
         for recording in recordings where recording.transaction == purchase.transaction {
@@ -54,19 +54,18 @@ extension ModelFacts {
         return first
     }
 
-    /// When `purchase` was taken back; `nil` when it was not, or was reinstated.
+    /// The date on which `purchase` was revoked; `nil` if it was not, or was reinstated.
     ///
-    /// That the store's word is stronger than anybody else's is seen to in two places. Of statements about one purchase
-    /// joining keeps one that a store signed, so no unsigned one is left beside it. Of an unsigned statement about a
-    /// *purchase* that a store signed it is a rule of replay: it counts nothing. (Recording refuses it on top, as far
-    /// as the device knows better.)
+    /// The store's statements win in two places. Among statements about one purchase, a merge keeps one that a store
+    /// signed, so no unsigned one remains. An unsigned statement about a *purchase* that a store signed is ignored by
+    /// a rule of the replay. (Recording also refuses it if the device knows about the signature.)
     func revocationDate(of purchase: ModelPurchase) -> Int64? {
         let about = revocations.first { $0.transaction == purchase.transaction }
         guard let revocation = about, revocation.stamp.isSigned || !purchase.stamp.isSigned else { return nil }
         return isReset(revocation.stamp.time, in: purchase.transaction.environment) ? nil : revocation.revokedAt
     }
 
-    /// When the purchases `renewals` of one auto-renewable group are active. They bring their own ends, so that nothing
+    /// The active spans of the purchases `renewals` of one auto-renewable group. They have their own ends, so nothing
     /// is appended.
     func spans(ofRenewals renewals: [ModelSale]) -> [ModelSpan] {
         var spans: [ModelSpan] = []
@@ -74,7 +73,7 @@ extension ModelFacts {
             let purchases = renewals.filter { $0.purchase.line == line }
             let ends = purchases.indices.map { index in
                 let sale = purchases[index]
-                // Where another product follows in the same subscription, what came before ends.
+                // A purchase ends when another product of the same subscription starts.
                 let successor = purchases[index...].first { $0.purchase.product != sale.purchase.product }?.date
                 let end = sale.purchase.storeExpiry ?? sale.end(from: sale.date)
                 return min(end, successor ?? .max, sale.revokedAt ?? .max)
@@ -90,8 +89,8 @@ extension ModelFacts {
         return spans
     }
 
-    /// Which of the purchases of a subscription the store prolongs after a failed payment, and until when: the last one
-    /// when the store said so, unless it was taken back.
+    /// The purchase of a subscription that is in its grace period, and the end of that period: the last purchase by
+    /// the time the store stated it, unless it was revoked.
     private func grace(of purchases: [ModelSale], _ line: ModelTransaction) -> (index: Int, end: Int64)? {
         guard let state = renewalStates.first(where: { $0.line == line }), let end = state.graceEnd,
             !isReset(state.stamp.time, in: line.environment),
@@ -106,10 +105,11 @@ extension ModelFacts {
 }
 
 extension ModelSale {
-    /// At most 100 years from the date of purchase.
+    /// True if `end` is at most 100 years after the purchase.
     func allows(end: Int64) -> Bool { end <= ModelCalendar.add(months: 1_200, to: date) }
 
-    /// Quantities are 1 to 10,000, units 1 to 1,000,000, times not none and at most 100 years, levels 1 or more.
+    /// True if the sale is within bounds: quantities 1 to 10,000, units 1 to 1,000,000, durations greater than zero
+    /// and at most 100 years, levels 1 or more.
     var isInBounds: Bool {
         guard (1...10_000).contains(purchase.quantity), terms.bonus.isInBounds else { return false }
         if let end = purchase.storeExpiry, !allows(end: end) { return false }

@@ -1,91 +1,91 @@
-/// What can happen in a run.
+/// An event that a scenario can schedule.
 public enum Action: Codable, Hashable, Sendable {
-    // What shoppers do, in a process of a device.
+    // Actions of shoppers, in a process of a device.
 
-    /// Something is bought, or the same purchase is seen on another device.
+    /// A purchase is made, or the same purchase is seen on another device.
     case buy(Sale)
-    /// A purchase is taken back; in a store's signed words, or the app's.
+    /// A purchase is refunded, as stated by a store's signature or by the app.
     case refund(String, isSigned: Bool)
     /// A refund is reversed.
     case reinstate(String, isSigned: Bool)
-    /// An entitlement is used, and a unit spent if nothing better grants it.
+    /// An entitlement is used, spending a unit if nothing else grants it.
     case use(String, id: String)
-    /// A product is marked as owned, or no longer so, without a transaction.
+    /// The flag of a product is set or cleared, without a transaction.
     case flag(String, isSet: Bool)
-    /// An older system says until when a group is paid, in milliseconds since the beginning.
+    /// An older system asserts the date until which a group is paid, in milliseconds since the start of the run.
     case assert(group: String, until: Int64, source: String)
     /// An older system on the remote echoes the expiry that the device itself shows.
     case echo(group: String, source: String)
-    /// A purchase waits for somebody's approval, or no longer.
+    /// A purchase starts to wait for approval, or no longer does.
     case `defer`(String, isWithdrawn: Bool)
-    /// A later version of the software leaves records of kinds that nobody here knows.
+    /// A later version of the software writes a record of a kind that this version does not know.
     case writeUnknown(id: String)
     /// The device syncs.
     case sync
     /// The device restores.
     case restore
-    /// Access to everything is asked for.
+    /// Access to all entitlements is read.
     case look
 
     // Accounts.
 
-    /// An account is made.
+    /// An account is created.
     case createAccount(String)
     /// An account logs in on the device.
     case logIn(String, adoptsAnonymous: Bool)
-    /// Whoever is logged in logs out.
+    /// The current account logs out.
     case logOut
     /// An account is erased, on the remote and everywhere.
     case erase(String)
 
-    // What happens to devices.
+    // Faults of devices.
 
-    /// A process begins, unless it runs.
+    /// A process starts, unless it is running.
     case start
-    /// A process ends before its next so manieth operation; at once for 0.
+    /// A process crashes before the operation with this number; immediately for 0.
     case crash(afterOperations: Int)
     /// The device's store is copied.
     case backUp
-    /// The device stops, and what was copied last takes the place of its store.
+    /// The device stops, and its last backup replaces its store.
     case putBack
-    /// The device stops, and its store is emptied, as by a new installation.
+    /// The device stops, and its store is emptied, as after a new installation.
     case wipe
-    /// The device is lost for good.
+    /// The device is lost permanently.
     case lose
-    /// The device's own store has no room for so many milliseconds.
+    /// The device's own store is full for this many milliseconds.
     case fill(Int64)
-    /// The device's wall clock is moved by so many milliseconds.
+    /// The device's wall clock is moved by this many milliseconds.
     case moveClock(Int64)
-    /// Messages of the device get lost for so many milliseconds: requests, answers or both.
+    /// The device is partitioned for this many milliseconds: its requests, its answers or both are lost.
     case cut(requests: Bool, answers: Bool, Int64)
 
-    // What happens to the remote (a step without a device).
+    // Faults of the remote (steps without a device).
 
     /// The remote is copied.
     case backUpRemote
-    /// What was copied last takes its place.
+    /// The last backup replaces its contents.
     case putBackRemote
     /// It is emptied.
     case wipeRemote
-    /// Its clock is wrong by so many milliseconds, for so many.
+    /// Its clock is wrong by this many milliseconds, for a duration in milliseconds.
     case moveRemoteClock(Int64, for: Int64)
-    /// It has no room for so many milliseconds.
+    /// It is full for this many milliseconds.
     case fillRemote(Int64)
-    /// A client that lies writes to it.
-    case lie(Lie)
+    /// A malicious client writes to it.
+    case lie(MaliciousWrite)
 }
 
-/// One purchase, as whoever saw it reports it.
+/// One purchase, as its shopper reports it.
 public struct Sale: Codable, Hashable, Sendable {
-    /// The store's id of it.
+    /// The store's id of the transaction.
     public var transaction: String
     /// The product's id.
     public var product: String
-    /// How many, 1 to 10,000.
+    /// The quantity, 1 to 10,000.
     public var quantity: Int64
-    /// When it was bought, in milliseconds since the beginning; `nil` for the device's now.
+    /// The date of purchase in milliseconds since the start of the run; `nil` for the device's present time.
     public var date: Int64?
-    /// Whether a store has signed it.
+    /// True if a store signed the purchase.
     public var isSigned: Bool
 
     /// A purchase.
@@ -100,16 +100,16 @@ public struct Sale: Codable, Hashable, Sendable {
     }
 }
 
-/// What a client that lies does to the remote.
-public enum Lie: Codable, Hashable, Sendable {
-    /// It puts an earlier content of every ledger in its place.
+/// An attack of a malicious client on the remote.
+public enum MaliciousWrite: Codable, Hashable, Sendable {
+    /// Replaces every ledger with an earlier version of it.
     case oldContent
-    /// It deletes every ledger.
+    /// Deletes every ledger.
     case deletion
-    /// It puts bytes that are no ledger in the place of every ledger for so many milliseconds.
+    /// Replaces every ledger with bytes that are not a ledger, for this many milliseconds.
     case garbage(Int64)
-    /// It puts a document of a later format in the place of every ledger for so many milliseconds.
+    /// Replaces every ledger with a document of a later format, for this many milliseconds.
     case laterFormat(Int64)
-    /// It says, unsigned, that every purchase that a store has signed was taken back.
+    /// States, without a signature, that every purchase that a store signed was refunded.
     case forgedRefunds
 }

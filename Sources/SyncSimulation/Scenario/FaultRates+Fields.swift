@@ -1,11 +1,11 @@
 extension FaultRates {
-    /// A rate and what it is called in source and in documents.
+    /// A rate and its name in source code and documents.
     struct Field: Sendable {
         let name: String
         let path: any WritableKeyPath<FaultRates, Int> & Sendable
     }
 
-    /// All of them, in the order of the initializer.
+    /// All rates, in the order of the initializer.
     static let fields = [
         Field(name: "lostRequests", path: \.lostRequests), Field(name: "lostAnswers", path: \.lostAnswers),
         Field(name: "repeatedRequests", path: \.repeatedRequests), Field(name: "refusals", path: \.refusals),

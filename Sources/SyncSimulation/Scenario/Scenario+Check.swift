@@ -1,11 +1,12 @@
 import Entitlements
 
 extension Scenario {
-    /// What a run can do. A document says anything; runs add these numbers up and must not come to their ends.
+    /// Checks that all values are in range. A document may contain any number, but runs add them up and must not
+    /// overflow.
     func check() throws(InputError) {
-        try Self.check(devices.count, in: 1...20, "devices", "their number")
+        try Self.check(devices.count, in: 1...20, "devices", "the number")
         try Self.check(days, in: 1...36_500, "days")
-        try Self.check(steps.count, in: 0...100_000, "steps", "their number")
+        try Self.check(steps.count, in: 0...100_000, "steps", "the number")
         for (index, setup) in devices.enumerated() { try Self.check(setup, "devices[\(index)]") }
         for field in FaultRates.fields {
             let limit = field.name == "longestDelay" ? 86_400_000 : 1_000
@@ -27,7 +28,7 @@ extension Scenario {
         try Self.check(step.at, in: 0...Self.longest, "\(path).at")
         try Self.check(step.process, in: 0...1, "\(path).process")
         guard (step.device == nil) == step.action.isOnRemote else {
-            let reason = step.action.isOnRemote ? "this happens to the remote, without a device" : "a device is missing"
+            let reason = step.action.isOnRemote ? "must be missing: the action is one of the remote" : "missing"
             throw InputError(path: "\(path).device", reason: reason)
         }
         if let device = step.device { try Self.check(device, in: 0...(devices.count - 1), "\(path).device") }
@@ -49,14 +50,14 @@ extension Scenario {
         _ number: Number, in range: ClosedRange<Number>, _ path: String, _ what: String = ""
     ) throws(InputError) {
         guard !range.contains(number) else { return }
-        let prefix = what.isEmpty ? "" : "\(what): "
+        let prefix = what.isEmpty ? "" : "\(what) "
         throw InputError(
-            path: path, reason: "\(prefix)\(number) is not between \(range.lowerBound) and \(range.upperBound)")
+            path: path, reason: "\(prefix)must be \(range.lowerBound) to \(range.upperBound), not \(number)")
     }
 }
 
 extension Action {
-    /// Whether it happens to what the devices share.
+    /// True for actions on the remote.
     var isOnRemote: Bool {
         switch self {
         case .backUpRemote, .putBackRemote, .wipeRemote, .moveRemoteClock, .fillRemote, .lie: true
@@ -64,7 +65,7 @@ extension Action {
         }
     }
 
-    /// The times and lengths of time in it, in milliseconds.
+    /// The times and durations in the action, in milliseconds.
     var amounts: [Int64] {
         switch self {
         case .assert(_, let until, _): [until]

@@ -7,15 +7,15 @@ import Foundation
 #endif
 
 extension Scenario {
-    /// The scenario that ``json`` wrote, or somebody else did.
+    /// Decodes a scenario, as written by ``json`` or by hand.
     ///
     /// ```swift
     /// let scenario = try Scenario(json: bytes)
     /// let outcome = Simulation(scenario).run()
     /// ```
     ///
-    /// - Throws: `InputError` with the place, for text that is no JSON, for what is missing or of another type, and
-    ///   for what no run can do, such as a step on a device that there is not.
+    /// - Throws: `InputError` with the path of the error, if the text is not JSON, a member is missing or has another
+    ///   type, or a value is not possible, such as a step on a device that does not exist.
     public init(json: [UInt8]) throws(InputError) {
         do {
             self = try JSONDecoder().decode(Scenario.self, from: Data(json))
@@ -27,14 +27,14 @@ extension Scenario {
         try check()
     }
 
-    /// The scenario as JSON in UTF-8, indented, members in the order of their names: equal scenarios give equal bytes.
+    /// The scenario as JSON in UTF-8, indented, with sorted members. Equal scenarios give equal bytes.
     public var json: [UInt8] {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
         do {
             return Array(try encoder.encode(self)) + [0x0A]
         } catch {
-            preconditionFailure("numbers, names and lists can be written as JSON: \(error)")
+            preconditionFailure("encoding a scenario as JSON failed: \(error)")
         }
     }
 }
@@ -48,15 +48,15 @@ extension InputError {
         case .keyNotFound(let key, let context):
             self.init(path: Self.path(context.codingPath + [key]), reason: "missing")
         case .typeMismatch(_, let context): self.init(path: Self.path(context.codingPath), reason: Self.reason(context))
-        case .valueNotFound(_, let context): self.init(path: Self.path(context.codingPath), reason: "null, or missing")
-        @unknown default: self.init(path: "", reason: "no scenario")
+        case .valueNotFound(_, let context): self.init(path: Self.path(context.codingPath), reason: "missing or null")
+        @unknown default: self.init(path: "", reason: "not a scenario")
         }
     }
 
     private static func reason(_ context: DecodingError.Context) -> String {
-        // What Foundation says of an enumeration with a case that is not known.
+        // The start of Foundation's message for an unknown case of an enumeration.
         context.debugDescription.hasPrefix("Invalid number of keys")
-            ? "no such case, or several" : context.debugDescription.singleLine
+            ? "must be exactly one known case" : context.debugDescription.singleLine
     }
 
     private static func path(_ keys: [any CodingKey]) -> String {

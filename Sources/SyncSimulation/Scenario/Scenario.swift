@@ -1,52 +1,57 @@
-/// One run, whole: who takes part, what they do, and what goes wrong when. The same scenario gives the same run,
-/// byte for byte.
+/// The complete description of a run: devices, actions, and faults with their times. The same scenario gives the same
+/// run, byte for byte.
 ///
-/// ``Swarm`` draws scenarios from seeds; a failing one is shrunk by leaving out parts of it; a test can write one down.
+/// ``Swarm`` generates scenarios from seeds. ``Shrinker`` reduces a failing one. A test can also write one by hand.
 public struct Scenario: Codable, Hashable, Sendable {
-    /// Decides the order of jobs, the fate of every message and all random bits.
+    /// The seed of all random decisions: the order of jobs, the network's faults and random bits.
     public var seed: UInt64
-    /// The devices; steps name them by their index.
+    /// The devices. Steps refer to them by index.
     public var devices: [DeviceSetup]
-    /// What the devices share.
+    /// The store that the devices share.
     public var remote: RemoteSetup
-    /// How often things go wrong by themselves.
+    /// The rates of random faults.
     public var faults: FaultRates
-    /// Whether units of consumables belong to the account, and not to the device.
+    /// True if units of consumables belong to the account instead of the device.
     public var sharesUnits: Bool
-    /// What happens, in ascending order of time.
+    /// The name of the run's expiry rule, one of the subject's known rules; `nil` for the subject's own rule.
+    ///
+    /// `syncsim shrink --rules` records the rule here, so that a replay of the file uses it again.
+    public var rules: String?
+    /// The actions, in ascending order of time.
     public var steps: [Step]
-    /// How long devices and shoppers go on, in days; then faults end and what is checked in the end begins.
+    /// The duration in days. Afterwards faults end and the final checks start.
     public var days: Int
 
     /// A scenario.
     public init(
         seed: UInt64, devices: [DeviceSetup], remote: RemoteSetup = RemoteSetup(), faults: FaultRates = FaultRates(),
-        sharesUnits: Bool = true, steps: [Step], days: Int
+        sharesUnits: Bool = true, rules: String? = nil, steps: [Step], days: Int
     ) {
         self.seed = seed
         self.devices = devices
         self.remote = remote
         self.faults = faults
         self.sharesUnits = sharesUnits
+        self.rules = rules
         self.steps = steps
         self.days = days
     }
 }
 
-/// How a device is set up.
+/// The setup of a device.
 public struct DeviceSetup: Codable, Hashable, Sendable {
-    /// The name of the expiry rule, one of those that the run knows; `nil` for the run's own.
+    /// The name of the device's expiry rule, one of the subject's known rules; `nil` for the run's rule.
     public var rule: String?
-    /// Which of the run's catalogues it has: 0 is the current one.
+    /// The index of the device's catalogue: 0 is the current one.
     public var catalog: Int
-    /// How wrong its wall clock is in the beginning, in milliseconds.
+    /// The initial error of its wall clock, in milliseconds.
     public var clockOffset: Int64
-    /// Which account its stores are opened for; `nil` for the one that is logged in on the device.
+    /// The account that its stores are opened for; `nil` for the account that is logged in on the device.
     public var account: String?
-    /// Every so many hours of waiting its app syncs by itself; `nil` when it syncs only when told.
+    /// The polling interval of its app in hours; `nil` if it syncs only in `sync` steps.
     public var pollingHours: Int?
 
-    /// A device; by default like all others, and logged in as `alice` by being opened for that account.
+    /// A device. By default, it is opened for the account `alice`.
     public init(
         rule: String? = nil, catalog: Int = 0, clockOffset: Int64 = 0, account: String? = "alice",
         pollingHours: Int? = nil
@@ -59,21 +64,21 @@ public struct DeviceSetup: Codable, Hashable, Sendable {
     }
 }
 
-/// What the devices share.
+/// The store that the devices share.
 public struct RemoteSetup: Codable, Hashable, Sendable {
-    /// Whether it honours preconditions; without, each replica keeps an entry of its own.
+    /// True if the remote honours preconditions. Without them each replica keeps an entry of its own.
     public var comparesAndSwaps: Bool
-    /// Whether its answers carry its time.
+    /// True if its answers carry its time.
     public var tellsTime: Bool
 
-    /// A remote; by default a full one.
+    /// A remote. By default, it has all capabilities.
     public init(comparesAndSwaps: Bool = true, tellsTime: Bool = true) {
         self.comparesAndSwaps = comparesAndSwaps
         self.tellsTime = tellsTime
     }
 }
 
-/// How often things go wrong by themselves, in thousandths of all messages or operations, and how long things take.
+/// The rates of random faults, in thousandths of all messages or operations, and the limits of delays.
 public struct FaultRates: Codable, Hashable, Sendable {
     /// Requests that never arrive.
     public var lostRequests: Int
@@ -81,22 +86,22 @@ public struct FaultRates: Codable, Hashable, Sendable {
     public var lostAnswers: Int
     /// Requests that arrive twice.
     public var repeatedRequests: Int
-    /// Requests that the remote refuses for the moment.
+    /// Requests that the remote rejects with a transient error.
     public var refusals: Int
-    /// Reads that a cache answers with what the key held before.
+    /// Reads that a cache answers with an earlier value.
     public var staleReads: Int
-    /// The longest way of a message, in milliseconds.
+    /// The longest delay of a message, in milliseconds.
     public var longestDelay: Int
     /// Messages that take a hundred times as long.
     public var delayed: Int
     /// Operations on a device's own store that fail without effect.
     public var diskErrors: Int
-    /// Writes to a device's own store of which nobody can say whether they happened.
+    /// Writes to a device's own store with an unknown outcome.
     public var diskUnknowns: Int
     /// Operations on a device's own store that take up to 20 ms, before or after their effect.
     public var diskPauses: Int
 
-    /// These rates; by default nothing goes wrong.
+    /// Fault rates. By default, nothing fails.
     public init(
         lostRequests: Int = 0, lostAnswers: Int = 0, repeatedRequests: Int = 0, refusals: Int = 0, staleReads: Int = 0,
         longestDelay: Int = 50, delayed: Int = 0, diskErrors: Int = 0, diskUnknowns: Int = 0, diskPauses: Int = 200
@@ -114,15 +119,15 @@ public struct FaultRates: Codable, Hashable, Sendable {
     }
 }
 
-/// Something that happens.
+/// A scheduled action.
 public struct Step: Codable, Hashable, Sendable {
-    /// When: milliseconds since the beginning.
+    /// The time in milliseconds since the start of the run.
     public var at: Int64
-    /// On which device; `nil` for the remote.
+    /// The index of the device; `nil` for the remote.
     public var device: Int?
-    /// In which process of the device: 0 is the app, 1 a second one beside it.
+    /// The process on the device: 0 is the app, 1 is a second process beside it.
     public var process: Int
-    /// What.
+    /// The action.
     public var action: Action
 
     /// A step.

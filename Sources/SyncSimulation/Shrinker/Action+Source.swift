@@ -1,5 +1,5 @@
 extension Action {
-    /// The action as a Swift expression where an action is expected.
+    /// The action as a Swift expression.
     var source: String {
         switch self {
         case .buy(let sale): ".buy(\(sale.source))"
@@ -19,11 +19,11 @@ extension Action {
         case .logIn(let name, let adopts): ".logIn(\(name.source), adoptsAnonymous: \(adopts))"
         case .logOut: ".logOut"
         case .erase(let name): ".erase(\(name.source))"
-        default: sourceOfTrouble
+        default: faultSource
         }
     }
 
-    private var sourceOfTrouble: String {
+    private var faultSource: String {
         switch self {
         case .start: ".start"
         case .crash(let count): ".crash(afterOperations: \(count.source))"
@@ -58,7 +58,7 @@ extension Sale {
     }
 }
 
-extension Lie {
+extension MaliciousWrite {
     fileprivate var source: String {
         switch self {
         case .oldContent: ".oldContent"
@@ -71,7 +71,7 @@ extension Lie {
 }
 
 extension BinaryInteger {
-    /// A literal with its digits in threes.
+    /// A literal with its digits in groups of three.
     var source: String {
         let digits = String(magnitude)
         var literal = self < 0 ? "-" : ""
@@ -84,10 +84,10 @@ extension BinaryInteger {
 }
 
 extension String {
-    /// A literal.
+    /// A string literal.
     var source: String { "\"\(swiftEscaped)\"" }
 
-    /// What stands between the quotation marks of a literal.
+    /// The text between the quotation marks of a literal.
     var swiftEscaped: String {
         var escaped = ""
         for scalar in unicodeScalars {
@@ -107,7 +107,7 @@ extension String {
 }
 
 extension Unicode.Scalar {
-    /// Whether a reader of source would not see it, or see something else in another order.
+    /// True if the character is invisible in source code or changes the order of the text.
     fileprivate var isInvisible: Bool {
         [.control, .format, .lineSeparator, .paragraphSeparator].contains(properties.generalCategory)
     }

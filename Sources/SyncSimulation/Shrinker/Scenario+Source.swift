@@ -1,14 +1,14 @@
 extension Scenario {
-    /// The scenario as a Swift expression, to be compiled where `SyncSimulation` is imported. What is as by default is
-    /// left out. Lines after the first are indented to stand in a function of a type.
+    /// The scenario as a Swift expression, for a file that imports `SyncSimulation`. Default values are left out.
+    /// Lines after the first are indented for a function of a type.
     public var swiftSource: String { source(indentedBy: 8) }
 
-    /// A regression test to be put into a suite of Swift Testing.
+    /// A regression test for a suite of Swift Testing.
     ///
     /// - Parameters:
-    ///   - violation: what the scenario violates; it goes into the test's name.
-    ///   - subject: Swift source of what was put to the test, such as
-    ///     `Subject(rules: ConflictRules(expiry: LatestExpiryWins()))`; `nil` for the default.
+    ///   - violation: The violation that the scenario shows, for the test's name.
+    ///   - subject: Swift source of the subject, such as `Subject(rules: ConflictRules(expiry: LatestExpiryWins()))`;
+    ///     `nil` for the default.
     public func regressionTest(for violation: Violation?, subject: String? = nil) -> String {
         let name = "seed \(seed)" + (violation.map { ": \($0)" } ?? "")
         let setup = subject.map { "\n        let subject = \($0)" } ?? ""
@@ -23,13 +23,13 @@ extension Scenario {
             """
     }
 
-    /// So many characters of a name fit into a line of 120 beside what is around it.
+    /// The number of characters of a name that fit into a line of 120 characters.
     private static let nameLength = 104
 
     private static func fitting(_ name: String) -> String {
         let escaped = name.swiftEscaped
         guard escaped.count > nameLength else { return escaped }
-        // Cut before it is escaped, so that no escape is cut.
+        // The name is cut before escaping, so that no escape sequence is split.
         var length = name.count
         while length > 0, name.prefix(length).description.swiftEscaped.count >= nameLength { length -= 1 }
         return name.prefix(length).description.swiftEscaped + "…"
@@ -46,17 +46,18 @@ extension Scenario {
             arguments.append("faults: " + call.text(indentedBy: indentation + 4, prefix: 8))
         }
         if !sharesUnits { arguments.append("sharesUnits: false") }
+        if let rules { arguments.append("rules: \(rules.source)") }
         arguments.append("steps: " + Self.list(steps.map { SourceCall("Step", $0.arguments) }, indentation + 4))
         arguments.append("days: \(days.source)")
         return "Scenario(\n" + arguments.map { inner + $0 }.joined(separator: ",\n") + ")"
     }
 
-    /// A call a line.
+    /// A list with one call on each line.
     private static func list(_ calls: [SourceCall], _ indentation: Int) -> String {
         guard !calls.isEmpty else { return "[]" }
         let inner = String(repeating: " ", count: indentation + 4)
         let lines = calls.map { inner + $0.text(indentedBy: indentation + 4, prefix: 0) }
-        // The formatter wants a comma after the last of several.
+        // The formatter requires a trailing comma in lists with several elements.
         let end = lines.count > 1 ? ",\n" : "\n"
         return "[\n" + lines.joined(separator: ",\n") + end + String(repeating: " ", count: indentation) + "]"
     }
@@ -74,7 +75,7 @@ private struct SourceCall {
 
     var line: String { name + "(" + arguments.joined(separator: ", ") + ")" }
 
-    /// On one line where it fits, else with each argument on a line of its own.
+    /// On one line if it fits, otherwise with each argument on a line of its own.
     func text(indentedBy indentation: Int, prefix: Int) -> String {
         if indentation + prefix + line.count < 120 { return line }
         let inner = String(repeating: " ", count: indentation + 4)

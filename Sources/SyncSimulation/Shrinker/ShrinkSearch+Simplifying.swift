@@ -1,5 +1,5 @@
 extension ShrinkSearch {
-    /// What a scenario says besides its steps: all at once where that does, else one by one.
+    /// Simplifies the parameters besides the steps: all at once if that works, otherwise one by one.
     func simplifySurroundings() {
         tries { $0.faults = FaultRates() }
         for field in FaultRates.fields {
@@ -16,7 +16,7 @@ extension ShrinkSearch {
             tries { $0.devices[index].clockOffset = 0 }
             tries { $0.devices[index].pollingHours = nil }
         }
-        // A device that is opened for an account needs no log-in.
+        // A device that is opened for an account needs no log-in step.
         tries { scenario in
             for index in scenario.devices.indices { scenario.devices[index].account = DeviceSetup().account }
         }
@@ -30,7 +30,7 @@ extension ShrinkSearch {
         if best.days > 1 { tries { $0.days -= 1 } }
     }
 
-    /// Each step by itself, and the times of all.
+    /// Simplifies each step, and the times of all.
     func simplifySteps() {
         let isSpread = spread()
         for index in best.steps.indices {
@@ -40,7 +40,9 @@ extension ShrinkSearch {
         }
     }
 
-    /// Steps at even distances from each other, which says that only their order matters. Returns whether they are.
+    /// Places the steps at equal intervals, which shows that only their order matters.
+    ///
+    /// - Returns: `true` if the scenario still fails.
     private func spread() -> Bool {
         for distance in [World.day, World.hour, 1_000] {
             let isDone = tries { scenario in
@@ -60,7 +62,7 @@ extension ShrinkSearch {
     private func round(_ index: Int) {
         let time = best.steps[index].at
         for unit in Self.units where time % unit != 0 {
-            // Steps stay in the order of their times.
+            // Keeps the steps in ascending order.
             let rounded = time - time % unit
             guard index == 0 || rounded >= best.steps[index - 1].at else { continue }
             if tries({ $0.steps[index].at = rounded }) { return }
@@ -72,7 +74,7 @@ extension ShrinkSearch {
 }
 
 extension Action {
-    /// Actions that say less, those that say least first.
+    /// Simpler variants of the action, the simplest first.
     fileprivate var simpler: [Action] {
         let candidates: [Action] =
             switch self {
@@ -100,7 +102,7 @@ extension Action {
 }
 
 extension Sale {
-    /// Each differs in one thing, since the shrinker changes what it has, one thing after another.
+    /// Variants that differ in one property, since the shrinker applies one change after another.
     fileprivate var simpler: [Sale] {
         var candidates = [Sale(transaction, of: product)]
         candidates.append(changed { $0.quantity = 1 })
@@ -118,7 +120,7 @@ extension Sale {
 }
 
 extension Int64 {
-    /// The number without its parts below a day, an hour, a minute, a second, where that leaves something.
+    /// The number rounded down to days, hours, minutes and seconds, without zero and the number itself.
     fileprivate var rounder: [Int64] {
         ShrinkSearch.units.map { self - self % $0 }.filter { $0 != 0 && $0 != self }
     }

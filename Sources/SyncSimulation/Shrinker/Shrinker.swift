@@ -1,10 +1,9 @@
-/// Makes a failing scenario small: leaves out steps and devices, ends faults, rounds times and simplifies all else, as
-/// long as the same oracle is violated.
+/// Reduces a failing scenario: removes steps and devices, turns off faults, rounds times and simplifies everything
+/// else, as long as the same oracle is violated.
 ///
-/// Steps are left out by delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input",
-/// 2002): halves first, then quarters, until no single one can be spared. Random decisions of a run depend on place and
-/// occasion and not on each other, so that what is left out seldom changes the rest. The same scenario shrinks to the
-/// same one each time.
+/// Steps are removed by delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input",
+/// 2002): first halves, then quarters, until every remaining step is needed. Random decisions of a run depend on place
+/// and occasion and not on each other, so removing a step seldom changes the rest. The result is deterministic.
 ///
 /// ```swift
 /// let subject = Subject(rules: ConflictRules(expiry: LatestExpiryWins()))
@@ -13,40 +12,40 @@
 /// }
 /// ```
 public struct Shrinker: Sendable {
-    /// What is put to the test.
+    /// The catalogues, rules and shared store under test.
     public let subject: Subject
-    /// How many runs it may take at most, 1 or more.
+    /// The maximum number of runs, 1 or more.
     public let attempts: Int
 
-    /// How far it is.
+    /// The progress of a search.
     public struct Progress: Hashable, Sendable {
-        /// Runs so far.
+        /// The number of runs so far.
         public var attempts: Int
-        /// Steps of the smallest scenario so far that fails.
+        /// The number of steps of the smallest failing scenario so far.
         public var steps: Int
-        /// Devices of it.
+        /// The number of its devices.
         public var devices: Int
     }
 
-    /// What is left of a scenario.
+    /// The result of a search.
     public struct Shrunk: Hashable, Sendable {
         /// The smallest scenario that was found to fail.
         public var scenario: Scenario
-        /// What it violates: the first violation of the oracle that was violated first in the beginning.
+        /// Its first violation of the oracle that the original scenario violated first.
         public var violation: Violation
-        /// How many runs it took.
+        /// The number of runs.
         public var attempts: Int
-        /// Whether nothing more could be spared. `false` when the attempts were used up before.
+        /// True if nothing more could be removed, `false` if the attempts were used up.
         public var isMinimal: Bool
     }
 
     /// A shrinker.
     ///
     /// - Parameters:
-    ///   - subject: what is put to the test.
-    ///   - attempts: how many runs it may take at most, 1 or more.
+    ///   - subject: The catalogues, rules and shared store under test.
+    ///   - attempts: The maximum number of runs, 1 or more.
     public init(of subject: Subject = Subject(), attempts: Int = 2_000) {
-        precondition(attempts > 0, "a shrinker runs the scenario at least once")
+        precondition(attempts > 0, "attempts must be 1 or more")
         self.subject = subject
         self.attempts = attempts
     }
@@ -54,9 +53,9 @@ public struct Shrinker: Sendable {
     /// Shrinks `scenario` on the calling thread.
     ///
     /// - Parameters:
-    ///   - scenario: what fails.
-    ///   - progress: called after each run.
-    /// - Returns: what is left; `nil` when the scenario does not fail.
+    ///   - scenario: The failing scenario.
+    ///   - progress: Called after each run.
+    /// - Returns: The smallest failing scenario; `nil` if `scenario` does not fail.
     public func shrink(_ scenario: Scenario, progress: (Progress) -> Void = { _ in }) -> Shrunk? {
         guard let violation = Simulation(scenario, of: subject).run().violations.first else { return nil }
         return withoutActuallyEscaping(progress) { progress in
@@ -70,17 +69,17 @@ public struct Shrinker: Sendable {
     }
 }
 
-/// The search for a smaller scenario. One thread only.
+/// The search for a smaller scenario. Single-threaded.
 final class ShrinkSearch {
     private(set) var best: Scenario
     private(set) var violation: Violation
     private(set) var attempts = 1
-    /// Whether something was left untried because the attempts were used up.
+    /// True if a candidate was skipped because the attempts were used up.
     private(set) var isExhausted = false
     private let subject: Subject
     private let limit: Int
     private let progress: (Shrinker.Progress) -> Void
-    /// Scenarios that hold, so that none is run twice.
+    /// Scenarios without violations, so that none is run twice.
     private var held: Set<Scenario> = []
 
     init(
@@ -94,7 +93,7 @@ final class ShrinkSearch {
         self.progress = progress
     }
 
-    /// Goes on until a whole pass changes nothing.
+    /// Repeats all passes until one changes nothing.
     func run() {
         var before: Scenario
         repeat {
@@ -107,7 +106,8 @@ final class ShrinkSearch {
         } while best != before && !isExhausted
     }
 
-    /// Takes `candidate` for the best if it violates the same oracle. Returns whether it does, as the best one itself.
+    /// Adopts `candidate` as the best scenario if it violates the same oracle. Returns `true` if it does, or equals
+    /// the best one.
     @discardableResult
     func tries(_ candidate: Scenario) -> Bool {
         if candidate == best { return true }
@@ -129,7 +129,7 @@ final class ShrinkSearch {
         return found != nil
     }
 
-    /// As ``tries(_:)`` for the best scenario with a change.
+    /// Like ``tries(_:)``, for a modified copy of the best scenario.
     @discardableResult
     func tries(_ change: (inout Scenario) -> Void) -> Bool {
         var candidate = best
@@ -138,10 +138,10 @@ final class ShrinkSearch {
     }
 }
 
-// MARK: leaving out
+// MARK: removing steps and devices
 
 extension ShrinkSearch {
-    /// Runs of steps, halves first; later ones before earlier ones, since what comes last is seldom the cause.
+    /// Removes runs of steps, first halves. Later ones come first, since the last steps are seldom the cause.
     private func leaveOutSteps() {
         var size = (best.steps.count + 1) / 2
         while size > 0 {
@@ -151,12 +151,12 @@ extension ShrinkSearch {
                 tries { $0.steps.removeSubrange(range) }
                 end = range.lowerBound
             }
-            // What was needed only by steps that have gone since can go in another round of single ones.
+            // A step that only removed steps needed can be removed in another round of single steps.
             size = size == 1 ? 0 : (size + 1) / 2
         }
     }
 
-    /// Some failures need an order of jobs that another number of steps no longer gives: other seeds may.
+    /// Some failures depend on an order of jobs that changes with the number of steps: tries other seeds.
     private func leaveOutStepsInOtherOrders() {
         for seed in UInt64(1)...4 {
             for index in best.steps.indices.reversed() where index < best.steps.count {
@@ -168,7 +168,7 @@ extension ShrinkSearch {
         }
     }
 
-    /// Whole devices, with what happens on them or with it moved to another one.
+    /// Removes whole devices, with their steps or with the steps moved to another device.
     private func leaveOutDevices() {
         var device = best.devices.count - 1
         while device >= 0 {
@@ -183,7 +183,7 @@ extension ShrinkSearch {
 }
 
 extension Scenario {
-    /// Renumbers the devices after it.
+    /// Removes a device and renumbers those after it.
     fileprivate mutating func removeDevice(_ index: Int, movingStepsTo other: Int? = nil) {
         if let other {
             for step in steps.indices where steps[step].device == index { steps[step].device = other }

@@ -1,15 +1,15 @@
 import SyncCore
 import SyncCoreTesting
 
-/// A device's own store as one of its processes sees it: it fails, it is full, it takes its time, and it is gone for a
-/// process that has crashed. One thread only.
+/// A device's own store as seen by one of its processes. It injects errors, a full disk and delays, and fails every
+/// operation of a crashed process. Single-threaded.
 struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
     let process: SimulatedProcess
 
     private var device: SimulatedDevice { process.device }
 
     var capabilities: Capabilities { device.contents.capabilities }
-    /// The same for every process of the device, and after a restart.
+    /// The same for all processes of the device and after a restart.
     var label: String { device.contents.label }
 
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
@@ -54,34 +54,34 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
     ) async throws(BackendError) -> Answer<Outcome> {
         try process.begin(operation, key)
         let rates = process.world.rates
-        var dice = process.world.dice.generator(for: device.index, device.takeDiskNumber(), .disk)
+        var random = process.world.random.generator(for: device.index, device.takeDiskNumber(), .disk)
         let changes = operation == .write || operation == .delete
-        if dice.happens(perMille: rates.diskErrors) {
-            // A call that cannot read what others know of the time goes on with what its process knows.
+        if random.happens(perMille: rates.diskErrors) {
+            // A call that cannot read the saved time continues with the time of its process.
             if key?.text == "device/clock" { device.correctionCount += 1 }
-            noteRefusal(key)
+            noteFailedWrite(key)
             throw BackendError(
                 .busy, operation: operation, key: key, disposition: .transient, message: "simulated: the disk is busy")
         }
         if changes, device.isFull {
             process.world.marks.reach(.storeFull)
-            noteRefusal(key)
+            noteFailedWrite(key)
             throw BackendError(.full, operation: operation, key: key, message: "simulated: no space is left")
         }
-        // What is drawn does not depend on what happens, so that later numbers stay the same.
-        let isPausedBefore = dice.happens(perMille: rates.diskPauses)
-        let isPausedAfter = dice.happens(perMille: rates.diskPauses)
-        let pause = dice.pick(20...20_000)
-        let isUnknown = changes && dice.happens(perMille: rates.diskUnknowns)
-        let happens = dice.happens(perMille: 500)
+        // All random numbers are drawn before any branch, so that later numbers stay the same.
+        let isPausedBefore = random.happens(perMille: rates.diskPauses)
+        let isPausedAfter = random.happens(perMille: rates.diskPauses)
+        let pause = random.pick(20...20_000)
+        let isUnknown = changes && random.happens(perMille: rates.diskUnknowns)
+        let happens = random.happens(perMille: 500)
         if isPausedBefore { await process.pause(pause) }
         if !process.isAlive, changes { process.world.marks.reach(.crashDuringLocalWrite) }
         try process.checkAlive(operation, key)
         if isUnknown {
-            if happens { _ = try await body(device.contents) } else { noteRefusal(key) }
+            if happens { _ = try await body(device.contents) } else { noteFailedWrite(key) }
             throw BackendError(
                 .other, operation: operation, key: key, disposition: .outcomeUnknown,
-                message: "simulated: the disk did not say what became of it")
+                message: "simulated: the outcome of the write is unknown")
         }
         let answer = try await body(device.contents)
         if isPausedAfter { await process.pause(pause) }
@@ -90,8 +90,8 @@ struct SimulatedDisk: KeyValueBackend, @unchecked Sendable {
         return answer
     }
 
-    /// What time it is may not have been kept.
-    private func noteRefusal(_ key: EntryKey?) {
-        if key?.text == "device/clock" { process.world.auditor.unkeptClocks.insert(device.index) }
+    /// Records that the store may not have saved the time.
+    private func noteFailedWrite(_ key: EntryKey?) {
+        if key?.text == "device/clock" { process.world.auditor.unsavedClocks.insert(device.index) }
     }
 }

@@ -1,13 +1,13 @@
 import SyncCore
 import SyncCoreTesting
 
-/// The remote as one process sees it: through messages that take their time, get lost, come twice or late, and through
-/// a cache that may be stale. One thread only.
+/// The remote as seen by one process: through messages that are delayed, lost or duplicated, and a cache that may be
+/// stale. Single-threaded.
 struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     let process: SimulatedProcess
 
-    /// How long a process waits for an answer, in microseconds.
-    static let patience: Int64 = 30_000_000
+    /// The timeout of a request, in microseconds.
+    static let timeout: Int64 = 30_000_000
 
     private var world: World { process.world }
 
@@ -33,7 +33,7 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
                 try await contents.write(value, to: key, if: precondition)
             }
         } catch {
-            if error.disposition == .outcomeUnknown { process.didLoseTrack(of: key, value) }
+            if error.disposition == .outcomeUnknown { process.didLoseOutcome(of: key, value) }
             throw error
         }
         process.didWrite(key, answer.outcome, value, at: world.remote.contents)
@@ -70,7 +70,7 @@ struct SimulatedLink: KeyValueBackend, @unchecked Sendable {
     func signals() -> AsyncStream<Void> { process.subscribe() }
 }
 
-/// A request, on its way.
+/// A request in transit.
 private struct Request {
     let operation: BackendError.Operation
     var key: EntryKey?
@@ -79,8 +79,8 @@ private struct Request {
     var words: String { key.map { "\(operation.rawValue) \($0)" } ?? operation.rawValue }
 }
 
-/// What the network does to one request.
-private struct Fate {
+/// The network faults that a request meets.
+private struct MessageFaults {
     var isRequestLost: Bool
     var isAnswerLost: Bool
     var isRepeated: Bool
@@ -91,17 +91,17 @@ private struct Fate {
     var answerDelay: Int64
     var repetitionDelay: Int64
 
-    init(_ rates: FaultRates, dice: inout SeededGenerator) {
-        isRequestLost = dice.happens(perMille: rates.lostRequests)
-        isAnswerLost = dice.happens(perMille: rates.lostAnswers)
-        isRepeated = dice.happens(perMille: rates.repeatedRequests)
-        isRefused = dice.happens(perMille: rates.refusals)
-        isStale = dice.happens(perMille: rates.staleReads)
-        let factor: Int64 = dice.happens(perMille: rates.delayed) ? 100 : 1
+    init(_ rates: FaultRates, random: inout SeededGenerator) {
+        isRequestLost = random.happens(perMille: rates.lostRequests)
+        isAnswerLost = random.happens(perMille: rates.lostAnswers)
+        isRepeated = random.happens(perMille: rates.repeatedRequests)
+        isRefused = random.happens(perMille: rates.refusals)
+        isStale = random.happens(perMille: rates.staleReads)
+        let factor: Int64 = random.happens(perMille: rates.delayed) ? 100 : 1
         let longest = Int64(max(1, rates.longestDelay)) * 1_000
-        requestDelay = dice.pick(100...max(100, longest)) * factor
-        answerDelay = dice.pick(100...max(100, longest))
-        repetitionDelay = dice.pick(1...2 * SimulatedLink.patience)
+        requestDelay = random.pick(100...max(100, longest)) * factor
+        answerDelay = random.pick(100...max(100, longest))
+        repetitionDelay = random.pick(1...2 * SimulatedLink.timeout)
     }
 }
 
@@ -113,14 +113,16 @@ extension SimulatedLink {
         try process.begin(request.operation, request.key)
         try BackendError.throwIfCancelled(request.operation, key: request.key)
         let device = process.device
-        var dice = world.dice.generator(for: device.index, device.takeMessageNumber(), .message)
-        let fate = Fate(world.rates, dice: &dice)
+        var random = world.random.generator(for: device.index, device.takeMessageNumber(), .message)
+        let faults = MessageFaults(world.rates, random: &random)
         let reply = Reply<Answer<Outcome>>()
-        if fate.isStale, !device.isCut(.outgoing), !device.isCut(.incoming), let answer = stale(world.remote.contents) {
+        if faults.isStale, !device.isCut(.outgoing), !device.isCut(.incoming),
+            let answer = stale(world.remote.contents)
+        {
             noteStale(answer, to: request)
             return answer
         }
-        let timeout = world.scheduler.at(world.scheduler.now + Self.patience) {
+        let timer = world.scheduler.at(world.scheduler.now + Self.timeout) {
             reply.resolve(.failure(.noAnswer(to: request)))
         }
         let number = process.await { reply.resolve(.failure(.processEnded)) }
@@ -129,19 +131,19 @@ extension SimulatedLink {
             process.forget(number)
             process.endRequest()
         }
-        send(request, fate, reply, body)
+        send(request, faults, reply, body)
         let result = await withTaskCancellationHandler {
             await reply.wait()
         } onCancel: {
             reply.resolve(.failure(.cut(request)))
         }
-        world.scheduler.cancelIfPending(timeout)
+        world.scheduler.cancelIfPending(timer)
         if !process.isAlive, request.changes { world.marks.reach(.crashDuringRemoteWrite) }
         try process.checkAlive(request.operation, request.key)
         return try result.get()
     }
 
-    /// A cache on the way has answered: the request does not reach the remote.
+    /// Records an answer from a cache: the request does not reach the remote.
     private func noteStale<Outcome: Sendable>(_ answer: Answer<Outcome>, to request: Request) {
         let message = world.takeMessageID()
         let lane = process.device.lane
@@ -152,24 +154,25 @@ extension SimulatedLink {
     }
 
     private func send<Outcome: Sendable>(
-        _ request: Request, _ fate: Fate, _ reply: Reply<Answer<Outcome>>,
+        _ request: Request, _ faults: MessageFaults, _ reply: Reply<Answer<Outcome>>,
         _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
     ) {
         let message = world.takeMessageID()
         let lane = process.device.lane
         world.recorder.note(lane, .sent, message, .sent(message: message, to: world.remote.lane, request.words))
-        guard !fate.isRequestLost, !process.device.isCut(.outgoing) else {
+        guard !faults.isRequestLost, !process.device.isCut(.outgoing) else {
             world.recorder.note(lane, .lost, message, .lost(message: message, "the request is lost"))
             return
         }
-        deliver(request, fate, message, after: fate.requestDelay, reply, body)
-        if fate.isRepeated {
-            deliver(request, fate, message, after: fate.requestDelay + fate.repetitionDelay, reply, body)
+        deliver(request, faults, message, after: faults.requestDelay, reply, body)
+        if faults.isRepeated {
+            deliver(request, faults, message, after: faults.requestDelay + faults.repetitionDelay, reply, body)
         }
     }
 
     private func deliver<Outcome: Sendable>(
-        _ request: Request, _ fate: Fate, _ message: Int, after delay: Int64, _ reply: Reply<Answer<Outcome>>,
+        _ request: Request, _ faults: MessageFaults, _ message: Int, after delay: Int64,
+        _ reply: Reply<Answer<Outcome>>,
         _ body: @escaping @Sendable (StoreContents) async throws(BackendError) -> Answer<Outcome>
     ) {
         let (world, process) = (world, process)
@@ -181,7 +184,7 @@ extension SimulatedLink {
             world.scheduler.spawn {
                 defer { world.messagesUnderWay -= 1 }
                 var result: Result<Answer<Outcome>, BackendError>
-                if fate.isRefused {
+                if faults.isRefused {
                     result = .failure(.refused(request))
                 } else if request.changes, remote.isFull {
                     result = .failure(.noRoom(for: request))
@@ -196,37 +199,37 @@ extension SimulatedLink {
                     answer.serverTime = remote.time
                     result = .success(answer)
                 }
-                answer(request, fate, result, to: process, reply)
+                answer(request, faults, result, to: process, reply)
             }
         }
     }
 
     private func answer<Outcome: Sendable>(
-        _ request: Request, _ fate: Fate, _ result: Result<Answer<Outcome>, BackendError>, to process: SimulatedProcess,
-        _ reply: Reply<Answer<Outcome>>
+        _ request: Request, _ faults: MessageFaults, _ result: Result<Answer<Outcome>, BackendError>,
+        to process: SimulatedProcess, _ reply: Reply<Answer<Outcome>>
     ) {
         let world = world
         let message = world.takeMessageID()
         world.recorder.note(
             world.remote.lane, .sent, message,
             .sent(message: message, to: process.device.lane, result.words))
-        guard !fate.isAnswerLost, !process.device.isCut(.incoming) else {
+        guard !faults.isAnswerLost, !process.device.isCut(.incoming) else {
             world.recorder.note(world.remote.lane, .lost, message, .lost(message: message, "the answer is lost"))
             return
         }
         let (serverTime, isLate) = (result.serverTime(), reply.isResolved)
         world.messagesUnderWay += 1
-        world.scheduler.at(world.scheduler.now + fate.answerDelay) {
+        world.scheduler.at(world.scheduler.now + faults.answerDelay) {
             world.messagesUnderWay -= 1
             guard process.isAlive, !reply.isResolved, !isLate else {
-                let reason = process.isAlive ? "nobody waits for it any more" : "the process has ended"
+                let reason = process.isAlive ? "its request has timed out or was answered" : "the process has ended"
                 world.recorder.note(world.remote.lane, .lost, message, .lost(message: message, reason))
                 return
             }
             world.recorder.note(process.device.lane, .arrived, message, .arrived(message: message, result.words))
             if let serverTime {
                 world.auditor.expectNoStepBack(by: serverTime, in: process)
-                world.auditor.didHear(serverTime, in: process)
+                world.auditor.didReceiveServerTime(serverTime, in: process)
             }
             reply.resolve(result)
         }
@@ -267,7 +270,7 @@ extension WriteOutcome {
         switch self {
         case .written: "written"
         case .deleted: "deleted"
-        case .conflict(let entry): entry.map { "conflict with \($0.value.count) bytes" } ?? "conflict with nothing"
+        case .conflict(let entry): entry.map { "conflict with \($0.value.count) bytes" } ?? "conflict with no entry"
         }
     }
 }
@@ -301,6 +304,6 @@ extension BackendError {
             disposition: request.changes ? .outcomeUnknown : .permanent, message: "simulated: cancelled")
     }
 
-    /// What a process that has crashed gets of everything that it still asks.
+    /// The error of every operation that a crashed process attempts.
     static var processEnded: BackendError { BackendError(.cancelled, message: "simulated: the process has ended") }
 }

@@ -1,38 +1,38 @@
 import SyncCore
 
-/// A store of a run, seen from outside: passes everything on to the real one, knows what it holds, and tells each write
-/// that happened. One thread only.
+/// Wraps a store of a run: forwards every call, mirrors the contents, and reports each completed write.
+/// Single-threaded.
 final class StoreContents: KeyValueBackend, @unchecked Sendable {
-    /// A write that happened: what stood there, and what stands there now.
+    /// A completed write, with the old and the new value.
     struct Change {
         var key: EntryKey
         var old: [UInt8]?
         var new: [UInt8]?
-        /// Whether it came from a process, and not from what a run does to its stores.
+        /// True for a write by a process, `false` for a change that the run makes to its stores.
         var isFromProcess: Bool
     }
 
-    /// All that a store holds, and what is needed to put it back.
+    /// A copy of a store, with what is needed to restore it.
     struct Copy {
         var values: [EntryKey: [UInt8]]
         var backup: MemoryBackend.Backup?
     }
 
     private let wrapped: any KeyValueBackend
-    /// The store itself where it is one of memory, which alone can be copied and put back.
+    /// The wrapped store if it is in memory: only such a store can be copied and restored.
     private let memory: MemoryBackend?
     private let executor: SimulationExecutor
     private(set) var values: [EntryKey: [UInt8]] = [:]
-    /// What keys held before, oldest first, as caches may still answer; at most three of each.
+    /// Earlier values of keys, oldest first, which a stale cache may return; at most three for each key.
     private(set) var history: [EntryKey: [Entry?]] = [:]
     private var versions: [EntryKey: EntryVersion] = [:]
-    /// Writes of processes to ledgers; devices also note what time it is.
+    /// The number of writes to ledgers, without a device's writes of its clock.
     private(set) var ledgerWriteCount = 0
     var didChange: (Change) -> Void = { _ in }
-    /// What touched it from another thread than the run's.
+    /// Called for each access from a thread other than the run's.
     var didEscape: () -> Void = {}
 
-    /// - Parameter memory: what `wrapped` wraps, if it does.
+    /// - Parameter memory: The store that `wrapped` wraps, if any.
     init(_ wrapped: any KeyValueBackend, memory: (any KeyValueBackend)? = nil, executor: SimulationExecutor) {
         self.wrapped = wrapped
         self.memory = (memory ?? wrapped) as? MemoryBackend
@@ -100,15 +100,15 @@ final class StoreContents: KeyValueBackend, @unchecked Sendable {
 }
 
 extension StoreContents {
-    /// The keys that hold something, ascending.
+    /// The keys with a value, ascending.
     var keys: [EntryKey] { values.keys.sorted() }
 
-    /// A copy of all that it holds.
+    /// Copies the contents.
     func copy() -> Copy {
         Copy(values: values, backup: memory?.backup())
     }
 
-    /// Holds what `copy` does from now on. Returns whether the store can do that: only one of memory can.
+    /// Replaces the contents with `copy`. Returns `false` for a store that cannot do that: only one in memory can.
     func putBack(_ copy: Copy) -> Bool {
         guard let memory, let backup = copy.backup else { return false }
         let before = values
@@ -122,12 +122,12 @@ extension StoreContents {
         return true
     }
 
-    /// Holds nothing any more, as if it had been made anew.
+    /// Empties the store, as if it were new. Returns `false` for a store that cannot do that.
     func wipe() -> Bool {
         putBack(Copy(values: [:], backup: MemoryBackend.Backup()))
     }
 
-    /// Puts `value` under `key`, whatever stands there, as somebody does who is none of the run's processes.
+    /// Writes `value` to `key` unconditionally, as a client outside of the run would.
     func put(_ value: [UInt8]?, under key: EntryKey) async throws(BackendError) {
         let old = values[key]
         remember(key)
@@ -142,7 +142,7 @@ extension StoreContents {
         didChange(Change(key: key, old: old, new: value, isFromProcess: false))
     }
 
-    /// What a cache answers that still has what `key` held a few writes ago; `nil` when nothing else stood there.
+    /// The answer of a cache that still has an earlier value of `key`; `nil` if there is no earlier value.
     func staleAnswer(for key: EntryKey, unless knownVersion: EntryVersion?) -> Answer<ReadOutcome>? {
         guard let oldest = history[key]?.first else { return nil }
         guard let oldest else { return Answer(.absent) }

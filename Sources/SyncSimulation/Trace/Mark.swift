@@ -1,93 +1,94 @@
-/// A state that runs should reach, because mistakes like to hide there. What no run of a set reached was not tried.
+/// A rare state that runs should reach, because defects often hide there. A state that no run of a set reached was not
+/// tested.
 public enum Mark: String, Codable, Hashable, Sendable, CaseIterable {
-    /// A write met another device's and was merged and sent again.
+    /// A write conflicted with another device's, and was merged and sent again.
     case conflictRetried
-    /// A write whose answer was lost was found to have happened.
+    /// A write whose answer was lost turned out to have happened.
     case unknownHadHappened
-    /// A write whose answer was lost was found not to have happened.
+    /// A write whose answer was lost turned out not to have happened.
     case unknownHadNotHappened
     /// A request arrived twice, the second time after its answer.
     case requestRepeated
-    /// A cache answered a read with what the key held before.
+    /// A cache answered a read with an earlier value.
     case staleAnswer
-    /// What follows the remote by cursors, here the test's own watcher, was told that its cursor has expired.
+    /// The cursor of the reader of the remote's change feed expired.
     case cursorExpired
     /// A device crashed while a write to its own store was under way.
     case crashDuringLocalWrite
     /// A device crashed while a write to the remote was under way.
     case crashDuringRemoteWrite
-    /// A device crashed between the remote's answer and its own note of it.
+    /// A device crashed between the remote's answer and the checkpoint in its own store.
     case crashBeforeCheckpoint
     /// An adoption was interrupted after the claim was written.
     case claimInterrupted
-    /// Somebody else completed an adoption that was interrupted.
+    /// Another log-in completed an interrupted adoption.
     case claimResumed
     /// Two processes of one device wrote to its store between each other's read and write.
     case processesCollided
-    /// A device's store was put back from a copy that lacked something.
+    /// A device's store was restored from a backup that lacked something.
     case localPutBack
-    /// The remote was put back from a copy that lacked something.
+    /// The remote was restored from a backup that lacked something.
     case remotePutBack
-    /// The remote was emptied and filled again by a device.
+    /// The remote was emptied and refilled by a device.
     case remoteRefilled
-    /// A purchase that only a lost device knew is gone.
+    /// A purchase was lost with the only device that knew it.
     case lostWithDevice
     /// Two devices bought before they knew of each other's purchase.
     case boughtAtOnce
     /// The same transaction was recorded by two devices.
     case sameTransactionTwice
-    /// A refund came before its purchase.
+    /// A refund was recorded before its purchase.
     case refundFirst
-    /// A refund hit the middle of a stack.
+    /// A refund revoked a purchase in the middle of a stack.
     case refundInStack
     /// A refund was reversed.
     case reinstated
-    /// A period ended at a date that the month does not have.
+    /// A period ended on a date that the month does not have.
     case monthEnd
     /// Two devices spent the same unit, and the overspend was written off.
     case overspent
-    /// A statement of an older system added time.
+    /// An assertion of an older system added time.
     case assertionAdded
-    /// A statement of an older system added nothing, or was the echo of what a device showed.
+    /// An assertion of an older system added nothing, or echoed the expiry that a device showed.
     case assertionEchoed
     /// A device's clock was set back.
     case clockSetBack
-    /// A contact with the remote set a device's clock right that was more than an hour wrong.
+    /// A contact with the remote corrected a device's clock by more than an hour.
     case clockCorrected
-    /// The remote's clock was wrong while a device asked.
+    /// The remote's clock was wrong when it answered a device.
     case serverWrong
-    /// A device's own store was full, and a recording was refused.
+    /// A device's own store was full, so a recording failed.
     case storeFull
-    /// The remote was full, and a sync received all the same.
+    /// The remote was full, but a sync still received facts.
     case remoteFull
-    /// Somebody logged out with facts that were not sent.
+    /// An account logged out with unsent facts.
     case loggedOutUnsent
-    /// Another account logged in while the first had unsent facts on the device.
+    /// Another account logged in while the device still had unsent facts of the previous one.
     case switchedWithUnsent
     /// A device learned of an erasure by syncing.
     case erasureLearned
-    /// An erased account was made again.
+    /// An erased account was created again.
     case recreated
-    /// A record of a kind that nobody here knows went from one device to another.
+    /// A record of an unknown kind was synced from one device to another.
     case unknownKindCarried
-    /// A device could not read what a client that lies had put into the remote, and left it alone.
+    /// A device could not read an entry written by a malicious client, and left it unchanged.
     case liarRefused
-    /// A device with another rule synced with one that has the run's.
+    /// A device with a rule other than the run's received facts.
     case mixedRules
-    /// A device with an older catalogue synced a purchase of a product that it does not know.
+    /// A device with an older catalogue received a purchase of a product that it does not know.
     case unknownProduct
     /// A purchase waited for approval.
     case pending
 }
 
-/// How often runs came to each rare state.
+/// The number of times that runs reached each rare state.
 public struct Marks: Codable, Hashable, Sendable {
     private var counts: [String: Int] = [:]
 
-    /// None.
+    /// No marks.
     public init() {}
 
-    /// How often.
+    /// The number of times that `mark` was reached.
     public subscript(mark: Mark) -> Int { counts[mark.rawValue] ?? 0 }
 
     /// States that were not reached, in the order of their declaration.
@@ -95,7 +96,7 @@ public struct Marks: Codable, Hashable, Sendable {
 
     mutating func reach(_ mark: Mark) { counts[mark.rawValue, default: 0] += 1 }
 
-    /// Adds those of another run.
+    /// Adds the marks of another run.
     public mutating func add(_ other: Marks) {
         for (mark, count) in other.counts { counts[mark, default: 0] += count }
     }

@@ -1,10 +1,9 @@
-/// Takes down what happens. The hash is taken of everything; the words only when somebody will read them. One thread
-/// only.
+/// Records events. All of them go into the hash; the trace is kept only on request. Single-threaded.
 final class Recorder {
     private let scheduler: Scheduler
     private let isRecording: Bool
     private(set) var events: [TraceEvent] = []
-    /// FNV-1a, 64 bits, over all that was noted.
+    /// The 64-bit FNV-1a hash of all recorded events.
     private(set) var hash: UInt64 = 0xCBF2_9CE4_8422_2325
 
     init(scheduler: Scheduler, isRecording: Bool) {
@@ -12,13 +11,13 @@ final class Recorder {
         self.isRecording = isRecording
     }
 
-    /// Milliseconds since the beginning of the run.
+    /// Milliseconds since the start of the run.
     var now: Int64 { scheduler.now / 1_000 }
 
     /// - Parameters:
-    ///   - lane: where.
-    ///   - code: what, as a number of its own for each kind of event; with `detail`, all that goes into the hash.
-    ///   - kind: what, in words.
+    ///   - lane: The lane of the event.
+    ///   - code: The kind of event, as a number. Only `lane`, `code` and `detail` go into the hash.
+    ///   - kind: The event for the trace.
     func note(_ lane: Int, _ code: Code, _ detail: Int = 0, _ kind: @autoclosure () -> TraceEvent.Kind) {
         mix(UInt64(bitPattern: scheduler.now))
         mix(UInt64(truncatingIfNeeded: lane << 8 | code.rawValue))
@@ -26,7 +25,7 @@ final class Recorder {
         if isRecording { events.append(TraceEvent(at: now, lane: lane, kind())) }
     }
 
-    /// Mixes bytes into the hash: contents that two runs must agree on.
+    /// Mixes bytes into the hash.
     func mix(_ bytes: [UInt8]) {
         for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
     }
@@ -36,7 +35,7 @@ final class Recorder {
         hash ^= hash >> 29
     }
 
-    /// What was noted; the numbers are part of trace hashes.
+    /// The kinds of events. Their numbers are part of trace hashes.
     enum Code: Int {
         case begun = 1
         case ended, sent, arrived, lost, started, crashed, disturbed, believes, clock, store, healed, violated, other

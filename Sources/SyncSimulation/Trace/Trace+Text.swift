@@ -1,7 +1,7 @@
 import Entitlements
 
 extension Trace {
-    /// The trace as text, a line for each event: time, lane, what happened. Equal traces give equal text.
+    /// The trace as text, one line for each event: time, lane and description. Equal traces give equal text.
     ///
     /// ```
     /// day   1 01:00:00.000  device 1  step 3: buys quarter as t0001
@@ -15,7 +15,7 @@ extension Trace {
         }
     }
 
-    /// `day   1 01:00:00.000`: so many days and so much of a day since the beginning of the run.
+    /// `day   1 01:00:00.000`: days and time of day since the start of the run.
     static func time(_ milliseconds: Int64) -> String {
         let (days, rest) = milliseconds.quotientAndRemainder(dividingBy: 86_400_000)
         let clock = [rest / 3_600_000, rest / 60_000 % 60, rest / 1_000 % 60].map { digits($0, 2) }
@@ -54,9 +54,9 @@ extension Trace {
 }
 
 extension Violation {
-    /// One line: when and where, the oracle and what was seen.
+    /// A one-line description: time, lane, oracle and message.
     ///
-    /// - Parameter trace: whose lanes are named.
+    /// - Parameter trace: The trace whose lane names are used.
     public func line(in trace: Trace) -> String {
         let name = trace.lanes.indices.contains(lane) ? trace.lanes[lane].name : "lane \(lane)"
         return "\(Trace.time(at))  \(name)  \(oracle.rawValue): \(message.visible)"
@@ -75,7 +75,7 @@ extension TraceEvent.Disturbance {
 }
 
 extension String {
-    /// The text on one line of a terminal: whole, with what would end a line or steer the terminal replaced.
+    /// The text on one line of a terminal, with line breaks and control characters replaced.
     fileprivate var visible: String {
         let clean = unicodeScalars.map { scalar in
             let isControl = [.control, .lineSeparator, .paragraphSeparator].contains(scalar.properties.generalCategory)

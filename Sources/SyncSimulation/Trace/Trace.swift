@@ -1,18 +1,18 @@
-/// What happened in a run, in the order in which it happened.
+/// The events of a run, in the order in which they happened.
 public struct Trace: Codable, Hashable, Sendable {
-    /// Who or what has a line of its own in the trace.
+    /// A participant with a line of its own in the trace.
     public struct Lane: Codable, Hashable, Sendable {
-        /// What a lane stands for.
+        /// The kind of participant.
         public enum Kind: String, Codable, Hashable, Sendable {
             /// A device, with all processes on it.
             case replica
-            /// The store on a device: always the lane right after that of its device.
+            /// The store on a device. Its lane follows that of its device.
             case localStore
             /// The store that the devices share.
             case remote
         }
 
-        /// What it stands for.
+        /// The kind of participant.
         public var kind: Kind
         /// A short name: `device 1`, `store 1`, `remote`.
         public var name: String
@@ -24,9 +24,9 @@ public struct Trace: Codable, Hashable, Sendable {
         }
     }
 
-    /// The lines, from the first device to the remote.
+    /// The lanes, from the first device to the remote.
     public var lanes: [Lane]
-    /// What happened, in the order in which it happened; times never go back.
+    /// The events in the order in which they happened; times never decrease.
     public var events: [TraceEvent]
 
     /// A trace.
@@ -36,59 +36,59 @@ public struct Trace: Codable, Hashable, Sendable {
     }
 }
 
-/// One thing that happened.
+/// One event of a run.
 public struct TraceEvent: Codable, Hashable, Sendable {
-    /// What happened.
+    /// The kind of event.
     public enum Kind: Codable, Hashable, Sendable {
-        /// Somebody begins to do something on this lane: `buys com.example.3months as t1`.
+        /// A step starts on this lane: `buys com.example.3months as t1`.
         case begun(step: Int, String)
-        /// What came of it.
+        /// A step ends with a result.
         case ended(step: Int, String, isFailure: Bool)
-        /// A message leaves this lane. Ids are unique in a run; each is followed by one of `arrived` or `lost`, or by
-        /// several `arrived` when the network repeated it.
+        /// A message leaves this lane. Ids are unique in a run. Each message is followed by one `arrived` or `lost`,
+        /// or by several `arrived` if the network duplicated it.
         case sent(message: Int, to: Int, String)
         /// A message arrives on this lane.
         case arrived(message: Int, String)
         /// A message never arrives.
         case lost(message: Int, String)
-        /// A process on this lane begins.
+        /// A process on this lane starts.
         case started(process: Int)
-        /// A process on this lane ends without being asked.
+        /// A process on this lane crashes.
         case crashed(process: Int)
-        /// From now until `until` (milliseconds since the beginning of the run) this lane is not as it should be.
+        /// This lane has a fault from now until `until` (milliseconds since the start of the run).
         case disturbed(Disturbance, until: Int64, String)
-        /// What this replica believes now: the end of what it has, for each group (milliseconds since 1970 UTC; `nil`
-        /// for never), and whether it is active.
+        /// The expiry that this replica derives for a group (milliseconds since 1970 UTC; `nil` for none), and the
+        /// group's state.
         case believes(group: String, expires: Int64?, isActive: Bool)
-        /// A clock was moved by so many milliseconds.
+        /// A clock was moved by this many milliseconds.
         case clockMoved(by: Int64)
-        /// What a store lost, or what was put back.
+        /// The contents of a store were replaced.
         case storeChanged(String)
         /// Faults are over.
         case healed
         /// An oracle was violated here.
         case violated(oracle: String, String)
-        /// Anything else worth reading.
+        /// Any other remark.
         case note(String)
     }
 
-    /// What is not as it should be for a while.
+    /// A fault that lasts for a while.
     public enum Disturbance: String, Codable, Hashable, Sendable {
-        /// Messages from this lane do not get through.
+        /// Messages from this lane are lost.
         case cutOutgoing
-        /// Messages to this lane do not get through.
+        /// Messages to this lane are lost.
         case cutIncoming
-        /// The store has no room.
+        /// The store is full.
         case full
         /// The clock is wrong.
         case wrongClock
     }
 
-    /// When: milliseconds of virtual time since the beginning of the run.
+    /// The virtual time in milliseconds since the start of the run.
     public var at: Int64
-    /// Where: an index of ``Trace/lanes``.
+    /// The index of the lane in ``Trace/lanes``.
     public var lane: Int
-    /// What happened.
+    /// The kind of event.
     public var kind: Kind
 
     /// An event.

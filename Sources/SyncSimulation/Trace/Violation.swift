@@ -1,16 +1,16 @@
-/// Something that must never happen has happened.
+/// A violated invariant.
 public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
-    /// What is checked.
+    /// The invariants that are checked.
     public enum Oracle: String, Codable, Hashable, Sendable, CaseIterable {
-        /// What was acknowledged is in the account's ledger in the end, unless every store that held it was lost.
+        /// Acknowledged facts are in the account's ledger at the end, unless every store that held them was lost.
         case nothingLost
-        /// All that hold an account's ledger hold the same one in the end.
+        /// All replicas of an account's ledger are equal at the end.
         case equalLedgers
-        /// A fact that is no revocation takes no covered instant away.
+        /// Facts other than revocations never remove covered time.
         case coverage
-        /// A buyer has all the time that was paid.
+        /// A buyer gets all the time that was paid.
         case paidTime
-        /// After healing and the stated number of rounds nobody writes any more.
+        /// After healing and a fixed number of sync rounds, no device writes any more.
         case quiescence
         /// A ledger never loses a record within an incarnation.
         case neverShrinks
@@ -18,31 +18,32 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         case spends
         /// No transaction counts for two accounts.
         case ownership
-        /// Who has bought is active at once on the device where he bought.
+        /// A purchase is active at once on the device that recorded it.
         case activeAtOnce
-        /// What a device shows is what the model makes of the facts that it holds.
+        /// The state that a device shows equals the model's replay of the facts that it holds.
         case model
-        /// The device's time is as right as its last contact and the moves of its clock since allow.
+        /// The error of a device's time is explained by its last contact with the remote and the moves of its clock
+        /// since then.
         case clock
-        /// Nothing of an erased incarnation comes back.
+        /// No data of an erased incarnation comes back.
         case erased
-        /// A new device that restores has all that the account has.
+        /// A new device has the whole account after restoring.
         case restore
-        /// What follows a store by cursors knows what is in it.
+        /// A reader of a store's change feed knows its contents.
         case changes
-        /// Everything runs on the simulation's executor and comes to an end.
+        /// All jobs run on the simulation's executor, and the run ends.
         case execution
-        /// No call fails with an error that it must not fail with.
+        /// Calls fail only with errors that the faults of the run allow.
         case errors
     }
 
-    /// Which.
+    /// The invariant that was violated.
     public var oracle: Oracle
-    /// What was seen, in a line.
+    /// The observation, in one line.
     public var message: String
-    /// When: milliseconds of virtual time since the beginning of the run.
+    /// The virtual time in milliseconds since the start of the run.
     public var at: Int64
-    /// Where: an index of ``Trace/lanes``.
+    /// The index of the lane in ``Trace/lanes``.
     public var lane: Int
 
     /// A violation.
@@ -53,6 +54,6 @@ public struct Violation: Codable, Hashable, Sendable, CustomStringConvertible {
         self.lane = lane
     }
 
-    /// One line.
+    /// The oracle and the message in one line.
     public var description: String { "\(oracle.rawValue): \(message)" }
 }

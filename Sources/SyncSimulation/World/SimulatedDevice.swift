@@ -1,40 +1,40 @@
 import SyncCore
 
-/// A device: what stays when its processes end. One thread only.
+/// A device: the state that outlives its processes. Single-threaded.
 final class SimulatedDevice: @unchecked Sendable {
     enum Direction { case outgoing, incoming }
 
     let index: Int
     let setup: DeviceSetup
-    /// Its own store, as it is on the disk.
+    /// Its own store, as on disk.
     let contents: StoreContents
-    /// How far the wall clock is ahead, in milliseconds.
+    /// The error of the wall clock in milliseconds; positive if it is ahead.
     var clockOffset: Int64
-    /// The processes that run or ran last, by their index.
+    /// The current or last processes, by index.
     var processes: [SimulatedProcess?] = [nil, nil]
-    /// How often the wall clock was moved.
+    /// The number of moves of the wall clock.
     var clockMoves = 0
-    /// How often a contact moved its time by more than a minute.
+    /// The number of contacts that moved the device's time by more than a minute.
     var correctionCount = 0
-    /// How often a store's signature was seen.
+    /// The number of signed statements that were seen.
     var signatureCount = 0
-    /// Whether a contact has moved the time of one process by more than a minute, and others cannot know yet.
-    var hasUnkeptCorrection = false
-    /// Whether its store was ever put back from a copy.
+    /// True if a contact moved the time of one process by more than a minute and the others cannot know yet.
+    var hasUnsavedCorrection = false
+    /// True if its store was ever restored from a backup.
     var wasPutBack = false
-    /// How often its store was emptied or put back.
+    /// The number of times that its store was emptied or restored.
     var replacementCount = 0
-    /// Whether two processes ever ran at once.
+    /// True if two processes ever ran at the same time.
     var hasHadTwoProcesses = false
-    /// Whether a process ended between claiming nobody's ledger and completing its adoption.
+    /// True if a process ended between claiming the anonymous ledger and completing the adoption.
     var hasInterruptedClaim = false
-    /// Who logged out last with facts that were not sent.
+    /// The account that last logged out with unsent facts.
     var leftUnsent: String?
-    /// The groups of which it ever showed an end.
+    /// The groups for which it ever showed an expiry.
     var believedGroups: Set<String> = []
-    /// Set once it is lost for good.
+    /// True once the device is lost permanently.
     var isLost = false
-    /// Until when the store has no room, in milliseconds since the beginning.
+    /// The time until which the store is full, in milliseconds since the start of the run.
     private var fullUntil: Int64 = 0
     private var cutUntil: [Int64] = [0, 0]
     var copy: StoreContents.Copy?
@@ -51,10 +51,10 @@ final class SimulatedDevice: @unchecked Sendable {
         clockOffset = setup.clockOffset
     }
 
-    /// Its line in the trace; that of its store is the next.
+    /// Its lane in the trace. The lane of its store is the next one.
     let lane: Int
 
-    /// Its processes that run.
+    /// Its running processes.
     var running: [SimulatedProcess] { processes.compactMap { $0 }.filter(\.isAlive) }
 
     var isFull: Bool { world.recorder.now < fullUntil }
@@ -66,7 +66,7 @@ final class SimulatedDevice: @unchecked Sendable {
     func cut(_ direction: Direction, until time: Int64) { cutUntil[direction == .outgoing ? 0 : 1] = time }
     func fill(until time: Int64) { fullUntil = time }
 
-    /// Its wall clock: milliseconds since 1970 UTC.
+    /// Its wall clock, in milliseconds since 1970 UTC.
     var wallClock: Int64 { world.trueTime + clockOffset }
 
     func takeDiskNumber() -> Int {
@@ -80,15 +80,15 @@ final class SimulatedDevice: @unchecked Sendable {
     }
 }
 
-/// What the devices share. One thread only.
+/// The store that the devices share. Single-threaded.
 final class SimulatedRemote: @unchecked Sendable {
     let contents: StoreContents
     let lane: Int
     let tellsTime: Bool
-    /// How far its clock is ahead, in milliseconds.
+    /// The error of its clock in milliseconds; positive if it is ahead.
     var clockOffset: Int64 = 0
     var fullUntil: Int64 = 0
-    /// Whether it was emptied and nobody has written since.
+    /// True if it was emptied and not written to since.
     var isEmptied = false
     var copy: StoreContents.Copy?
     private let scheduler: Scheduler
@@ -102,6 +102,6 @@ final class SimulatedRemote: @unchecked Sendable {
 
     var isFull: Bool { scheduler.now / 1_000 < fullUntil }
 
-    /// Milliseconds since 1970 UTC.
+    /// Its time, in milliseconds since 1970 UTC.
     var time: Int64 { scheduler.trueTime + clockOffset }
 }

@@ -3,58 +3,57 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// A process on a device: an app, or a second one beside it. It may end at any of its operations.
+/// A process on a device: the app or a second process beside it. It can crash at any of its operations.
 ///
-/// Swift cannot stop a task from outside. A process that has crashed is cut off instead: whatever it still asks of a
-/// store fails without effect and nothing it returns is believed, so that from outside it is gone, while its tasks run
-/// out by themselves. One thread only.
+/// Swift cannot stop a task from outside, so a crashed process is isolated instead: all its store operations fail
+/// without effect and its results are ignored. Its remaining tasks run to their end without being observable.
+/// Single-threaded.
 final class SimulatedProcess: @unchecked Sendable {
     let device: SimulatedDevice
     let index: Int
     unowned let world: World
     private(set) var isAlive = true
-    /// What it runs; `nil` until it has opened its stores, and once it has ended.
+    /// The store that it runs; `nil` until its stores are open and after it has ended.
     private(set) var store: EntitlementStore?
     private var waitingForStore: [Reply<Bool>] = []
-    /// How many operations it may begin until it crashes.
+    /// The number of operations until it crashes.
     var operationsUntilCrash: Int?
     private var waiting: [(number: UInt64, action: () -> Void)] = []
     private var lastNumber: UInt64 = 0
     private var subscribers: [AsyncStream<Void>.Continuation] = []
-    /// How many answers have told it the time.
-    var answersHeard = 0
-    /// Requests to the remote that wait for an answer, and how often the clock had been moved when the first of them
-    /// was sent.
+    /// The number of answers that carried the remote's time.
+    var timedAnswerCount = 0
+    /// The number of pending requests to the remote, and the number of clock moves when the first of them was sent.
     private(set) var requestsUnderWay = 0
     private(set) var clockMovesSeen = 0
-    /// When the last request was sent: milliseconds since 1970 UTC, in truth.
+    /// The true time of the last request, in milliseconds since 1970 UTC.
     private(set) var lastRequestAt: Int64 = 0
-    /// Whether the last request was sent while another waited.
+    /// True if the last request was sent while another was pending.
     private(set) var isOverlapping = false
     var tasks: [Task<Void, Never>] = []
     private var hostBits: SeededGenerator
-    /// Keys of the remote whose last write by this process met somebody else's.
+    /// Keys of the remote for which this process's last write conflicted with another one.
     private var conflicting: Set<EntryKey> = []
-    /// What this process last wrote to keys of the remote without learning what became of it.
+    /// Values that this process wrote to the remote with an unknown outcome.
     private var unsettled: [EntryKey: [UInt8]] = [:]
-    /// Whether a write to the remote was answered that the local store has not been told of.
+    /// True if a write to the remote was answered but not yet noted in the local store.
     var isBeforeCheckpoint = false
 
-    init(on device: SimulatedDevice, index: Int, life: Int, world: World) {
+    init(on device: SimulatedDevice, index: Int, launch: Int, world: World) {
         self.device = device
         self.index = index
         self.world = world
-        hostBits = world.dice.generator(for: 16 * device.index + index, life, .host)
+        hostBits = world.random.generator(for: 16 * device.index + index, launch, .host)
     }
 
-    /// The machine as the process sees it.
+    /// The host services of the process.
     var host: HostServices {
         HostServices(
             now: { self.device.wallClock }, timer: SimulationClock(scheduler: world.scheduler),
             randomBits: { self.hostBits.next() })
     }
 
-    /// An operation begins: the moment at which a crash that was asked for comes.
+    /// Starts an operation. A scheduled crash happens here.
     func begin(_ operation: BackendError.Operation, _ key: EntryKey?) throws(BackendError) {
         if !world.scheduler.executor.isOnItsThread { world.didEscape() }
         if let count = operationsUntilCrash {
@@ -67,7 +66,7 @@ final class SimulatedProcess: @unchecked Sendable {
         guard isAlive else { throw BackendError.processEnded.during(operation, key: key) }
     }
 
-    /// Waits for so many microseconds, or until the process ends.
+    /// Waits for this many microseconds, or until the process ends.
     func pause(_ microseconds: Int64) async {
         let reply = Reply<Bool>()
         let number = self.await { reply.resolve(.success(false)) }
@@ -87,13 +86,13 @@ final class SimulatedProcess: @unchecked Sendable {
         waiting.removeAll { $0.number == number }
     }
 
-    /// It has opened its stores.
+    /// Called when its stores are open.
     func didOpen(_ store: EntitlementStore) {
         self.store = store
         answerWaiting()
     }
 
-    /// What it runs, once it has opened its stores; `nil` when it ends before that.
+    /// The store that it runs, once its stores are open; `nil` if it ends before.
     func openedStore() async -> EntitlementStore? {
         if store == nil, isAlive {
             let reply = Reply<Bool>()
@@ -108,7 +107,7 @@ final class SimulatedProcess: @unchecked Sendable {
         waitingForStore = []
     }
 
-    /// It ends, as if it had been killed.
+    /// Ends the process, as if it were killed.
     func end() {
         guard isAlive else { return }
         isAlive = false
@@ -120,23 +119,23 @@ final class SimulatedProcess: @unchecked Sendable {
         subscribers = []
         for task in tasks { task.cancel() }
         tasks = []
-        // It holds the host, and so this process.
+        // The store retains the host services, which retain this process.
         store = nil
         answerWaiting()
         world.auditor.didEnd(self)
     }
 
-    /// Nobody can say what became of a write to the remote.
-    func didLoseTrack(of key: EntryKey, _ value: [UInt8]) { unsettled[key] = value }
+    /// Records a write to the remote with an unknown outcome.
+    func didLoseOutcome(of key: EntryKey, _ value: [UInt8]) { unsettled[key] = value }
 
-    /// A stream of the remote's signals, as far as messages come through.
+    /// A stream of the remote's change signals, as far as the network delivers them.
     func subscribe() -> AsyncStream<Void> {
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         if isAlive { subscribers.append(continuation) } else { continuation.finish() }
         return stream
     }
 
-    /// The remote says that something changed.
+    /// Delivers a change signal of the remote.
     func signal() {
         guard isAlive, !device.isCut(.incoming) else { return }
         for subscriber in subscribers { subscriber.yield() }
@@ -153,7 +152,7 @@ final class SimulatedProcess: @unchecked Sendable {
 
     func endRequest() { requestsUnderWay -= 1 }
 
-    /// A write to the remote was answered.
+    /// Records the answer to a write to the remote.
     func didWrite(_ key: EntryKey, _ outcome: WriteOutcome, _ value: [UInt8], at remote: StoreContents) {
         switch outcome {
         case .written:

@@ -3,34 +3,35 @@ import Entitlements
 import SyncCore
 
 extension World {
-    /// After healing so many rounds, in each of which every device syncs every account that was ever logged in on it,
-    /// all hold the same: in the first all send, in the second all receive.
+    /// The number of sync rounds after healing until all replicas are equal. In each round every device syncs every
+    /// account that was ever logged in on it: in the first round all send, in the second all receive.
     static let roundsToAgree = 2
 
-    /// The whole run: what the scenario says, then healing and what must hold in the end.
+    /// The whole run: the scenario, then healing and the final checks.
     func live() async {
         for index in scenario.steps.indices {
             let step = scenario.steps[index]
             scheduler.at(step.at * 1_000) { [unowned self] in
                 scheduler.spawn { [self] in
                     await perform(index)
-                    // Not each time: what follows a store that was put back shall find changes that it never saw.
+                    // Not after each step, so that the reader of the change feed meets changes that a restored store
+                    // has lost.
                     if index % 8 == 0 { await follow() }
                 }
             }
         }
         await rest(until: Int64(scenario.days) * Self.day * 1_000)
         heal()
-        await takeAwayLies()
-        // What is under way arrives, what was repeated arrives again.
+        await undoTampering()
+        // Waits for messages in transit, including duplicates.
         while messagesUnderWay > 0 { await rest(for: 60_000_000) }
-        await rest(for: 2 * SimulatedLink.patience)
+        await rest(for: 2 * SimulatedLink.timeout)
         for _ in 0..<Self.roundsToAgree { await syncEverywhere() }
         auditor.checkAgreement()
         let writes = ledgerWrites
         await syncEverywhere()
         if ledgerWrites != writes {
-            report(.quiescence, "after \(Self.roundsToAgree) rounds there still were writes", lane: remote.lane)
+            report(.quiescence, "after \(Self.roundsToAgree) rounds there were still writes", lane: remote.lane)
         }
         await restoreOnNewDevice()
         await follow(isLast: true)
@@ -56,14 +57,14 @@ extension World {
         auditor.isHealed = true
     }
 
-    /// Somebody puts back what a client that lied has made unreadable, as far as it is known.
-    private func takeAwayLies() async {
+    /// Restores the entries that a malicious client made unreadable, if their values are known.
+    private func undoTampering() async {
         for key in remote.contents.keys where LedgerPlace(key.text)?.kind == .account {
             guard let value = remote.contents.values[key], ModelLedger(document: value) == nil else { continue }
             do throws(BackendError) {
-                try await remote.contents.put(truths[key], under: key)
+                try await remote.contents.put(originals[key], under: key)
             } catch {
-                report(.execution, "a store that takes anything refused: \(error)", lane: remote.lane)
+                report(.execution, "an unconditional write failed: \(error)", lane: remote.lane)
             }
         }
     }
@@ -71,14 +72,14 @@ extension World {
     private func rest(until time: Int64) async { await rest(for: max(0, time - scheduler.now)) }
 
     private func rest(for microseconds: Int64) async {
-        // Nobody cancels the run's own task, so that it always sleeps to the end.
+        // The run's own task is never cancelled, so it sleeps to the end.
         do { try await scheduler.sleep(until: scheduler.now + microseconds) } catch {}
     }
 
-    /// Writes to ledgers so far, wherever they lie. Devices go on noting what time it is.
+    /// The number of writes to ledgers in all stores. Devices keep saving their clocks.
     private var ledgerWrites: Int { auditor.ledgerWriteCount }
 
-    /// One round: each device in turn syncs, as every account that was ever logged in on it.
+    /// One round: each device in turn syncs as every account that was ever logged in on it.
     private func syncEverywhere() async {
         for device in devices where !device.isLost {
             for process in device.processes.indices where process == 0 || device.processes[process] != nil {
@@ -93,7 +94,7 @@ extension World {
             await attempt(store, process) { () async throws(EntitlementError) in _ = try await store.sync() }
             return
         }
-        // Who is logged in learns of an erasure first.
+        // The account that is logged in learns of an erasure first.
         if !store.account.isAnonymous {
             await attempt(store, process) { () async throws(EntitlementError) in _ = try await store.sync() }
         }
@@ -117,7 +118,7 @@ extension World {
         }
     }
 
-    /// A device that nobody had before: it has what a buyer has who lost all others.
+    /// Restores each account on a new device, as a buyer would who lost all others.
     private func restoreOnNewDevice() async {
         for name in auditor.accountNames {
             let setup = DeviceSetup(account: scenario.devices.contains { $0.account == nil } ? nil : name)
@@ -128,7 +129,7 @@ extension World {
                 let report = try await store.restore()
                 recorder.note(device.lane, .other, 0, .note("a new device restores \(report.purchases.count)"))
                 let call = Call(step: -1, process: process, store: store, account: store.account)
-                auditor.didShow(report.snapshot, in: call, isUndisturbed: true)
+                auditor.didObserve(report.snapshot, in: call, isUndisturbed: true)
                 auditor.checkRestore(of: store.account, on: device)
             } catch {
                 auditor.didFail(error, to: "restore on a new device", in: process)
@@ -136,13 +137,13 @@ extension World {
         }
     }
 
-    /// Takes up what changed on the remote by its cursors.
+    /// Reads the changes of the remote through its change feed.
     private func follow(isLast: Bool = false) async {
         do throws(BackendError) {
-            if try await auditor.follower.follow(remote.contents) { marks.reach(.cursorExpired) }
-            if isLast { try await auditor.checkFollower() }
+            if try await auditor.changeFeed.follow(remote.contents) { marks.reach(.cursorExpired) }
+            if isLast { try await auditor.checkChangeFeed() }
         } catch {
-            report(.changes, "the remote cannot be followed: \(error)", lane: remote.lane)
+            report(.changes, "the change feed of the remote failed: \(error)", lane: remote.lane)
         }
     }
 }

@@ -3,10 +3,10 @@ import Entitlements
 import SyncCore
 
 extension World {
-    /// Does what a step says, now.
+    /// Performs a step now.
     func perform(_ number: Int) async {
         let step = scenario.steps[number]
-        // What comes after the end of the scenario is not for those who check what is left.
+        // Steps after the end of the scenario would disturb the final checks.
         guard !auditor.isHealed else { return }
         guard let index = step.device else { return await performOnRemote(step.action, number) }
         guard devices.indices.contains(index), !devices[index].isLost else { return }
@@ -18,9 +18,9 @@ extension World {
         recorder.note(device.lane, .begun, number, .begun(step: number, step.action.words))
         let call = Call(
             step: number, process: process, store: store, account: store.account,
-            correctionCount: device.correctionCount, aloneAs: auditor.willStep(on: device))
+            correctionCount: device.correctionCount, exclusiveStep: auditor.willStep(on: device))
         defer { auditor.didStep(on: device) }
-        auditor.didMeet(call.account, on: device)
+        auditor.didFindLoggedIn(call.account, on: device)
         do throws(EntitlementError) {
             let words = try await act(step.action, call)
             guard process.isAlive else { return }
@@ -33,17 +33,17 @@ extension World {
         }
     }
 
-    /// A call of a shopper.
+    /// A call that a shopper makes.
     struct Call {
         var step: Int
         var process: SimulatedProcess
         var store: EntitlementStore
-        /// Whose ledger the call is for: that of the account that was current when it began.
+        /// The account whose ledger the call uses: the current one when it started.
         var account: Account
-        /// How often the device's time had been set right when it began.
+        /// The number of corrections of the device's time when it started.
         var correctionCount = 0
-        /// Which step of its device it is, when no other was under way there.
-        var aloneAs: Int?
+        /// The number of the step on its device; `nil` if another step was running there.
+        var exclusiveStep: Int?
     }
 
     private func act(_ action: Action, _ call: Call) async throws(EntitlementError) -> String {
@@ -61,12 +61,12 @@ extension World {
                 on: TransactionReference(store: Self.store(isSigned), id: TransactionID(id)), isReinstated: true,
                 in: call)
             if !receipt.newFacts.isEmpty { marks.reach(.reinstated) }
-            return receipt.newFacts.isEmpty ? "nothing to reverse" : "counts again"
+            return receipt.newFacts.isEmpty ? "nothing to reverse" : "reinstated"
         case .use(let entitlement, let id): return try await use(entitlement, id, call)
         case .flag(let product, let isSet):
             let fact = try await call.store.flag(ProductID(product), isSet: isSet)
             auditor.didAcknowledge(fact.map { [$0] } ?? [], in: call)
-            return fact == nil ? "nothing changes" : "marked"
+            return fact == nil ? "nothing changes" : "flag changed"
         case .assert(let group, let until, let source):
             let receipt = try await call.store.record(
                 .asserted(
@@ -102,12 +102,12 @@ extension World {
         if sale.isSigned { auditor.didSeeSignature(on: call.process.device) }
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.didBuy(sale, call)
-        // Bought now, it counts now.
-        let isLookedAt = sale.product == "owl" || sale.product == "quarter"
-        if sale.date == nil, isLookedAt || (sale.product == "coins" && auditor.isAlone(call)) {
+        // A purchase must be active at once.
+        let grantsAccess = sale.product == "owl" || sale.product == "quarter"
+        if sale.date == nil, grantsAccess || (sale.product == "coins" && auditor.isExclusive(call)) {
             let entitlement: EntitlementID = sale.product == "owl" ? "owl" : "random-owls"
             let access = try await call.store.access(to: entitlement)
-            if call.process.isAlive { auditor.didLookAfterBuying(sale, access, call) }
+            if call.process.isAlive { auditor.didReadAccessAfterPurchase(sale, access, call) }
         }
         return receipt.newFacts.isEmpty ? "known" : "recorded"
     }
@@ -121,7 +121,7 @@ extension World {
         auditor.didAcknowledge(receipt.newFacts, in: call)
         auditor.checkStatement(on: reference, isReinstated: false, in: call)
         if !receipt.newFacts.isEmpty { marks.reach(isKnown ? .refundInStack : .refundFirst) }
-        return receipt.newFacts.isEmpty ? "known" : "taken back"
+        return receipt.newFacts.isEmpty ? "known" : "refunded"
     }
 
     private func use(_ entitlement: String, _ id: String, _ call: Call) async throws(EntitlementError) -> String {
@@ -137,11 +137,12 @@ extension World {
         }
     }
 
-    /// The tutorial's server: it was told what the device showed, and says so to everybody.
+    /// Records an echo: the tutorial's server learned the expiry that the device showed, and asserts it to all
+    /// devices.
     private func echo(_ group: String, _ source: String, _ call: Call) async throws(EntitlementError) -> String {
         let shown = try await call.store.snapshot()
         guard let end = shown[group: GroupID(group)]?.expires else { return "nothing to echo" }
-        // Somebody may have logged in meanwhile: the second call is for whoever is there now.
+        // Another account may have logged in meanwhile, and the second call is for the current one.
         var call = call
         call.account = call.store.account
         let receipt = try await call.store.record(.asserted(GroupID(group), until: end, source: SourceID(source)))
@@ -151,7 +152,7 @@ extension World {
         return receipt.newFacts.isEmpty ? "covered" : "recorded"
     }
 
-    /// What a device believes: of every group that it ever had anything of, also when that is gone.
+    /// Records the expiry of every group for which the device ever had one, including those that are gone.
     private func note(beliefsOf snapshot: Snapshot, on device: SimulatedDevice) {
         let subscriptions = snapshot.subscriptions.filter { $0.expires != nil }
         for group in Set(subscriptions.map { "\($0.group)" }).union(device.believedGroups).sorted() {
@@ -165,7 +166,7 @@ extension World {
         }
     }
 
-    /// What a device shows now, for the trace and for the oracles.
+    /// Reads the snapshot that a device shows, for the trace and the oracles.
     func check(_ call: Call) async {
         let device = call.process.device
         let before = (device.contents.ledgerWriteCount, device.correctionCount)
@@ -173,17 +174,17 @@ extension World {
             let snapshot = try await call.store.snapshot()
             guard call.process.isAlive else { return }
             note(beliefsOf: snapshot, on: device)
-            auditor.didShow(
+            auditor.didObserve(
                 snapshot, in: call,
                 isUndisturbed: before == (device.contents.ledgerWriteCount, device.correctionCount))
         } catch {
-            if call.process.isAlive { auditor.didFail(error, to: "look", in: call.process) }
+            if call.process.isAlive { auditor.didFail(error, to: "read the snapshot", in: call.process) }
         }
     }
 }
 
 extension World {
-    /// A call that syncs, watched.
+    /// Performs a call that syncs, with the checks before and after it.
     private func syncing<Report: Sendable>(
         _ call: Call, _ body: () async throws(EntitlementError) -> Report
     ) async throws(EntitlementError) -> Report {
@@ -210,14 +211,14 @@ extension World {
         case .restore:
             let report = try await syncing(call) { () async throws(EntitlementError) in try await store.restore() }
             if call.process.isAlive { auditor.didSync(report.sync, in: call) }
-            return "brought back \(report.purchases.count)"
+            return "restored \(report.purchases.count)"
         case .look:
             await check(call)
-            return "looked"
+            return "snapshot read"
         case .createAccount(let name):
             let account = try await store.createAccount(name)
             auditor.didCreate(account, in: call)
-            return "made \(account.incarnation)"
+            return "created \(account.incarnation)"
         case .logIn(let name, let adopts):
             if adopts { auditor.mayAdopt(name, in: call) }
             let account = try await store.logIn(name, adoptAnonymous: adopts)
@@ -241,7 +242,7 @@ extension World {
 }
 
 extension Action {
-    /// Whether what a device shows may change by it.
+    /// True if the action may change the snapshot that a device shows.
     var changesFacts: Bool {
         switch self {
         case .look, .createAccount, .logIn, .logOut, .erase: false
@@ -249,7 +250,7 @@ extension Action {
         }
     }
 
-    /// In words, for the trace.
+    /// The action in words, for the trace.
     var words: String {
         switch self {
         case .buy(let sale):
@@ -258,15 +259,15 @@ extension Action {
         case .refund(let id, let isSigned): "refunds \(id)\(isSigned ? ", signed" : "")"
         case .reinstate(let id, let isSigned): "reverses the refund of \(id)\(isSigned ? ", signed" : "")"
         case .use(let entitlement, let id): "uses \(entitlement) as \(id)"
-        case .flag(let product, let isSet): "\(isSet ? "marks" : "unmarks") \(product)"
-        case .assert(let group, _, let source): "\(source) states an expiry of \(group)"
+        case .flag(let product, let isSet): "\(isSet ? "sets" : "clears") the flag of \(product)"
+        case .assert(let group, _, let source): "\(source) asserts an expiry of \(group)"
         case .echo(let group, let source): "\(source) echoes the expiry of \(group)"
-        case .defer(let product, let isWithdrawn): "\(isWithdrawn ? "withdraws" : "asks for") \(product)"
-        case .writeUnknown(let id): "writes unknown \(id)"
+        case .defer(let product, let isWithdrawn): "\(isWithdrawn ? "withdraws" : "requests") \(product)"
+        case .writeUnknown(let id): "writes the unknown record \(id)"
         case .sync: "syncs"
         case .restore: "restores"
-        case .look: "looks"
-        case .createAccount(let name): "makes the account \(name)"
+        case .look: "reads the snapshot"
+        case .createAccount(let name): "creates the account \(name)"
         case .logIn(let name, let adopts): "logs in \(name)\(adopts ? ", adopting" : "")"
         case .logOut: "logs out"
         case .erase(let name): "erases \(name)"
@@ -279,7 +280,7 @@ extension Action {
         case .fill, .fillRemote: "is full"
         case .moveClock(let amount), .moveRemoteClock(let amount, _): "clock \(amount) ms"
         case .cut: "is cut off"
-        case .lie(let lie): "a client lies: \(lie)"
+        case .lie(let lie): "a malicious client writes: \(lie)"
         }
     }
 }

@@ -3,38 +3,39 @@ import Entitlements
 import SyncCore
 import SyncCoreTesting
 
-/// Everything in a run. One thread only.
+/// The complete state of a run. Single-threaded.
 final class World: @unchecked Sendable {
     let scenario: Scenario
     let subject: Subject
     let scheduler: Scheduler
     let recorder: Recorder
-    let dice: Dice
+    let random: RandomSource
     private(set) var devices: [SimulatedDevice] = []
     let remote: SimulatedRemote
     private(set) lazy var auditor = Auditor(world: self)
     var marks = Marks()
-    /// How often things go wrong now; nothing does once the run heals.
+    /// The current fault rates; zero after healing.
     var rates: FaultRates
-    /// Requests and answers that are not at their end.
+    /// The number of requests and answers in transit.
     var messagesUnderWay = 0
-    /// Set once all that must hold has been checked.
+    /// True once all checks are done.
     var isOver = false
     private(set) var violations: [Violation] = []
     private var lastMessage = 0
-    private var lives = 0
-    /// What stood in the remote before a client put in its place what nobody can read.
-    var truths: [EntryKey: [UInt8]] = [:]
-    /// Since when that is so.
-    var lieTimes: [EntryKey: Int64] = [:]
-    /// How often the run was left by somebody who should not have.
+    private var launchCount = 0
+    /// The entries that malicious writes replaced.
+    var originals: [EntryKey: [UInt8]] = [:]
+    /// The times of those writes.
+    var tamperTimes: [EntryKey: Int64] = [:]
+    /// The number of jobs that escaped the run.
     private(set) var escapeCount = 0
 
-    /// When every run begins.
+    /// The start of every run, in milliseconds since 1970 UTC.
     static let epoch = Scheduler.epoch
     static let day: Int64 = 86_400_000
     static let hour: Int64 = 3_600_000
-    /// Longer than anybody takes from reading to writing, and longer than any message is under way.
+    /// An upper bound of the time from a read to the write that is based on it, and of the time that a message is in
+    /// transit.
     static let longestExchange = hour
 
     init(_ scenario: Scenario, subject: Subject, isRecording: Bool) {
@@ -44,8 +45,8 @@ final class World: @unchecked Sendable {
         let scheduler = Scheduler(seed: scenario.seed)
         self.scheduler = scheduler
         recorder = Recorder(scheduler: scheduler, isRecording: isRecording)
-        dice = Dice(seed: scenario.seed)
-        let store = subject.makeRemote(Self.host(-1, scheduler, dice))
+        random = RandomSource(seed: scenario.seed)
+        let store = subject.makeRemote(Self.host(-1, scheduler, random))
         remote = SimulatedRemote(
             contents: StoreContents(
                 scenario.remote.comparesAndSwaps ? store : UnconditionalBackend(store), memory: store,
@@ -56,14 +57,14 @@ final class World: @unchecked Sendable {
         remote.contents.didEscape = { [unowned self] in self.didEscape() }
     }
 
-    /// The machine of a store that is none of a process.
-    private static func host(_ place: Int, _ scheduler: Scheduler, _ dice: Dice) -> HostServices {
-        let bits = Bits(dice.generator(for: place, 0, .remote))
+    /// The host services of a store that belongs to no process.
+    private static func host(_ place: Int, _ scheduler: Scheduler, _ random: RandomSource) -> HostServices {
+        let bits = Bits(random.generator(for: place, 0, .remote))
         return HostServices(
             now: { scheduler.trueTime }, timer: SimulationClock(scheduler: scheduler), randomBits: { bits.next() })
     }
 
-    /// What time it really is: milliseconds since 1970 UTC.
+    /// The true time, in milliseconds since 1970 UTC.
     var trueTime: Int64 { scheduler.trueTime }
 
     func takeMessageID() -> Int {
@@ -74,7 +75,7 @@ final class World: @unchecked Sendable {
     func didEscape() { escapeCount += 1 }
 
     func report(_ oracle: Violation.Oracle, _ message: String, lane: Int) {
-        // The first ones tell; a run that goes wrong goes on going wrong.
+        // Only the first violations are of interest: a run that went wrong keeps going wrong.
         guard violations.count < 20,
             !violations.contains(where: { $0.oracle == oracle && $0.lane == lane && $0.message == message })
         else { return }
@@ -82,26 +83,26 @@ final class World: @unchecked Sendable {
         recorder.note(lane, .violated, 0, .violated(oracle: oracle.rawValue, message))
     }
 
-    /// A device that comes late.
+    /// Adds a device.
     func addDevice(_ setup: DeviceSetup) -> SimulatedDevice {
         let index = devices.count
         let contents = StoreContents(
-            MemoryBackend(host: Self.host(index, scheduler, dice)), executor: scheduler.executor)
+            MemoryBackend(host: Self.host(index, scheduler, random)), executor: scheduler.executor)
         contents.didChange = { [unowned self] in self.auditor.didChange($0, on: index) }
         contents.didEscape = { [unowned self] in self.didEscape() }
-        // The remote's line lies between those of the first devices and of those that come late.
+        // The remote's lane is between those of the scenario's devices and of those added later.
         let lane = index < scenario.devices.count ? 2 * index : 2 * index + 1
         let device = SimulatedDevice(index, lane: lane, setup: setup, contents: contents, world: self)
         devices.append(device)
         return device
     }
 
-    /// Lets go of what holds each other.
+    /// Breaks reference cycles.
     func takeDown() {
         for device in devices { device.processes = [] }
     }
 
-    /// Mixes what all stores hold in the end into the trace's hash.
+    /// Mixes the final contents of all stores into the trace's hash.
     func mixContents() {
         for contents in devices.map(\.contents) + [remote.contents] {
             for key in contents.keys {
@@ -112,7 +113,7 @@ final class World: @unchecked Sendable {
         recorder.mix(UInt64(scheduler.executor.jobCount))
     }
 
-    /// What happened.
+    /// The trace of the run.
     var trace: Trace {
         var lanes: [Trace.Lane] = []
         for device in devices.prefix(scenario.devices.count) {
@@ -134,14 +135,15 @@ final class World: @unchecked Sendable {
         }
     }
 
-    /// Starts a process and opens its stores, unless it runs; waits for one that is still opening them.
+    /// Starts a process and opens its stores, unless it is running. Waits for a process that is still opening its
+    /// stores.
     func start(_ index: Int, on device: SimulatedDevice) async -> SimulatedProcess? {
         guard !device.isLost else { return nil }
         if let process = device.processes[index], process.isAlive {
             return await process.openedStore() == nil ? nil : process
         }
-        lives += 1
-        let process = SimulatedProcess(on: device, index: index, life: lives, world: self)
+        launchCount += 1
+        let process = SimulatedProcess(on: device, index: index, launch: launchCount, world: self)
         device.processes[index] = process
         recorder.note(device.lane, .started, index, .started(process: index))
         auditor.didStart(process)
@@ -155,7 +157,7 @@ final class World: @unchecked Sendable {
                 clock: scenario.remote.tellsTime ? .trusted : .host, host: process.host)
             guard process.isAlive else { return nil }
             process.didOpen(store)
-            // What is checked in the end counts rounds, and who syncs besides makes one more.
+            // The final checks count sync rounds, so a polling device must not add one.
             if let hours = setup.pollingHours, index == 0, !auditor.isHealed {
                 process.tasks.append(
                     scheduler.spawn { await store.run(pollingEvery: .seconds(3_600 * hours)) })
@@ -169,7 +171,7 @@ final class World: @unchecked Sendable {
     }
 }
 
-/// Random bits for a host that many hold.
+/// A shared generator of random bits for host services.
 private final class Bits: @unchecked Sendable {
     private var generator: SeededGenerator
     init(_ generator: SeededGenerator) { self.generator = generator }

@@ -6,11 +6,11 @@ import SyncCoreTesting
 struct ConformanceCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "conformance",
-        abstract: "Check that a kind of store keeps the storage contract.",
+        abstract: "Test whether a backend fulfils the storage contract.",
         discussion: """
-            Every check gets a fresh store: in memory, or in a folder of its own inside the one that is named, which \
-            must be empty or missing and is left so. Checks choose themselves by what the store declares; what was \
-            not tried is listed with the reason. Some checks kill processes that write.
+            Every check uses a fresh store: in memory, or in a new subfolder of the given folder, which must be \
+            empty or missing and is left that way. The capabilities of the store select the checks; skipped checks \
+            are listed with the reason. Some checks kill processes while they write.
 
             Stores: \(TrialStore.names)
 
@@ -18,14 +18,15 @@ struct ConformanceCommand: AsyncParsableCommand {
                      syncsim conformance memory: --retried --sealed store.key
             """)
 
-    @Argument(help: ArgumentHelp("What to check.", valueName: "url"))
+    @Argument(help: ArgumentHelp("The store to test.", valueName: "url"))
     var url: String
 
     @Option(
-        help: ArgumentHelp("Decides what is written and when; drawn and printed when missing.", valueName: "number"))
+        help: ArgumentHelp(
+            "The seed of all random decisions; by default a random one, which is printed.", valueName: "number"))
     var seed: String?
 
-    @Option(help: ArgumentHelp("Kill the writing processes so many times, 1 to 100000.", valueName: "rounds"))
+    @Option(help: ArgumentHelp("The number of times to kill writing processes, 1 to 100000.", valueName: "rounds"))
     var kills: Int = 10
 
     @OptionGroup var wrapping: WrappingOptions
@@ -37,7 +38,7 @@ struct ConformanceCommand: AsyncParsableCommand {
         let store = try TrialStore(url, wrapping: wrapping)
         let seed = try Self.seed(seed)
         guard (1...100_000).contains(kills) else {
-            throw Failure(.usage, "--kills: \(kills) is not between 1 and 100000")
+            throw Failure(.usage, "--kills must be 1 to 100000, not \(kills)")
         }
         Interruption.watch()
         let report = try await store.report(seed: seed, kills: kills)
@@ -53,13 +54,13 @@ struct ConformanceCommand: AsyncParsableCommand {
     private static func seed(_ text: String?) throws(Failure) -> UInt64 {
         guard let text else { return HostServices.system.randomBits() }
         guard let seed = UInt64(digits: text) else {
-            throw Failure(.usage, "--seed: \"\(text.singleLine)\" is no number, 0 to \(UInt64.max)")
+            throw Failure(.usage, "--seed must be a number from 0 to \(UInt64.max), not \"\(text.singleLine)\"")
         }
         return seed
     }
 }
 
-/// The child that the checks kill. It is not for people.
+/// The child process that the crash checks kill; not for interactive use.
 struct CrashWriter: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "crash-writer", abstract: "Write until killed.", shouldDisplay: false)

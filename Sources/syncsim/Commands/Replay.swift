@@ -4,9 +4,9 @@ import SyncSimulation
 
 struct Replay: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Run one scenario again and print all that happens, the same each time.",
+        abstract: "Run one scenario again and print its trace, which is the same each time.",
         discussion: """
-            A line for each event: when, where, what. Then what was violated, if anything was.
+            Prints a line for each event (time, place, description), then the violated invariants, if any.
 
             Example: syncsim replay 42
             """)
@@ -17,12 +17,11 @@ struct Replay: ParsableCommand {
     var json = false
 
     func run() throws {
-        let subject = try options.subject.subject()
         let scenario = try options.load()
-        let outcome = Simulation(scenario, of: subject).run(isRecording: true)
+        let outcome = Simulation(scenario).run(isRecording: true)
         let trace = outcome.trace ?? Trace(lanes: [])
         if json {
-            try writeOutput(try ReplayOutput(scenario: scenario, outcome: outcome, rules: options.subject.name).json())
+            try writeOutput(try ReplayOutput(scenario: scenario, outcome: outcome).json())
         } else {
             let lines =
                 [options.title(of: scenario)] + trace.lines + Self.end(of: outcome, trace)
@@ -39,7 +38,7 @@ struct Replay: ParsableCommand {
     }
 }
 
-/// What `replay --json` prints.
+/// The output of `replay --json`.
 private struct ReplayOutput: Encodable {
     var scenario: Scenario
     var rules: String
@@ -48,9 +47,9 @@ private struct ReplayOutput: Encodable {
     var violations: [Violation]
     var marks: [String: Int]
 
-    init(scenario: Scenario, outcome: Simulation.Outcome, rules: String) {
+    init(scenario: Scenario, outcome: Simulation.Outcome) {
         self.scenario = scenario
-        self.rules = rules
+        rules = scenario.rules ?? SubjectOptions.defaultName
         hash = outcome.traceHash.hash
         trace = outcome.trace
         violations = outcome.violations

@@ -3,22 +3,21 @@ import SyncSimulation
 
 struct Report: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Draw one scenario's run as a space-time diagram.",
+        abstract: "Draw the run of one scenario as a space-time diagram.",
         discussion: """
-            One HTML file that needs nothing else: a line for each device and store, messages as arrows, faults shaded.
+            Writes a self-contained HTML file: a line for each device and store, messages as arrows, faults shaded.
 
             Example: syncsim report 42 --out seed42.html
             """)
 
     @OptionGroup var options: ScenarioOptions
 
-    @Option(help: ArgumentHelp("The file to write; one that is there is replaced.", valueName: "file"))
+    @Option(help: ArgumentHelp("The file to write; an existing one is replaced.", valueName: "file"))
     var out: String
 
     func run() throws {
-        let subject = try options.subject.subject()
         let scenario = try options.load()
-        let outcome = Simulation(scenario, of: subject).run(isRecording: true)
+        let outcome = Simulation(scenario).run(isRecording: true)
         let title = options.title(of: scenario)
         let diagram = SpaceTimeDiagram(
             outcome.trace ?? Trace(lanes: []), title: "Seed \(scenario.seed)", subtitle: title,

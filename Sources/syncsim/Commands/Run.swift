@@ -4,14 +4,14 @@ import SyncSimulation
 
 struct Run: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Run many seeds and say which fail.",
+        abstract: "Run many seeds and list those that fail.",
         discussion: """
-            Failing seeds come first; then how fast it was, and which rare states were never reached.
+            Prints the failing seeds, the speed, and the rare states that were never reached.
 
             Example: syncsim run --seeds 1..10000 --jobs 2
             """)
 
-    @Option(help: ArgumentHelp("The first and the last seed, or a single one.", valueName: "A..B"))
+    @Option(help: ArgumentHelp("The first and the last seed, or a single seed.", valueName: "A..B"))
     var seeds: String
 
     @OptionGroup var subject: SubjectOptions
@@ -19,7 +19,7 @@ struct Run: ParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Run so many seeds at a time, 1 to 256; as many as there are cores by default.", valueName: "number"))
+            "The number of seeds to run at a time, 1 to 256; by default the number of cores.", valueName: "number"))
     var jobs: Int?
 
     @Flag(help: "Print one JSON object.")
@@ -27,17 +27,17 @@ struct Run: ParsableCommand {
 
     @Flag(
         help:
-            "Print each seed and the hash of all that happened in it; what else there is to say goes to standard error."
+            "Print each seed with the hash of its trace; the summary goes to standard error."
     )
     var hashes = false
 
-    @Flag(help: "List how often each rare state was reached.")
+    @Flag(help: "List the number of times that each rare state was reached.")
     var marks = false
 
-    @Flag(help: "Exit with 1 when a rare state was never reached.")
+    @Flag(help: "Exit with 1 if a rare state was never reached.")
     var requireMarks = false
 
-    @Flag(help: "Go on from the first seed without end, until one fails.")
+    @Flag(help: "Run seeds from the first one without end, until one fails.")
     var untilFailure = false
 
     func run() throws {
@@ -64,14 +64,14 @@ struct Run: ParsableCommand {
     private func plan() throws(Failure) -> SeedRunner.Plan {
         var seeds = try SeedRange(seeds)
         if untilFailure {
-            guard !hashes else { throw Failure(.usage, "--hashes and --until-failure exclude each other") }
+            guard !hashes else { throw Failure(.usage, "--hashes and --until-failure cannot be combined") }
             guard seeds.first == seeds.last else {
-                throw Failure(.usage, "--until-failure goes on without end: name only the first seed with --seeds")
+                throw Failure(.usage, "--until-failure has no last seed: pass only the first seed to --seeds")
             }
             seeds.last = .max
         }
         let jobs = jobs ?? ProcessInfo.processInfo.activeProcessorCount
-        guard (1...256).contains(jobs) else { throw Failure(.usage, "--jobs: \(jobs) is not between 1 and 256") }
+        guard (1...256).contains(jobs) else { throw Failure(.usage, "--jobs must be 1 to 256, not \(jobs)") }
         return SeedRunner.Plan(
             seeds: seeds, swarm: try swarm.swarm(), subject: try subject.subject(),
             jobs: Int(min(UInt64(jobs), seeds.count ?? .max)), stopsAtFailure: untilFailure, keepsHashes: hashes)

@@ -6,7 +6,8 @@ struct Shrink: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Find the smallest scenario that still fails, and print it as a ready-made regression test.",
         discussion: """
-            Steps, devices and faults are left out and all else is made simpler, as long as the same oracle is violated.
+            Removes steps, devices and faults and simplifies everything else, as long as the same oracle is violated.
+            The scenario file keeps the expiry rule of the run.
 
             Example: syncsim shrink 42 --scenario-out small.json
             """)
@@ -14,39 +15,37 @@ struct Shrink: ParsableCommand {
     @OptionGroup var options: ScenarioOptions
 
     @Option(
-        help: ArgumentHelp("Also write the smallest scenario to this file, for replay and report.", valueName: "file"))
+        help: ArgumentHelp(
+            "Also write the smallest scenario to this file, for --scenario of replay and report.", valueName: "file"))
     var scenarioOut: String?
 
-    @Option(help: ArgumentHelp("Take at most so many runs, 1 to 1000000.", valueName: "number"))
+    @Option(help: ArgumentHelp("The maximum number of runs, 1 to 1000000.", valueName: "number"))
     var attempts: Int = 2_000
 
     func run() throws {
         guard (1...1_000_000).contains(attempts) else {
-            throw Failure(.usage, "--attempts: \(attempts) is not between 1 and 1000000")
+            throw Failure(.usage, "--attempts must be 1 to 1000000, not \(attempts)")
         }
-        let subject = try options.subject.subject()
-        let source = try options.subject.source()
         let scenario = try options.load()
         let progress = Progress()
-        let found = Shrinker(of: subject, attempts: attempts).shrink(scenario) { state in
+        let found = Shrinker(attempts: attempts).shrink(scenario) { state in
             progress.show(
                 "\(state.attempts) runs, \(plural(state.steps, "step")) on \(plural(state.devices, "device"))")
         }
         progress.clear()
         guard let shrunk = found else {
-            throw Failure(.failed, "\(options.title(of: scenario)): all held, so that there is nothing to shrink")
+            throw Failure(.failed, "\(options.title(of: scenario)): all held, so there is nothing to shrink")
         }
         if let scenarioOut { try writeFile(shrunk.scenario.json, to: scenarioOut) }
         writeNotice(Self.summary(of: shrunk, from: scenario) + "\n")
-        try writeOutput(Self.text(of: shrunk, source: source))
+        try writeOutput(Self.text(of: shrunk))
     }
 
-    private static func text(of shrunk: Shrinker.Shrunk, source: String?) -> String {
-        // The test's name may be cut.
+    private static func text(of shrunk: Shrinker.Shrunk) -> String {
+        // The test's name may be truncated, so the whole message stands above it.
         let words = "\(shrunk.violation)".split(whereSeparator: \.isNewline).joined(separator: " ")
-        let modules = source == nil ? "SyncSimulation and Testing" : "Entitlements, SyncSimulation and Testing"
-        return "    // For a suite in a file that imports \(modules).\n    // \(words)\n"
-            + shrunk.scenario.regressionTest(for: shrunk.violation, subject: source)
+        return "    // For a suite in a file that imports SyncSimulation and Testing.\n    // \(words)\n"
+            + shrunk.scenario.regressionTest(for: shrunk.violation)
     }
 
     private static func summary(of shrunk: Shrinker.Shrunk, from scenario: Scenario) -> String {

@@ -1,12 +1,12 @@
 import SyncCoreTesting
 
-/// What `conformance` says in the end.
+/// The output of `conformance`.
 struct ConformanceOutput: Encodable {
     struct Check: Encodable {
         var check: String
         /// `passed`, `failed` or `skipped`.
         var result: String
-        /// What the store did, or why it was not tried; missing where it passed.
+        /// The failure, or the reason for skipping the check; missing if it passed.
         var reason: String?
         var milliseconds: Double
     }
@@ -36,7 +36,7 @@ struct ConformanceOutput: Encodable {
         }
     }
 
-    /// A line a check: its name, the result, the reason; then a summary.
+    /// One line for each check (name, result, reason), then a summary.
     var table: String {
         let width = checks.map(\.check.count).max() ?? 0
         let rows = [("check", "result", String?.some("reason"))] + checks.map { ($0.check, $0.result, $0.reason) }

@@ -8,22 +8,23 @@ import Musl
 import Glibc
 #endif
 
-/// The limit of this process on the size of its files, lowered for a moment; anybody may, and raise it again.
+/// The process's limit on the size of files, lowered temporarily. A process may lower its soft limit and raise it
+/// again without privileges.
 ///
-/// Not that on open files: libdispatch, on which all tasks run, opens files to look after its threads and ends the
-/// process when it cannot.
+/// The limit on open files is unsuitable: libdispatch, on which all tasks run, opens files to manage its threads, and
+/// ends the process if it cannot.
 enum FileSizeLimit {
-    /// What was in force before, while it is lowered.
+    /// The previous limit, while it is lowered.
     private static let before = Mutex<rlimit?>(nil)
 
-    /// Lets no file grow beyond `size` bytes, unless the limit is lowered already or the system refuses.
+    /// Limits files to `size` bytes, unless the limit is already lowered or the system refuses.
     ///
-    /// - Returns: whether it did; then ``end()`` follows.
+    /// - Returns: `true` if the limit was lowered; the caller must then call ``end()``.
     static func begin(_ size: UInt64) -> Bool {
         before.withLock { before in
             var present = rlimit()
             guard before == nil, getrlimit(resource, &present) == 0 else { return false }
-            // Without this the process would end instead of being told.
+            // Otherwise the signal would end the process instead of the call failing with EFBIG.
             signal(SIGXFSZ, SIG_IGN)
             var lowered = present
             lowered.rlim_cur = min(present.rlim_cur, rlim_t(size))
@@ -33,13 +34,13 @@ enum FileSizeLimit {
         }
     }
 
-    /// Puts back what was in force.
+    /// Restores the previous limit.
     static func end() {
         before.withLock { before in
             guard var present = before else { return }
-            // Raising the soft limit to what it was is never refused.
+            // Raising the soft limit to its previous value is always allowed.
             let isBack = setrlimit(resource, &present) == 0
-            precondition(isBack, "the limit cannot be put back: \(String(cString: strerror(errno)))")
+            precondition(isBack, "the limit cannot be restored: \(String(cString: strerror(errno)))")
             before = nil
         }
     }

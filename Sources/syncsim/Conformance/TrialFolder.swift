@@ -1,13 +1,13 @@
 import Entitlements
 import Foundation
 
-/// An empty folder in which stores may be made, and which is left as it was found.
+/// An empty folder for test stores, which is restored to its initial state afterwards.
 struct TrialFolder {
-    /// Absolute, so that child processes mean the same folder.
+    /// The absolute path, valid for child processes too.
     let path: String
     private let wasThere: Bool
 
-    /// Takes the folder at `path`, which must be empty, or makes it.
+    /// Uses the folder at `path`, which must be empty, or creates it.
     init(_ path: String) throws(Failure) {
         let files = FileManager.default
         self.path = URL(filePath: path).path(percentEncoded: false)
@@ -18,30 +18,30 @@ struct TrialFolder {
                 try files.createDirectory(atPath: path, withIntermediateDirectories: false)
             } else if !isFolder.boolValue {
                 throw Failure(
-                    .usage, "\(path.singleLine) is no folder; name an empty one, or one that is not there yet")
+                    .usage, "\(path.singleLine) is not a folder; name an empty or a new folder")
             } else if try !files.contentsOfDirectory(atPath: path).isEmpty {
                 throw Failure(
-                    .usage, "\(path.singleLine) is not empty; name an empty folder, or one that is not there yet")
+                    .usage, "\(path.singleLine) is not empty; name an empty or a new folder")
             }
         } catch let failure as Failure {
             throw failure
         } catch {
-            throw Failure(.failed, "\(path.singleLine): no stores can be made there: \(error.localizedDescription)")
+            throw Failure(.failed, "\(path.singleLine): cannot create stores there: \(error.localizedDescription)")
         }
     }
 
-    /// Removes what was made.
+    /// Removes everything that was created.
     func clear() throws(Failure) {
         do {
             let names = try FileManager.default.contentsOfDirectory(atPath: path).sorted()
             let made = wasThere ? names.map { "\(path)/\($0)" } : [path]
             if !made.isEmpty { try Self.remove(made) }
         } catch {
-            throw Failure(.failed, "\(path.singleLine): what the checks made cannot be removed: \(error)")
+            throw Failure(.failed, "\(path.singleLine): cannot remove the stores of the checks: \(error)")
         }
     }
 
-    /// Not through FileManager, which cannot follow the longest paths that the checks make.
+    /// Uses `rm`, because FileManager cannot handle the longest paths that the checks create.
     private static func remove(_ paths: [String]) throws {
         let removal = Process()
         removal.executableURL = URL(filePath: "/bin/rm")

@@ -6,24 +6,24 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// A kind of store that the command line can name, and the place for trying it.
+/// A store to test, as named on the command line.
 struct TrialStore {
-    /// How a kind of store is named and opened.
+    /// A kind of store: its URL scheme and the way to open it.
     private struct Kind {
         let scheme: String
-        /// What follows the colon, for people; empty for a store without a place.
+        /// The placeholder after the colon in help texts; empty for a store without a location.
         let place: String
         let open: @Sendable (_ place: String) -> any KeyValueBackend
     }
 
-    /// All that can be tried. A store with a place must live wholly in the folder that it is given.
+    /// All kinds of stores. A store with a location must keep everything in the folder it is given.
     private static let kinds = [
         Kind(scheme: "memory", place: "", open: { _ in MemoryBackend() }),
         Kind(scheme: "file", place: "DIR", open: { FileBackend(folder: $0, lockTimeout: .seconds(60)) }),
         Kind(
             scheme: "sqlite", place: "DIR",
             open: { folder in
-                // The store makes no folder. Where this cannot either, the store says what is missing.
+                // The store does not create the folder. If this fails too, opening the store reports the error.
                 try? FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
                 return SQLiteBackend(path: folder + "/store.sqlite", busyTimeout: .seconds(60))
             }),
@@ -36,7 +36,7 @@ struct TrialStore {
     static var names: String { kinds.map { "\($0.scheme):\($0.place)" }.joined(separator: ", ") }
 
     private let kind: Kind
-    /// The folder that was named; empty for a store without a place.
+    /// The folder of the URL; empty for a store without a location.
     private let place: String
     private let wrapping: WrappingOptions
     private let wrap: @Sendable (any KeyValueBackend) -> any KeyValueBackend
@@ -47,11 +47,11 @@ struct TrialStore {
             $0.scheme == parts[0] && parts.count == 2 && $0.place.isEmpty == parts[1].isEmpty
         }
         guard let kind else {
-            throw Failure(.usage, "\"\(url.singleLine)\" is no store that can be tried: write one of \(Self.names)")
+            throw Failure(.usage, "\"\(url.singleLine)\" is not a store that can be tested; use one of \(Self.names)")
         }
         if parts[1].hasPrefix("//"), !parts[1].hasPrefix("///") {
             throw Failure(
-                .usage, "\"\(url.singleLine)\" names a host: a folder of this machine is \(parts[0]):DIR")
+                .usage, "\"\(url.singleLine)\" names a host; write \(parts[0]):DIR for a local folder")
         }
         self.kind = kind
         place = parts[1].hasPrefix("///") ? String(parts[1].dropFirst(2)) : parts[1]
@@ -59,10 +59,10 @@ struct TrialStore {
         wrap = try wrapping.wrapping()
     }
 
-    /// The store in the folder itself, for the child that is killed.
+    /// Opens the store in the folder itself, for the child process that is killed.
     func open() -> any KeyValueBackend { wrap(kind.open(place)) }
 
-    /// Runs all checks, and leaves the folder as it was.
+    /// Runs all checks, and restores the folder afterwards.
     func report(seed: UInt64, kills: Int) async throws -> ConformanceReport {
         let wrap = wrap
         guard !place.isEmpty else {
@@ -101,7 +101,7 @@ struct TrialStore {
                     command: { CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options) },
                     reopen: { wrap(kind.open(path)) })
             },
-            failing: { path in TroubledStore(seed: seed) { kind.open(path) } },
+            failing: { path in FaultyStore(seed: seed) { kind.open(path) } },
             process: { path in
                 try await CrashTrial.history {
                     CrashTrial.Command(program, ["crash-writer", "\(kind.scheme):\(path)", $0] + options)

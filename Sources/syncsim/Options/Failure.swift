@@ -1,7 +1,7 @@
 import Entitlements
 import Foundation
 
-/// A command failed: one line for standard error, and the exit code that tells a script what to do.
+/// The failure of a command: one line for standard error, and an exit code for scripts.
 struct Failure: Error, CustomStringConvertible {
     let code: Code
     let message: String
@@ -26,27 +26,27 @@ struct Failure: Error, CustomStringConvertible {
 
 /// Reads a whole file, or a pipe.
 func readFile(_ path: String) throws(Failure) -> [UInt8] {
-    guard !path.isEmpty else { throw Failure(.usage, "the name of a file is empty") }
+    guard !path.isEmpty else { throw Failure(.usage, "the file name is empty") }
     do {
         let file = try FileHandle(forReadingFrom: URL(filePath: path))
         return Array(try file.readToEnd() ?? Data())
     } catch {
         let code: Failure.Code = [ENOENT, ENOTDIR].contains(errorNumber(of: error)) ? .notFound : .failed
-        throw Failure(code, "\(path): it cannot be read: \(systemReason(of: error))")
+        throw Failure(code, "\(path): cannot be read: \(systemReason(of: error))")
     }
 }
 
-/// Writes the whole file, in the place of the one that is there, or leaves that as it is.
+/// Writes the whole file atomically, replacing an existing one.
 func writeFile(_ bytes: [UInt8], to path: String) throws(Failure) {
-    guard !path.isEmpty else { throw Failure(.usage, "the name of a file is empty") }
+    guard !path.isEmpty else { throw Failure(.usage, "the file name is empty") }
     do {
         try Data(bytes).write(to: URL(filePath: path), options: .atomic)
     } catch {
-        throw Failure(.failed, "\(path): it cannot be written: \(systemReason(of: error))")
+        throw Failure(.failed, "\(path): cannot be written: \(systemReason(of: error))")
     }
 }
 
-/// Writes to standard output. A full disk is an error, and no reason to crash.
+/// Writes to standard output. A full disk is reported as an error instead of crashing the process.
 func writeOutput(_ text: String) throws(Failure) {
     do {
         try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
@@ -55,7 +55,7 @@ func writeOutput(_ text: String) throws(Failure) {
     }
 }
 
-/// Writes what is no result. Nobody misses it when standard error is gone.
+/// Writes a notice to standard error, ignoring failures.
 func writeNotice(_ text: String) {
     try? FileHandle.standardError.write(contentsOf: Data(text.utf8))
 }
@@ -64,7 +64,7 @@ private func systemReason(of error: any Error) -> String {
     errorNumber(of: error).map { String(cString: strerror($0)) } ?? error.localizedDescription
 }
 
-/// The system's error number underneath, where there is one.
+/// The underlying error number of the system, if any.
 private func errorNumber(of error: any Error) -> Int32? {
     if let error = error as? POSIXError { return error.code.rawValue }
     let error = error as NSError

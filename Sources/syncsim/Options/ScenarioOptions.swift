@@ -2,9 +2,9 @@ import ArgumentParser
 import Entitlements
 import SyncSimulation
 
-/// What is put to the test.
+/// The options for the rules under test.
 struct SubjectOptions: ParsableArguments {
-    @Option(help: "Let devices read purchases by this expiry rule: stackPurchases, latestExpiryWins or remoteWins.")
+    @Option(help: "The expiry rule of the devices: stackPurchases, latestExpiryWins or remoteWins.")
     var rules: String?
 
     func subject() throws(Failure) -> Subject {
@@ -12,41 +12,40 @@ struct SubjectOptions: ParsableArguments {
         return Subject(rules: ConflictRules(expiry: rule))
     }
 
-    /// The subject in Swift source; `nil` for the default.
-    func source() throws(Failure) -> String? {
-        guard let rule = try rule(), rule.name != ConflictRules().expiry.name else { return nil }
-        return "Subject(rules: ConflictRules(expiry: \(type(of: rule))()))"
-    }
+    /// The name of the expiry rule in use.
+    var name: String { rules ?? Self.defaultName }
 
-    /// The name of the rule that counts.
-    var name: String { rules ?? ConflictRules().expiry.name }
+    static var defaultName: String { ConflictRules().expiry.name }
 
-    private func rule() throws(Failure) -> (any ExpiryRule)? {
+    /// The rule that `--rules` names; `nil` without the option.
+    func rule() throws(Failure) -> (any ExpiryRule)? {
         guard let rules else { return nil }
         let known = ConflictRules.expiryRules
         guard let rule = known.first(where: { $0.name == rules }) else {
             let names = known.map(\.name).joined(separator: ", ")
-            throw Failure(.usage, "--rules: \"\(rules.singleLine)\" is none of \(names)")
+            throw Failure(.usage, "--rules must be one of \(names), not \"\(rules.singleLine)\"")
         }
         return rule
     }
 }
 
-/// How scenarios are drawn.
+/// The options for generating scenarios.
 struct SwarmOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Take so many devices, 1 to 20, instead of drawing 1 to 5.", valueName: "number"))
+    @Option(
+        help: ArgumentHelp("The number of devices, 1 to 20; by default a random one from 1 to 5.", valueName: "number"))
     var replicas: Int?
 
     @Option(
-        help: ArgumentHelp("Go on for so many days, 1 to 36500, instead of drawing 10 to 500.", valueName: "number"))
+        help: ArgumentHelp(
+            "The number of days, 1 to 36500; by default a random one from 10 to 500.", valueName: "number"))
     var days: Int?
 
     func swarm() throws(Failure) -> Swarm {
         if let replicas, !(1...20).contains(replicas) {
-            throw Failure(.usage, "--replicas: \(replicas) is not between 1 and 20")
+            throw Failure(.usage, "--replicas must be 1 to 20, not \(replicas)")
         }
         if let days, !(1...36_500).contains(days) {
-            throw Failure(.usage, "--days: \(days) is not between 1 and 36500")
+            throw Failure(.usage, "--days must be 1 to 36500, not \(days)")
         }
         return Swarm(replicas: replicas, days: days)
     }
@@ -54,30 +53,39 @@ struct SwarmOptions: ParsableArguments {
     var isGiven: Bool { replicas != nil || days != nil }
 }
 
-/// One scenario: that of a seed, or one from a file.
+/// The options for one scenario: a seed or a file.
 struct ScenarioOptions: ParsableArguments {
     @Argument(help: "The seed.")
     var seed: String?
 
     @Option(
-        help: ArgumentHelp("Take the scenario that shrink wrote to this file, instead of a seed's.", valueName: "file"))
+        help: ArgumentHelp(
+            "Use the scenario in this file, as written by shrink, instead of a seed's.", valueName: "file"))
     var scenario: String?
 
     @OptionGroup var swarm: SwarmOptions
     @OptionGroup var subject: SubjectOptions
 
+    /// The scenario, with the rule of `--rules` in the place of one from the file.
     func load() throws -> Scenario {
+        let rule = try subject.rule()
+        var scenario = try loadScenario()
+        if let rule { scenario.rules = rule.name }
+        return scenario
+    }
+
+    private func loadScenario() throws -> Scenario {
         switch (seed, scenario) {
-        case (nil, nil): throw Failure(.usage, "a seed is missing, or --scenario with a file")
-        case (.some, .some): throw Failure(.usage, "a seed and --scenario exclude each other")
+        case (nil, nil): throw Failure(.usage, "pass a seed, or --scenario with a file")
+        case (.some, .some): throw Failure(.usage, "a seed and --scenario cannot be combined")
         case (let seed?, nil):
             guard let number = UInt64(digits: seed) else {
-                throw Failure(.usage, "\"\(seed.singleLine)\" is no seed: a number from 0 to \(UInt64.max)")
+                throw Failure(.usage, "the seed must be a number from 0 to \(UInt64.max), not \"\(seed.singleLine)\"")
             }
             return try swarm.swarm().scenario(seed: number)
         case (nil, let path?):
             guard !swarm.isGiven else {
-                throw Failure(.usage, "--replicas and --days go with a seed; the file says both")
+                throw Failure(.usage, "--replicas and --days need a seed; a scenario file has both")
             }
             return try Self.read(path)
         }
@@ -87,13 +95,9 @@ struct ScenarioOptions: ParsableArguments {
         let bytes = try readFile(path)
         do throws(InputError) {
             let scenario = try Scenario(json: bytes)
-            let known = ConflictRules.expiryRules.map(\.name)
+            try check(rule: scenario.rules, at: "rules")
             for (index, device) in scenario.devices.enumerated() {
-                if let rule = device.rule, !known.contains(rule) {
-                    throw InputError(
-                        path: "devices[\(index)].rule",
-                        reason: "\"\(rule.singleLine)\" is none of \(known.joined(separator: ", "))")
-                }
+                try check(rule: device.rule, at: "devices[\(index)].rule")
             }
             return scenario
         } catch {
@@ -101,9 +105,16 @@ struct ScenarioOptions: ParsableArguments {
         }
     }
 
-    /// In a line: what will be run.
+    private static func check(rule: String?, at path: String) throws(InputError) {
+        let known = ConflictRules.expiryRules.map(\.name)
+        guard let rule, !known.contains(rule) else { return }
+        throw InputError(
+            path: path, reason: "must be one of \(known.joined(separator: ", ")), not \"\(rule.singleLine)\"")
+    }
+
+    /// A one-line description of the run.
     func title(of scenario: Scenario) -> String {
         "seed \(scenario.seed), \(plural(scenario.devices.count, "device")), \(plural(scenario.days, "day")), "
-            + "\(plural(scenario.steps.count, "step")), \(subject.name)"
+            + "\(plural(scenario.steps.count, "step")), \(scenario.rules ?? SubjectOptions.defaultName)"
     }
 }

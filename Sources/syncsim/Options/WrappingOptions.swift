@@ -5,20 +5,20 @@ import SealedStorage
 import SyncCore
 import SyncCoreTesting
 
-/// What is put around each store that is tried.
+/// The options for wrappers around the store under test.
 struct WrappingOptions: ParsableArguments {
-    @Flag(help: "Try the store with passing failures tried again.")
+    @Flag(help: "Test the store with retries of transient failures.")
     var retried = false
 
     @Option(
         help: ArgumentHelp(
-            "Try the store with sealed values, under the key in this file: 64 hexadecimal digits or 32 bytes.",
+            "Test the store with sealed values, under the key in this file: 64 hexadecimal digits or 32 bytes.",
             valueName: "keyfile"))
     var sealed: String?
 
-    /// Puts it around a store. Reads the key, so that a wrong file is told before anything is tried.
+    /// Returns the function that wraps a store. Reads the key, so that a wrong file is reported before any check runs.
     func wrapping() throws(Failure) -> @Sendable (any KeyValueBackend) -> any KeyValueBackend {
-        // Two attempts: with more, hardly any of the failures that are made on purpose would come through.
+        // Two attempts: with more, hardly any of the injected failures would surface.
         let policy = RetryPolicy(maximumAttempts: 2, firstDelay: .milliseconds(1))
         let retried = retried
         guard let sealed else { return { retried ? $0.retrying(policy) : $0 } }
@@ -52,7 +52,7 @@ struct WrappingOptions: ParsableArguments {
 }
 
 extension StoreUnderTest {
-    /// The same store with `wrap` around it, however it is opened.
+    /// The same store, wrapped by `wrap` whichever way it is opened.
     func wrapped(
         by wrap: @escaping @Sendable (any KeyValueBackend) -> any KeyValueBackend
     ) -> StoreUnderTest {

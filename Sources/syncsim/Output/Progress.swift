@@ -1,7 +1,8 @@
 import Foundation
 import Synchronization
 
-/// How far a command is, on standard error: one line that changes on a terminal, else a line every ten seconds.
+/// Shows the progress of a command on standard error: a line that is updated on a terminal, otherwise a line every ten
+/// seconds.
 final class Progress: Sendable {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private let begin = ContinuousClock().now
@@ -11,10 +12,10 @@ final class Progress: Sendable {
         last = Mutex(ContinuousClock().now)
     }
 
-    /// How long it has gone on.
+    /// The time since the start.
     var elapsed: Duration { begin.duration(to: ContinuousClock().now) }
 
-    /// Shows `text`, one line, if it is time to.
+    /// Shows `text`, one line, if an update is due.
     func show(_ text: @autoclosure () -> String) {
         let isDue = last.withLock { last in
             let now = ContinuousClock().now
@@ -26,7 +27,7 @@ final class Progress: Sendable {
         writeNotice(isTerminal ? "\r\(text())\u{1B}[K" : text() + "\n")
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     func clear() {
         if isTerminal { writeNotice("\r\u{1B}[K") }
     }

@@ -1,6 +1,6 @@
 import SyncSimulation
 
-/// What `run` says in the end.
+/// The output of `run`.
 struct RunSummary: Encodable {
     struct Failing: Encodable {
         var seed: UInt64
@@ -15,21 +15,21 @@ struct RunSummary: Encodable {
 
     /// Failing seeds, in ascending order.
     var failing: [Failing]
-    /// How many have run.
+    /// The number of seeds that ran.
     var seeds: Int
     var firstSeed: UInt64
     var rules: String
     var jobs: Int
-    /// Wall time.
+    /// The wall-clock time.
     var seconds: Double
     var seedsPerSecond: Double
     var virtualDays: Double
-    /// How much faster virtual time went by than real time, on all threads together.
+    /// The ratio of virtual time to real time, over all threads.
     var timesRealTime: Double
     var marks: [String: Int]
     var missingMarks: [String]
     var isInterrupted: Bool
-    /// `nil` when nobody asked for them.
+    /// `nil` without `--hashes`.
     var hashes: [Hash]?
 
     init(_ tally: Tally, plan: SeedRunner.Plan, rules: String, elapsed: Duration) {
@@ -50,7 +50,7 @@ struct RunSummary: Encodable {
         hashes = plan.keepsHashes ? tally.hashes.map { Hash(seed: $0.seed, hash: $0.hash.hash) } : nil
     }
 
-    /// So many failing seeds are listed; whoever wants all asks for JSON.
+    /// The maximum number of failing seeds in text; JSON has all of them.
     static let listed = 20
 
     func text(listsMarks: Bool) -> String {

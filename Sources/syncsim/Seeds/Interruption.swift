@@ -1,23 +1,24 @@
 import Foundation
 import Synchronization
 
-/// Ctrl-C: what runs comes to its end and is told; a second one ends the process at once.
+/// Handles Ctrl-C: the first one lets running seeds finish and prints the summary, the second one ends the process at
+/// once.
 enum Interruption {
     private static let flag = Atomic(false)
 
     static var isAsked: Bool { flag.load(ordering: .relaxed) }
 
-    /// What a shell expects of a process that SIGINT has ended.
+    /// The conventional exit code of a process ended by SIGINT.
     static let exitCode: Int32 = 130
 
     static func watch() {
-        // Made before the handler needs it.
+        // Initialized here, because the signal handler must not do it.
         flag.store(false, ordering: .relaxed)
         signal(SIGINT) { _ in
             Interruption.flag.store(true, ordering: .relaxed)
             signal(SIGINT, SIG_DFL)
         }
-        // A program that was started by a thread that blocks signals would never hear of it.
+        // A process inherits the signal mask of the thread that started it, which may block SIGINT.
         var signals = sigset_t()
         sigemptyset(&signals)
         sigaddset(&signals, SIGINT)
@@ -25,7 +26,7 @@ enum Interruption {
     }
 }
 
-/// Says which seed ran on a thread that traps, which ends the process: without it a night's work would end in silence.
+/// Prints the seed that a thread ran when it traps, before the process ends.
 enum CrashNotice {
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
@@ -44,7 +45,7 @@ enum CrashNotice {
         }
     }()
 
-    /// Where this thread keeps its seed; it lives as long as the process.
+    /// Allocates the thread-local place for the seed, which is never freed.
     static func begin() {
         _ = isWatching
         guard pthread_getspecific(key) == nil else { return }
@@ -53,14 +54,14 @@ enum CrashNotice {
         pthread_setspecific(key, place)
     }
 
-    /// This thread runs `seed` from now on, or none.
+    /// Sets the seed that this thread runs; `nil` for none.
     static func runs(_ seed: UInt64?) {
         guard let place = pthread_getspecific(key)?.assumingMemoryBound(to: UInt64.self) else { return }
         place[0] = seed ?? 0
         place[1] = seed == nil ? 0 : 1
     }
 
-    /// Called in a signal's handler: it allocates nothing and takes no lock.
+    /// Runs in a signal handler, so it allocates nothing and takes no lock.
     private static func tell() {
         guard let place = pthread_getspecific(key)?.assumingMemoryBound(to: UInt64.self), place[1] == 1 else { return }
         let words: StaticString = "\nsyncsim: it crashed in seed "

@@ -2,9 +2,9 @@ import Foundation
 import SyncSimulation
 import Synchronization
 
-/// Runs seeds on several threads; each seed wholly on one.
+/// Runs seeds on several threads, each seed on one thread.
 final class SeedRunner: Sendable {
-    /// What to run.
+    /// The seeds to run, and the settings.
     struct Plan: Sendable {
         var seeds: SeedRange
         var swarm: Swarm
@@ -15,7 +15,7 @@ final class SeedRunner: Sendable {
     }
 
     private struct State {
-        /// The next seed; `nil` once all are given out.
+        /// The next seed; `nil` if none is left.
         var next: UInt64?
         var workers: Int
         var tally = Tally()
@@ -26,7 +26,7 @@ final class SeedRunner: Sendable {
     private let state: Mutex<State>
     private let workerHasEnded = NSCondition()
 
-    /// Enough for the deepest recursion of a run; a thread's usual 512 KiB on some systems are not.
+    /// Enough for the deepest recursion of a run, unlike the default of 512 KiB on some systems.
     private static let stackSize = 8 << 20
 
     init(_ plan: Plan, progress: Progress) {
@@ -35,7 +35,7 @@ final class SeedRunner: Sendable {
         state = Mutex(State(next: plan.seeds.first, workers: plan.jobs))
     }
 
-    /// Returns when all have run, or one has failed and no more were to run after it, or somebody has interrupted.
+    /// Returns when all seeds have run, one has failed and the plan stops there, or the user has interrupted.
     func run() -> Tally {
         for _ in 0..<plan.jobs {
             let thread = Thread { [self] in work() }
@@ -83,9 +83,9 @@ final class SeedRunner: Sendable {
     }
 }
 
-/// What came of seeds.
+/// The combined results of seeds.
 struct Tally: Sendable {
-    /// A seed that fails, and what it violated first.
+    /// A failing seed and its first violation.
     struct Failing: Sendable {
         var seed: UInt64
         var violation: Violation
@@ -94,7 +94,7 @@ struct Tally: Sendable {
     var seeds = 0
     var failures: [Failing] = []
     var marks = Marks()
-    /// All virtual time together, in seconds.
+    /// The total virtual time, in seconds.
     var virtualSeconds = 0.0
     var hashes: [(seed: UInt64, hash: UInt64)] = []
 
@@ -106,18 +106,18 @@ struct Tally: Sendable {
         if keepsHash { hashes.append((seed, outcome.traceHash)) }
     }
 
-    /// Which thread was faster shall not be seen.
+    /// Makes the output independent of the order in which threads finished.
     mutating func sort() {
         failures.sort { $0.seed < $1.seed }
         hashes.sort { $0.seed < $1.seed }
     }
 }
 
-/// How far a run of many seeds is, in a line.
+/// The progress of a run of many seeds, in one line.
 struct ProgressLine {
     var seeds: Int
     var failing: Int
-    /// How many seeds there are; `nil` without an end.
+    /// The total number of seeds; `nil` if unlimited.
     var total: UInt64?
 
     init(tally: Tally, total: UInt64?) {

@@ -16,7 +16,7 @@ struct DiagramLayoutTests {
         TraceEvent(at: at, lane: lane, kind)
     }
 
-    @Test("lets no label touch another, in 200 events of five replicas", arguments: seeds)
+    @Test("No two labels touch, in 200 events of five replicas", arguments: seeds)
     func labels(seed: UInt64) {
         let (story, layout) = layout(RandomTrace(seed: seed, replicas: 5, count: 200).trace)
         #expect(layout.labels.count > 60, "seed \(seed)")
@@ -40,22 +40,22 @@ struct DiagramLayoutTests {
     }
 
     @Test(
-        "gives every event a row of its own, from the top down, and a pause to every long time between",
+        "Every event has a row of its own, from top to bottom, and every long gap has a pause",
         arguments: seeds)
     func rows(seed: UInt64) {
         let (story, layout) = layout(RandomTrace(seed: seed, replicas: 5, count: 200).trace)
         var bottom = 0
-        var told: [Int] = []
+        var drawn: [Int] = []
         var pauses: [Int] = []
         for row in layout.rows.rows {
             #expect(row.top == bottom, "seed \(seed)")
             bottom = row.bottom
             switch row.content {
-            case .event(let index): told.append(index)
+            case .event(let index): drawn.append(index)
             case .pause(_, let next): pauses.append(next)
             }
         }
-        #expect(told == Array(story.events.indices), "seed \(seed)")
+        #expect(drawn == Array(story.events.indices), "seed \(seed)")
         let long = story.events.indices.filter { index in
             index == 0 || story.events[index].at - story.events[index - 1].at >= DiagramRows.shortestPause
         }
@@ -63,7 +63,7 @@ struct DiagramLayoutTests {
         #expect(bottom <= layout.height)
     }
 
-    @Test("draws an arrow for each arrival and each loss, between the lines of the right lanes", arguments: seeds)
+    @Test("Each arrival and each loss has an arrow between the lines of its lanes", arguments: seeds)
     func arrows(seed: UInt64) {
         let trace = RandomTrace(seed: seed, replicas: 5, count: 200).trace
         let (_, layout) = layout(trace)
@@ -79,7 +79,7 @@ struct DiagramLayoutTests {
         #expect(layout.journeys.compactMap(\.ending) == expected, "seed \(seed)")
         for journey in layout.journeys {
             guard let sending = sendings[journey.message] else {
-                Issue.record("seed \(seed): an arrow for a message that nobody sent")
+                Issue.record("seed \(seed): an arrow for a message that was never sent")
                 continue
             }
             #expect((journey.from, journey.to) == (sending.from, sending.to), "seed \(seed)")
@@ -88,11 +88,11 @@ struct DiagramLayoutTests {
             guard let ending = journey.ending else { continue }
             #expect(journey.finish.y == layout.rows.middle(ofEvent: ending), "seed \(seed)")
             let reaches = journey.finish.x == layout.columns[sending.to]?.line
-            #expect(reaches == (journey.end != .lost), "seed \(seed): only what is lost ends short of its target")
+            #expect(reaches == (journey.end != .lost), "seed \(seed): only a lost message ends before its target")
         }
     }
 
-    @Test("ends a lost message before its target, and tells why beside it")
+    @Test("A lost message ends before its target, with the reason beside it")
     func lost() throws {
         let trace = Trace(
             lanes: ExampleTraces.lanes(replicas: 2),
@@ -107,10 +107,10 @@ struct DiagramLayoutTests {
         #expect(layout.journeys[1].finish.x > device.line && layout.journeys[1].finish.x < device.right)
         #expect(layout.labels.map(\.text) == ["cut", "late"])
         #expect(layout.labels.map(\.lane) == [4, 2])
-        #expect(layout.labels[1].right < layout.journeys[1].finish.x, "the arrow does not cross its reason")
+        #expect(layout.labels[1].right < layout.journeys[1].finish.x, "the arrow must not cross its label")
     }
 
-    @Test("tells a message that arrives again from one that arrives, and from one that is still under way")
+    @Test("First arrivals, repeated arrivals and messages in transit are distinguished")
     func repeated() {
         let trace = Trace(
             lanes: ExampleTraces.lanes(replicas: 1),
@@ -123,7 +123,7 @@ struct DiagramLayoutTests {
         #expect(layout(trace).1.journeys.map(\.message) == [1, 1, 2])
     }
 
-    @Test("keeps a device and its store on one panel, and the remote on its own")
+    @Test("A device and its store share a panel, and the remote has its own")
     func panels() {
         let (_, layout) = layout(Trace(lanes: ExampleTraces.lanes(replicas: 3)))
         #expect(layout.columns.panels.map(\.lanes) == [[0, 1], [2, 3], [4, 5], [6]])
@@ -133,7 +133,7 @@ struct DiagramLayoutTests {
         #expect(layout.columns.panels.last?.right == layout.width)
     }
 
-    @Test("ends a disturbance at its end: in the pause in which it ends, or not before the trace does")
+    @Test("A fault ends in the pause that contains its end, or with the trace")
     func bands() {
         let hour = ExampleTraces.hour
         let trace = Trace(
@@ -154,7 +154,7 @@ struct DiagramLayoutTests {
         #expect(layout.bands[2].bottom == rows.middle(ofEvent: 5))
     }
 
-    @Test("interrupts the line of a process that crashed until it starts, and shades the lane if none runs")
+    @Test("A crashed process has no lifeline until it restarts, and a lane without running processes is shaded")
     func crashes() {
         let trace = Trace(
             lanes: ExampleTraces.lanes(replicas: 1),
@@ -172,7 +172,7 @@ struct DiagramLayoutTests {
         #expect(down.map(\.top) == [y[3]] && down.map(\.bottom) == [y[4]])
     }
 
-    @Test("gives equal expiries the same colour on all devices, and a bar to each change only")
+    @Test("Equal expiries have the same colour on all devices, and only changes start a bar")
     func beliefs() {
         func believes(_ at: Int64, _ lane: Int, _ expires: Int64?, _ isActive: Bool = true) -> TraceEvent {
             event(at, lane, .believes(group: "pro", expires: expires, isActive: isActive))
@@ -190,7 +190,7 @@ struct DiagramLayoutTests {
         #expect(layout.beliefs[0].bottom == layout.beliefs[3].top && layout.beliefs[1].bottom == layout.beliefs[2].top)
     }
 
-    @Test("draws what it can of a trace whose lanes, messages and steps do not fit together")
+    @Test("An inconsistent trace is drawn as far as possible")
     func nonsense() {
         let trace = Trace(
             lanes: [Trace.Lane(.localStore, name: "alone"), Trace.Lane(.replica, name: "without a store")],
@@ -208,7 +208,7 @@ struct DiagramLayoutTests {
         #expect(layout.rows.rowOfEvent.count == 9)
     }
 
-    @Test("has nothing to draw of nothing")
+    @Test("An empty trace has an empty layout")
     func empty() {
         let (_, layout) = layout(Trace(lanes: []))
         #expect(layout.width == 0 && layout.labels.isEmpty && layout.rows.rows.isEmpty)

@@ -2,7 +2,7 @@ import Entitlements
 import SyncCoreTesting
 import SyncSimulation
 
-/// Traces to draw.
+/// Traces for the diagram tests.
 enum ExampleTraces {
     /// 1 January 2026, 00:00 UTC.
     static let epoch: Int64 = 1_767_225_600_000
@@ -17,8 +17,8 @@ enum ExampleTraces {
 
     static func date(_ text: String) throws -> Int64 { try Timestamp(text).milliseconds }
 
-    /// Two devices buy three months each while neither reaches the remote; the rule keeps the later expiry, and three
-    /// paid months are gone. Lanes: 0 and 1 the first device, 2 and 3 the second, 4 the remote.
+    /// Two devices buy three months each while neither reaches the remote. The rule keeps the later expiry, so three
+    /// paid months are lost. Lanes: 0 and 1 are the first device, 2 and 3 the second, 4 the remote.
     static func lostTime() throws -> (trace: Trace, violations: [Violation]) {
         let (april, mid) = (try date("2026-04-10T09:00:00Z"), try date("2026-04-13T18:30:00Z"))
         let message = "paid until 2026-07-10T09:00:00.000Z by two purchases of 3 months, shown until 2026-04-13"
@@ -82,7 +82,7 @@ enum ExampleTraces {
     }
 }
 
-/// A trace of anything that can happen, as a seed decides.
+/// A random trace with events of all kinds.
 struct RandomTrace {
     let replicas: Int
     private(set) var events: [TraceEvent] = []
@@ -90,7 +90,7 @@ struct RandomTrace {
     private var now: Int64 = 0
     private var messages = 0
     private var steps = 0
-    /// What is still to come, in the order of its times.
+    /// Scheduled events, in the order of their times.
     private var pending: [TraceEvent] = []
 
     init(seed: UInt64, replicas: Int, count: Int) {

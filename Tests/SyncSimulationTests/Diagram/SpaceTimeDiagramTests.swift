@@ -12,14 +12,14 @@ struct SpaceTimeDiagramTests {
         ).html
     }
 
-    @Test("is the same page every time, whatever the order of sets and dictionaries", arguments: [1, 2, 3] as [UInt64])
+    @Test("Equal traces give equal pages, whatever the order of sets", arguments: [1, 2, 3] as [UInt64])
     func determinism(seed: UInt64) {
         let first = page(RandomTrace(seed: seed, replicas: 5, count: 200).trace)
         #expect(first == page(RandomTrace(seed: seed, replicas: 5, count: 200).trace), "seed \(seed)")
         #expect(first != page(RandomTrace(seed: seed + 10, replicas: 5, count: 200).trace), "seed \(seed)")
     }
 
-    @Test("refers to nothing outside of itself", arguments: [1, 2, 3] as [UInt64])
+    @Test("The page refers to no external resource", arguments: [1, 2, 3] as [UInt64])
     func references(seed: UInt64) {
         let text = page(RandomTrace(seed: seed, replicas: 5, count: 200).trace).lowercased()
         for reference in ["http:", "https:", "//cdn", "url(", "@import", "src=", "<link", "<iframe", "<img", "srcset"] {
@@ -32,10 +32,19 @@ struct SpaceTimeDiagramTests {
         #expect(targets.allSatisfy { $0.hasPrefix("#") })
     }
 
+    @Test("On a phone only the diagram scrolls sideways")
+    func phone() throws {
+        let text = try page(ExampleTraces.lostTime().trace)
+        #expect(text.contains("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"))
+        let rules = try #require(text.split(separator: "@media (max-width:700px){").last)
+        #expect(rules.hasPrefix("body{width:auto}"))
+        #expect(rules.contains("overflow:auto;max-height:82vh"))
+    }
+
     private static let attack =
         "</title></style></script>\"'><script>alert(1)</script><b onclick='x'>&amp;\u{202E}\u{0}\n"
 
-    @Test("shows text as text, wherever it comes from")
+    @Test("Text from any source is escaped")
     func escaping() {
         let attack = Self.attack
         let kinds: [TraceEvent.Kind] = [
@@ -60,7 +69,7 @@ struct SpaceTimeDiagramTests {
             let isThere = text.contains(pattern)
             #expect(!isThere, "\(pattern)")
         }
-        // Text adds neither an element nor an attribute: there are as many as with text that tries nothing.
+        // Escaped text adds no element and no attribute: the counts equal those of harmless text.
         let harmless = page("harmless")
         for character in ["<", ">", "\""] as [Character] {
             #expect(text.count { $0 == character } == harmless.count { $0 == character }, "\(character)")
@@ -70,7 +79,7 @@ struct SpaceTimeDiagramTests {
         #expect(isShown)
     }
 
-    @Test("links every violation to its place, those that the trace does not tell of as well")
+    @Test("Every violation is linked to its event, including those that are missing in the trace")
     func violations() throws {
         var (trace, violations) = try ExampleTraces.lostTime()
         violations.append(Violation(.quiescence, "device 2 still writes", at: 10 * ExampleTraces.day, lane: 2))
@@ -80,7 +89,7 @@ struct SpaceTimeDiagramTests {
         #expect(story.violations.count == 2)
         for index in story.violations {
             guard case .violated(let oracle, let message) = story.events[index].kind else {
-                Issue.record("event \(index) is no violation")
+                Issue.record("event \(index) is not a violation")
                 continue
             }
             #expect(text.contains("<a href=\"#e\(index)\">\(oracle)</a><span> \(message) </span>"))
@@ -92,13 +101,13 @@ struct SpaceTimeDiagramTests {
         #expect(page(trace).contains("No oracle was violated."))
     }
 
-    @Test("lists the violation once that the trace and the run both tell of")
+    @Test("A violation in both the trace and the outcome is listed once")
     func sameViolation() throws {
         let (trace, violations) = try ExampleTraces.lostTime()
         #expect(DiagramStory(trace, violations: violations, epoch: 0).events == trace.events)
     }
 
-    @Test("tells every event in the table, with its full time")
+    @Test("The table lists every event with its full time")
     func table() throws {
         let (trace, violations) = try ExampleTraces.lostTime()
         let text = page(trace, violations)
@@ -108,7 +117,7 @@ struct SpaceTimeDiagramTests {
             body.contains("<td>2026-01-10T09:00:00.009Z</td><td>device 1</td><td>lost</td><td>on its way to remote"))
     }
 
-    @Test("draws a cross for each lost message and dashes a repeated one")
+    @Test("A lost message has a cross, and a repeated one is dashed")
     func shapes() {
         let trace = Trace(
             lanes: ExampleTraces.lanes(replicas: 1),
@@ -127,7 +136,7 @@ struct SpaceTimeDiagramTests {
         #expect(text.contains("remote sends to device 1: written – lost on its way to device 1: the answer is lost"))
     }
 
-    @Test("says how much time passes between bursts")
+    @Test("Pauses show how much time passes between bursts")
     func pauses() throws {
         let text = page(try ExampleTraces.lostTime().trace)
         #expect(text.contains("<i>… 8 days …</i><b>2026-01-09</b>"))
@@ -138,7 +147,7 @@ struct SpaceTimeDiagramTests {
 @Suite("Times and lengths in a diagram")
 struct DiagramCalendarTests {
     @Test(
-        "are told in the two units that matter",
+        "Durations are shown in their two largest units",
         arguments: [
             (0, "0 ms"), (999, "999 ms"), (1_000, "1 s"), (61_500, "1 min 1 s"), (3_600_000, "1 h"),
             (86_400_000, "1 day"), (90_000_000, "1 day 1 h"), (1_036_800_000, "12 days"), (-3_660_000, "1 h 1 min"),
@@ -148,13 +157,13 @@ struct DiagramCalendarTests {
         #expect(DiagramCalendar.length(milliseconds) == words)
     }
 
-    @Test("have a sign where a clock was moved")
+    @Test("Moves of a clock have a sign")
     func shifts() {
         #expect(DiagramCalendar.shift(-86_400_000) == "−1 d")
         #expect(DiagramCalendar.shift(5_000) == "+5 s")
     }
 
-    @Test("stay in range at the ends of time")
+    @Test("Extreme times are clamped")
     func range() {
         let calendar = DiagramCalendar(epoch: .max)
         #expect(calendar.full(5) == "9999-12-31T23:59:59.999Z")
@@ -188,7 +197,7 @@ struct DiagramPaletteTests {
         return root
     }
 
-    @Test("keep the contrast that WCAG asks for, in light and in dark")
+    @Test("Colours have the contrast that WCAG requires, in light and dark mode")
     func contrasts() {
         #expect(abs(contrast(0x000000, 0xFFFFFF) - 21) < 0.001)
         for ground in DiagramPalette.grounds {
@@ -205,7 +214,7 @@ struct DiagramPaletteTests {
         }
     }
 
-    @Test("are as many as the expiries that can be told apart")
+    @Test("Each distinguishable expiry has a colour")
     func bars() {
         let bars = DiagramPalette.shapes.filter { $0.name.hasPrefix("b") }
         #expect(bars.map(\.name) == (0..<DiagramBelief.colorCount).map { "b\($0)" })

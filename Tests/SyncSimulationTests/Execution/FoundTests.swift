@@ -2,14 +2,14 @@ import Entitlements
 import SyncSimulation
 import Testing
 
-/// Mistakes of ours that the simulation found, each as the smallest scenario that showed it.
-@Suite("What the simulation found")
+/// Regression tests for defects that the simulation found, each as its smallest scenario.
+@Suite("Defects found by the simulation")
 struct FoundTests {
     private static let day: Int64 = 86_400_000
 
-    /// Seed 11980: the app took the time from its own clock, a hundred years ahead, although the second process had
-    /// been told better, and dated the purchase so; its first look at the store then put it into the future.
-    @Test("A process that buys has taken up what another process of the device knows of the time")
+    /// Seed 11980: the app dated the purchase by its own clock, a hundred years ahead, although the second process
+    /// knew the right time. The next time it read the store, the purchase was in the future.
+    @Test("A purchase is dated by the best time that any process of the device knows")
     func timeOfAnotherProcess() {
         let scenario = Scenario(
             seed: 11_980, devices: [DeviceSetup()],
@@ -22,9 +22,9 @@ struct FoundTests {
         #expect(Simulation(scenario).run().violations.isEmpty)
     }
 
-    /// Seed 12061: while a mark held the clock just before the end of a period, `run` looked again every few
+    /// Seed 12061: while the rollback guard held the clock just before the end of a period, `run` woke every few
     /// milliseconds until the clock had caught up, for days.
-    @Test("A device whose clock is held just before the end of a period sleeps until it has caught up")
+    @Test("A device whose clock is held just before the end of a period sleeps until it catches up")
     func heldClock() {
         let ahead = 6 * Self.day - 3_600_000
         let scenario = Scenario(
@@ -43,9 +43,9 @@ struct FoundTests {
         #expect(outcome.jobCount < 100_000)
     }
 
-    /// Seed 2629: two processes had each met the server since they last looked, and counted that alike. The one took
-    /// for now what the other believed since the clock was moved, right after it had been told better.
-    @Test("Two processes that count their contacts alike are not taken for one")
+    /// Seed 2629: two processes had each reached the server since they last read the store and had the same contact
+    /// number. One of them replaced its corrected time with the outdated time of the other.
+    @Test("Processes with equal contact numbers are told apart")
     func contactsCountedAlike() {
         let (start, hour) = (181 * Self.day, Int64(3_600_000))
         let scenario = Scenario(

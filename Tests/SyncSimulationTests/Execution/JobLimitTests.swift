@@ -1,7 +1,7 @@
 import SyncSimulation
 import Testing
 
-/// The job limit ends a run that would go on forever and must not end one that is only long.
+/// The job limit ends an endless run but not a long one.
 @Suite("The job limit")
 struct JobLimitTests {
     private func polling(days: Int) -> Scenario {

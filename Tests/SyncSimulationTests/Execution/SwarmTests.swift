@@ -5,7 +5,7 @@ import Testing
 
 @Suite("The swarm")
 struct SwarmTests {
-    @Test("holds for the first seeds, and reaches most rare states", .timeLimit(.minutes(15)))
+    @Test("The first seeds hold and reach most rare states", .timeLimit(.minutes(15)))
     func firstSeeds() {
         var marks = Marks()
         for seed in UInt64(1)...240 {
@@ -13,11 +13,11 @@ struct SwarmTests {
             #expect(outcome.violations.isEmpty, "seed \(seed)")
             marks.add(outcome.marks)
         }
-        // The nightly set has to reach all of them; so few seeds cannot.
+        // Only the larger nightly set must reach all of them.
         #expect(marks.missing.count <= 6, "missing: \(marks.missing)")
     }
 
-    @Test("runs a seed the same way twice, trace and all")
+    @Test("Two runs of a seed have the same trace")
     func repeatable() {
         for seed in UInt64(301)...312 {
             let scenario = Swarm().scenario(seed: seed)
@@ -28,7 +28,7 @@ struct SwarmTests {
         }
     }
 
-    @Test("draws other scenarios from other seeds, with as many devices and days as asked for")
+    @Test("Different seeds give different scenarios, with the requested numbers of devices and days")
     func draws() {
         let scenarios = (UInt64(1)...50).map { Swarm(replicas: 4, days: 90).scenario(seed: $0) }
         #expect(Set(scenarios.map(\.steps)).count == 50)
@@ -36,7 +36,7 @@ struct SwarmTests {
         #expect(scenarios.contains { !$0.remote.comparesAndSwaps } && scenarios.contains { $0.remote.comparesAndSwaps })
     }
 
-    @Test("catches the tutorials' rule losing paid time within 100 seeds")
+    @Test("The tutorials' rule is caught losing paid time within 100 seeds")
     func latestExpiryWins() {
         let subject = Subject(rules: ConflictRules(expiry: LatestExpiryWins()))
         let seed = (UInt64(1)...100).first { seed in
@@ -46,9 +46,9 @@ struct SwarmTests {
     }
 }
 
-@Suite("What leaves the simulation")
+@Suite("Escaped jobs")
 struct EscapeTests {
-    @Test("fails the run: a store that works in a detached task")
+    @Test("A store that works in a detached task fails the run")
     func detached() {
         let subject = Subject(makeRemote: { DetachedBackend(MemoryBackend(host: $0)) })
         let scenario = Scenario(
@@ -60,7 +60,7 @@ struct EscapeTests {
     }
 }
 
-/// A store whose reads leave the task that asks.
+/// A store whose reads run in a detached task.
 private struct DetachedBackend: KeyValueBackend {
     let wrapped: MemoryBackend
 

@@ -6,14 +6,14 @@ import Testing
 
 @Suite("The model and the replay")
 struct ModelAgreementTests {
-    /// How often the interesting happened: a comparison of nothing with nothing proves nothing.
+    /// The number of interesting cases, which must not be zero: comparing empty results proves nothing.
     private struct Tally {
         var counts: [String: Int] = [:]
 
         mutating func note(_ name: String, _ happened: Bool) { counts[name, default: 0] += happened ? 1 : 0 }
     }
 
-    @Test("agree on periods, ownership and units, over random ledgers of all kinds of facts")
+    @Test("The model and the replay agree on periods, ownership and units of random ledgers")
     func agreement() throws {
         var tally = Tally()
         let catalog = try RandomFacts.catalog()
@@ -97,7 +97,7 @@ struct ModelAgreementTests {
         tally.note("kept unread", !model.facts.otherKeys.isEmpty)
     }
 
-    @Test("read the same records, damaged and unknown ones included, and leave the same out")
+    @Test("The model and the replay read and skip the same records, including damaged and unknown ones")
     func reading() throws {
         let catalog = try RandomFacts.catalog()
         try forAll("model and facts read alike", cases: 1_000) { random, place in
@@ -127,7 +127,7 @@ extension Conflict {
 }
 
 extension Fact {
-    /// Whether the model makes nothing of it.
+    /// True if the model ignores the fact.
     fileprivate var saysNothing: Bool {
         switch self {
         case .unreadable, .contradiction: true
@@ -135,7 +135,7 @@ extension Fact {
         }
     }
 
-    /// A purchase, in words.
+    /// A purchase in words.
     fileprivate var words: String? {
         guard case .purchase(let purchase) = self else { return nil }
         return "\(purchase.transaction) \(purchase.product) \(purchase.date.milliseconds) \(purchase.quantity) "
@@ -153,7 +153,7 @@ extension ModelPurchase {
 }
 
 extension Ledger {
-    /// As the model reads its document.
+    /// The ledger as the model decodes its document.
     var modelled: ModelLedger {
         get throws {
             let bytes = LedgerDocument(ledger: self, localSection: [1, 2, 3]).encoded()

@@ -16,7 +16,7 @@ struct ModelCalendarTests {
         ModelCalendar.milliseconds(year: year, month: month, day: day) + Int64(hour) * 3_600_000
     }
 
-    @Test("A day that does not exist is 00:00 of the following day")
+    @Test("A day that does not exist becomes 00:00 of the following day")
     func missingDays() {
         #expect(ModelCalendar.add(months: 1, to: date(2026, 1, 31, hour: 9)) == date(2026, 3, 1))
         #expect(ModelCalendar.add(months: 1, to: date(2026, 1, 28, hour: 9)) == date(2026, 2, 28, hour: 9))
@@ -26,7 +26,7 @@ struct ModelCalendarTests {
         #expect(ModelCalendar.add(months: 1, days: 1, to: date(2026, 1, 31, hour: 9)) == date(2026, 3, 2))
     }
 
-    @Test("Known days are where they belong, and sums end with the year 9999")
+    @Test("Known days have their timestamps, and sums are clamped to the year 9999")
     func knownDays() {
         #expect(date(1970, 1, 1) == 0)
         #expect(date(2026, 1, 1) == 1_767_225_600_000)
@@ -39,8 +39,8 @@ struct ModelCalendarTests {
         #expect(ModelCalendar.add(seconds: 1, to: -1) == 999)
     }
 
-    /// Foundation clamps to the month's last day, which tells where a day does not exist.
-    @Test("1900–2100: months are those of Foundation's calendar, month ends and times of day included")
+    /// Foundation clamps to the month's last day, which shows that the day does not exist.
+    @Test("1900–2100: adding months agrees with Foundation's calendar, including month ends and times of day")
     func foundation() throws {
         try forAll("calendars agree", cases: 1) { random, place in
             for month in 0..<(200 * 12) {

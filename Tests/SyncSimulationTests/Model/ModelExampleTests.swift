@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncSimulation
 
-/// Facts written down one after the other. Dates are days of 2026 or RFC 3339.
+/// Builds a ledger fact by fact. Dates are days of 2026 or RFC 3339.
 private struct Book {
     var facts: [Fact] = []
     private(set) var time: UInt64 = 0
@@ -85,7 +85,7 @@ private struct Book {
 
     var replay: ModelReplay { get throws { ModelReplay(account: try ledger) } }
 
-    /// Start and end of each span.
+    /// The start and the end of each span.
     func coverage() throws -> [String] {
         try replay.coverage(of: "random").map {
             "\(Timestamp(milliseconds: $0.start)) – \(Timestamp(milliseconds: $0.end))"
@@ -97,7 +97,7 @@ private func days(_ start: String, _ end: String) -> String {
     "2026-\(start)T00:00:00.000Z – 2026-\(end)T00:00:00.000Z"
 }
 
-@Suite("The model, by the design's examples")
+@Suite("The model on the design's examples")
 struct ModelExampleTests {
     @Test("A on 1 January and B on 1 February, three months each, A refunded on 1 March: active to 1 June")
     func refund() throws {
@@ -111,7 +111,7 @@ struct ModelExampleTests {
         #expect(try book.coverage() == [days("01-01", "07-01")])
     }
 
-    @Test("31 January + 1 month is 1 March 00:00; three at once are 1 May; a lapse leaves a gap")
+    @Test("31 January + 1 month is 1 March 00:00; three months at once end on 1 May; a lapse leaves a gap")
     func months() throws {
         var book = Book()
         try book.buy("A", Book.month, at: "2026-01-31T09:30:00Z")
@@ -132,7 +132,7 @@ struct ModelExampleTests {
         #expect(replay.coverage(of: "other").isEmpty)
     }
 
-    @Test("Two devices buy three months on one day: six months; a bonus comes once a purchase")
+    @Test("Three months bought on two devices on one day are six months; each purchase has one bonus")
     func stacking() throws {
         var book = Book()
         try book.buy("phone", Book.quarter, at: "01-01")
@@ -144,7 +144,7 @@ struct ModelExampleTests {
         #expect(try book.coverage() == [days("01-01", "04-03")])
     }
 
-    @Test("The old app said until 10 February, three months bought on 1 January: until 10 May; an echo adds nothing")
+    @Test("Three months bought on 1 January extend an assertion until 10 February to 10 May; an echo adds nothing")
     func assertions() throws {
         var book = Book()
         try book.assert(until: "02-10", at: "2025-12-01T00:00:00Z")
@@ -152,14 +152,14 @@ struct ModelExampleTests {
         #expect(try book.coverage() == ["2025-12-01T00:00:00.000Z – 2026-05-10T00:00:00.000Z"])
         try book.assert(until: "05-10", at: "01-01")
         #expect(try book.coverage() == ["2025-12-01T00:00:00.000Z – 2026-05-10T00:00:00.000Z"])
-        // Said on the day of a purchase it comes after it.
+        // An assertion made on the day of a purchase follows it.
         book = Book()
         try book.assert(until: "02-10", at: "01-01")
         try book.buy("A", Book.quarter, at: "01-01")
         #expect(try book.coverage() == [days("01-01", "04-01")])
     }
 
-    @Test("What nobody signed takes back nothing that a store signed")
+    @Test("An unsigned statement cannot revoke a signed purchase")
     func signatures() throws {
         var book = Book()
         try book.buy("A", Book.month, at: "01-01", signedAt: "01-01")
@@ -173,7 +173,7 @@ struct ModelExampleTests {
         #expect(try book.coverage() == [days("01-01", "02-01")])
     }
 
-    @Test("A purchase without terms counts as the catalogue has it, one beyond all bounds counts nothing")
+    @Test("A purchase without terms has those of the catalogue, and one out of bounds does not count")
     func terms() throws {
         var book = Book()
         try book.buy("A", nil, at: "01-01", product: "month")
@@ -191,7 +191,7 @@ struct ModelExampleTests {
             try book.replay.coverage(of: "random").map(\.end) == [try Book.date("2859-05-01T00:00:00Z").milliseconds])
     }
 
-    @Test("Owned is what was bought and not taken back, and what was ever marked")
+    @Test("A product is owned if it was bought and not revoked, or its flag was ever set")
     func ownership() throws {
         var book = Book()
         try book.buy("A", Book.owl, at: "01-10")
@@ -205,12 +205,12 @@ struct ModelExampleTests {
         try book.mark("q", isSet: true)
         try book.mark("q", isSet: false)
         #expect(try book.replay.owns("q"))
-        // Two spellings of one text are two products.
+        // Canonically equivalent spellings are different products.
         try book.mark("caf\u{E9}", isSet: true)
         #expect(try book.replay.owns("caf\u{E9}") && !book.replay.owns("cafe\u{301}"))
     }
 
-    @Test("Two devices hold 5 units and spend 4 each: 3 are written off once, and the next 5 are 5")
+    @Test("Two devices with 5 shared units spend 4 each: 3 are written off, and the next 5 are all available")
     func units() throws {
         var book = Book()
         try book.buy("A", Book.coins, at: "01-01")
@@ -227,7 +227,7 @@ struct ModelExampleTests {
         #expect(onDevice.facts.spendIDs == ["phone", "tablet"] && onDevice.facts.transactionIDs == ["A", "B"])
     }
 
-    @Test("A reset puts a test environment behind; production has none; what is erased says nothing")
+    @Test("A reset voids a test environment but not production, and an erased ledger grants nothing")
     func environments() throws {
         var book = Book()
         try book.buy("A", Book.month, at: "01-01", environment: .sandbox)

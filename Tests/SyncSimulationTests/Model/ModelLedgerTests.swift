@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The model's ledger")
 struct ModelLedgerTests {
-    /// A document without checksums, as the layout describes it.
+    /// A document without checksums, built by hand from the layout.
     private func document(
         _ run: [UInt8], count: UInt8, format: UInt8 = 1, flags: UInt8 = 0, section: [UInt8] = []
     ) -> [UInt8] {
@@ -15,11 +15,11 @@ struct ModelLedgerTests {
             + [UInt8(section.count), 0, 0, 0] + [UInt8](repeating: 0, count: 24) + run + section
     }
 
-    @Test("A document written by hand is read")
+    @Test("A handwritten document is decoded")
     func handWritten() throws {
         let spend: [UInt8] = [
             3, 8, 7, 0x42, 1, 0x73,  // the spend "s"
-            0, 0, 0, 0, 0, 0, 1, 0, 0x0A, 1, 0x63, 0x10, 5, 0x2A, 0,  // as it stands it lacks environment and replica
+            0, 0, 0, 0, 0, 0, 1, 0, 0x0A, 1, 0x63, 0x10, 5, 0x2A, 0,  // incomplete: without environment and replica
         ]
         let ledger = try #require(ModelLedger(document: document(spend, count: 1, section: [9])))
         #expect(ledger.records.map(\.key) == [[0x42, 1, 0x73]])
@@ -30,7 +30,7 @@ struct ModelLedgerTests {
         #expect(ModelLedger(document: document([], count: 0, flags: 1))?.isErased == true)
     }
 
-    @Test("What is no document of this format is none")
+    @Test("Other formats are rejected")
     func refused() {
         let record: [UInt8] = [1, 0, 0, 0x73]
         #expect(ModelLedger(document: document(record, count: 1)) != nil)
@@ -46,7 +46,7 @@ struct ModelLedgerTests {
         #expect(ModelLedger(document: document(record, count: 1) + [0]) == nil)
     }
 
-    @Test("Where a document ends too early it is none")
+    @Test("A truncated document is rejected")
     func truncated() throws {
         var random = SplitMix64(seed: 4)
         let bytes = LedgerDocument(ledger: .random(using: &random), localSection: [1, 2]).encoded()
@@ -54,7 +54,7 @@ struct ModelLedgerTests {
         for count in bytes.indices { #expect(ModelLedger(document: Array(bytes[..<count])) == nil) }
     }
 
-    @Test("What production refuses for other reasons than a checksum is refused, and nothing else")
+    @Test("The model rejects the same documents as production, apart from wrong checksums")
     func damaged() throws {
         try forAll("damage is seen alike", cases: 10_000) { random, place in
             let document = LedgerDocument(
@@ -84,7 +84,7 @@ struct ModelLedgerTests {
         }
     }
 
-    @Test("Joining and covering are what production does, over random ledgers")
+    @Test("Join and cover agree with production on random ledgers")
     func join() throws {
         try forAll("unions agree", cases: 2_000) { random, place in
             func ledger() -> Ledger { random.chance(1, in: 15) ? .erased : .random(using: &random) }
@@ -99,7 +99,7 @@ struct ModelLedgerTests {
         }
     }
 
-    @Test("A ledger covers what it says or says more strongly, and no more")
+    @Test("A ledger covers its records and weaker ones, and no others")
     func covers() {
         func record(_ key: UInt8, _ order: UInt8, _ payload: [UInt8]) -> ModelRecord {
             ModelRecord(key: [key], order: [order], payload: payload)
@@ -121,7 +121,7 @@ struct ModelLedgerTests {
 }
 
 extension [UInt8] {
-    /// Puts the checksums right, as far as the lengths in the header leave a document.
+    /// Corrects the checksums, if the lengths in the header are valid.
     fileprivate mutating func mendChecksums() {
         guard count >= 44 else { return }
         func number(_ offset: Int) -> Int { (0..<4).reduce(0) { $0 | Int(self[offset + $1]) << (8 * $1) } }

@@ -3,7 +3,7 @@ import EntitlementsTestSupport
 
 @testable import SyncSimulation
 
-/// A buyer's ledgers, made of facts that are likely to meet.
+/// A buyer's ledgers, with random facts that are likely to interact.
 struct RandomFacts {
     var account = Ledger()
     var device = Ledger()
@@ -11,7 +11,7 @@ struct RandomFacts {
 
     static let products: [ProductID] = ["month", "quarter", "owl", "coins", "weekly", "unlisted", "a", "🦉"]
 
-    /// Knows all products but the last ones.
+    /// A catalogue of all products except the last ones.
     static func catalog() throws -> Catalog {
         try Catalog(
             products: [
@@ -28,7 +28,7 @@ struct RandomFacts {
             policy: Policy(bonus: CalendarDuration(days: 1)))
     }
 
-    /// The same, told to the model.
+    /// The same catalogue for the model.
     static let catalogue: [ModelID: ModelTerms] = [
         "month": ModelTerms(
             kind: .nonRenewing, group: "random", duration: ModelDuration(months: 1), bonus: ModelDuration(days: 1)),
@@ -79,7 +79,7 @@ extension Record {
 }
 
 extension Timestamp {
-    /// Within three years from 2026, often at a month's end.
+    /// A random date within three years from 2026, often at a month's end.
     fileprivate static func near(using random: inout SplitMix64) -> Timestamp {
         near(Timestamp(milliseconds: 1_767_225_600_000), years: 3, using: &random)
     }

@@ -1,6 +1,6 @@
 import SyncCore
 
-/// A store that claims to compare and swap, and writes whatever the precondition says.
+/// A backend that declares compare-and-swap but ignores preconditions.
 struct CarelessBackend: KeyValueBackend {
     private let wrapped: any KeyValueBackend
 

@@ -1,6 +1,6 @@
 import SyncSimulation
 
-/// A scenario with every kind of action, and with nothing as by default.
+/// A scenario with every kind of action and without default values.
 enum EveryAction {
     static let scenario: Scenario = {
         var scenario = Scenario(
@@ -14,6 +14,7 @@ enum EveryAction {
         scenario.remote.comparesAndSwaps = false
         scenario.remote.tellsTime = false
         scenario.sharesUnits = false
+        scenario.rules = "remoteWins"
         scenario.faults = FaultRates(
             lostRequests: 1, lostAnswers: 2, repeatedRequests: 3, refusals: 4, staleReads: 5, longestDelay: 60_000,
             delayed: 7, diskErrors: 8, diskUnknowns: 9, diskPauses: 1_000)
@@ -45,7 +46,7 @@ enum EveryAction {
         .lie(.forgedRefunds),
     ]
 
-    /// A name for each case, so that whoever adds one is asked here.
+    /// The name of each case. The switch is exhaustive, so a new case must be added here.
     static func name(of action: Action) -> String {
         switch action {
         case .buy: "buy"
@@ -82,7 +83,7 @@ enum EveryAction {
         }
     }
 
-    private static func name(of lie: Lie) -> String {
+    private static func name(of lie: MaliciousWrite) -> String {
         switch lie {
         case .oldContent: "oldContent"
         case .deletion: "deletion"
@@ -92,6 +93,6 @@ enum EveryAction {
         }
     }
 
-    /// How many there are in the functions above.
+    /// The number of cases in the functions above.
     static let caseCount = 35
 }

@@ -2,8 +2,8 @@ import Entitlements
 import SyncSimulation
 import Testing
 
-/// What ``Scenario/swiftSource`` and ``Scenario/regressionTest(for:subject:)`` print, to be compiled. When the printing
-/// changes, `SourceTests` fails and shows what to put here.
+/// The output of ``Scenario/swiftSource`` and ``Scenario/regressionTest(for:subject:)``, compiled as a test. If the
+/// output changes, `SourceTests` fails and prints the new text for this file.
 @Suite("A printed regression test")
 struct PrintedScenario {
     enum Printed {
@@ -32,6 +32,7 @@ struct PrintedScenario {
                 diskUnknowns: 9,
                 diskPauses: 1_000),
             sharesUnits: false,
+            rules: "remoteWins",
             steps: [
                 Step(at: 0, device: 0, .buy(Sale("t0001", of: "quarter"))),
                 Step(

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("A scenario as JSON")
 struct ScenarioJSONTests {
-    @Test("comes back as it was, with every kind of action")
+    @Test("A scenario with every kind of action survives a round trip")
     func everyAction() throws {
         let json = EveryAction.scenario.json
         let read = try Scenario(json: json)
@@ -12,7 +12,7 @@ struct ScenarioJSONTests {
         #expect(read.json == json)
     }
 
-    @Test("comes back as it was for drawn scenarios, whatever the swarm draws")
+    @Test("Generated scenarios survive a round trip")
     func drawn() throws {
         for seed in UInt64(1)...300 {
             let scenario = Swarm().scenario(seed: seed)
@@ -22,7 +22,7 @@ struct ScenarioJSONTests {
         try #expect(Scenario(json: large.json) == large)
     }
 
-    @Test("has its members in the order of their names")
+    @Test("Members are sorted by name")
     func sorted() throws {
         let scenario = Scenario(
             seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, .use("owl", id: "s1"))], days: 3)
@@ -35,7 +35,7 @@ struct ScenarioJSONTests {
             ])
     }
 
-    /// A change to a sound document, and what is said of the result.
+    /// A change to a valid document, and the resulting error.
     struct Damage: CustomTestStringConvertible, Sendable {
         var old: String
         var new: String
@@ -45,30 +45,30 @@ struct ScenarioJSONTests {
 
     private static let damages = [
         Damage(old: "\"days\" : 3,", new: "", error: "days: missing"),
-        Damage(old: "\"days\" : 3", new: "\"days\" : 0", error: "days: 0 is not between 1 and 36500"),
-        Damage(old: "\"sync\"", new: "\"synch\"", error: "steps[0].action: no such case, or several"),
+        Damage(old: "\"days\" : 3", new: "\"days\" : 0", error: "days: must be 1 to 36500, not 0"),
+        Damage(old: "\"sync\"", new: "\"synch\"", error: "steps[0].action: must be exactly one known case"),
         Damage(
-            old: "\"device\" : 0", new: "\"device\" : 1", error: "steps[0].device: 1 is not between 0 and 0"),
-        Damage(old: "\"device\" : 0,", new: "", error: "steps[0].device: a device is missing"),
+            old: "\"device\" : 0", new: "\"device\" : 1", error: "steps[0].device: must be 0 to 0, not 1"),
+        Damage(old: "\"device\" : 0,", new: "", error: "steps[0].device: missing"),
         Damage(
             old: "\"sync\"", new: "\"wipeRemote\"",
-            error: "steps[0].device: this happens to the remote, without a device"),
-        Damage(old: "\"process\" : 0", new: "\"process\" : 2", error: "steps[0].process: 2 is not between 0 and 1"),
+            error: "steps[0].device: must be missing: the action is one of the remote"),
+        Damage(old: "\"process\" : 0", new: "\"process\" : 2", error: "steps[0].process: must be 0 to 1, not 2"),
         Damage(
             old: "\"at\" : 5", new: "\"at\" : 9223372036854775807",
-            error: "steps[0].at: 9223372036854775807 is not between 0 and 12622780800000"),
+            error: "steps[0].at: must be 0 to 12622780800000, not 9223372036854775807"),
         Damage(
             old: "\"catalog\" : 0", new: "\"catalog\" : -1",
-            error: "devices[0].catalog: -1 is not between 0 and 100"),
+            error: "devices[0].catalog: must be 0 to 100, not -1"),
         Damage(
             old: "\"refusals\" : 0", new: "\"refusals\" : 1001",
-            error: "faults.refusals: 1001 is not between 0 and 1000"),
+            error: "faults.refusals: must be 0 to 1000, not 1001"),
         Damage(
             old: "\"catalog\" : 0", new: "\"catalog\" : 0, \"pollingHours\" : 0",
-            error: "devices[0].pollingHours: 0 is not between 1 and 87600"),
+            error: "devices[0].pollingHours: must be 1 to 87600, not 0"),
     ]
 
-    @Test("is refused with the place where it is wrong", arguments: damages)
+    @Test("An invalid value is rejected with its path", arguments: damages)
     func refused(damage: Damage) throws {
         let scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [Step(at: 5, device: 0, .sync)], days: 3)
         let text = String(decoding: scenario.json, as: UTF8.self)
@@ -78,13 +78,13 @@ struct ScenarioJSONTests {
         #expect(error.map { "\($0)" } == damage.error)
     }
 
-    @Test("is refused when it is no JSON, or of another shape", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])
+    @Test("Text that is not a scenario in JSON is rejected", arguments: ["", "{", "nonsense", "[]", "42", "\u{0}"])
     func noScenario(text: String) {
         #expect(throws: InputError.self) { try Scenario(json: Array(text.utf8)) }
     }
 
     @Test(
-        "is refused when amounts would overflow",
+        "Amounts that would overflow are rejected",
         arguments: [
             Action.moveClock(.min), .fill(.max), .buy(Sale("t1", of: "owl", quantity: 10_001)),
             .buy(Sale("t1", of: "owl", date: .min)), .crash(afterOperations: -1),

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Shrinking")
 struct ShrinkerTests {
-    /// Devices share a store that loses what another device wrote at the same moment.
+    /// The devices share a store that loses concurrent writes of other devices.
     private static let careless = Subject(makeRemote: { CarelessBackend(MemoryBackend(host: $0)) })
 
     private static func firstFailing(_ subject: Subject, _ seeds: ClosedRange<UInt64>) throws -> Scenario {
@@ -14,7 +14,7 @@ struct ShrinkerTests {
         return try #require(found, "none of \(seeds) fails")
     }
 
-    @Test("a store that ignores preconditions is shown with two devices at most, and nothing that could be spared")
+    @Test("A store that ignores preconditions is shown by at most two devices, without an unnecessary step")
     func carelessStore() throws {
         let scenario = try Self.firstFailing(Self.careless, 1...200)
         let shrunk = try #require(Shrinker(of: Self.careless).shrink(scenario))
@@ -31,9 +31,9 @@ struct ShrinkerTests {
         for index in small.steps.indices {
             var smaller = small
             smaller.steps.remove(at: index)
-            #expect(!fails(smaller), "seed \(scenario.seed): step \(index) could be spared")
+            #expect(!fails(smaller), "seed \(scenario.seed): step \(index) is unnecessary")
         }
-        #expect(Simulation(small).run().violations.isEmpty, "a sound store holds in the same scenario")
+        #expect(Simulation(small).run().violations.isEmpty, "a correct store must hold in the same scenario")
     }
 
     @Test(
@@ -48,22 +48,22 @@ struct ShrinkerTests {
         #expect(shrunk.scenario.steps.count == 2, "seed \(scenario.seed)")
         #expect(shrunk.scenario.steps.allSatisfy { EveryAction.name(of: $0.action) == "buy" }, "seed \(scenario.seed)")
         #expect(shrunk.scenario.faults == FaultRates())
-        #expect(Simulation(shrunk.scenario).run().violations.isEmpty, "seed \(scenario.seed): the default loses it too")
+        #expect(Simulation(shrunk.scenario).run().violations.isEmpty, "seed \(scenario.seed): the default must hold")
     }
 
-    @Test("the same scenario shrinks to the same one, and each run is told")
+    @Test("Shrinking is deterministic and reports each run")
     func repeatable() throws {
         let scenario = try Self.firstFailing(Self.careless, 201...400)
-        var told: [Shrinker.Progress] = []
-        let first = try #require(Shrinker(of: Self.careless, attempts: 60).shrink(scenario) { told.append($0) })
+        var reports: [Shrinker.Progress] = []
+        let first = try #require(Shrinker(of: Self.careless, attempts: 60).shrink(scenario) { reports.append($0) })
         let second = try #require(Shrinker(of: Self.careless, attempts: 60).shrink(scenario))
         #expect(first == second)
-        #expect(told.map(\.attempts) == Array(2...first.attempts))
-        #expect(told.last?.steps == first.scenario.steps.count)
-        #expect(zip(told, told.dropFirst()).allSatisfy { $0.steps >= $1.steps && $0.devices >= $1.devices })
+        #expect(reports.map(\.attempts) == Array(2...first.attempts))
+        #expect(reports.last?.steps == first.scenario.steps.count)
+        #expect(zip(reports, reports.dropFirst()).allSatisfy { $0.steps >= $1.steps && $0.devices >= $1.devices })
     }
 
-    @Test("when attempts are used up, what there is still fails, and says that it may not be the smallest")
+    @Test("When the attempts are used up, the result still fails and is marked as not minimal")
     func exhausted() throws {
         let scenario = try Self.firstFailing(Self.careless, 1...200)
         let shrunk = try #require(Shrinker(of: Self.careless, attempts: 4).shrink(scenario))
@@ -72,7 +72,7 @@ struct ShrinkerTests {
         #expect(Simulation(shrunk.scenario, of: Self.careless).run().violations.contains(shrunk.violation))
     }
 
-    @Test("what holds is not shrunk")
+    @Test("A scenario that holds is not shrunk")
     func holds() {
         let scenario = Scenario(seed: 1, devices: [DeviceSetup()], steps: [Step(at: 0, device: 0, .sync)], days: 1)
         #expect(Shrinker().shrink(scenario) == nil)

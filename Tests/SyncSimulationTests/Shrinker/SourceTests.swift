@@ -9,20 +9,20 @@ struct SourceTests {
             contentsOf: URL(filePath: #filePath).deletingLastPathComponent().appending(path: name), encoding: .utf8)
     }
 
-    @Test("every kind of action is among those that are printed")
+    @Test("The printed scenario has every kind of action")
     func complete() {
         let names = Set(EveryAction.scenario.steps.map { EveryAction.name(of: $0.action) })
         #expect(names.count == EveryAction.caseCount)
     }
 
-    @Test("what was printed compiles, and is the scenario that printed it")
+    @Test("The printed source compiles and equals the original scenario")
     func printed() throws {
         let source = EveryAction.scenario.swiftSource
         try #expect(Self.text(of: "PrintedScenario.swift").contains("        static let everyAction = \(source)\n"))
         #expect(PrintedScenario.Printed.everyAction == EveryAction.scenario)
     }
 
-    @Test("a printed regression test compiles and runs")
+    @Test("A printed regression test compiles and runs")
     func regressionTest() throws {
         let scenario = Scenario(
             seed: 42, devices: [DeviceSetup(), DeviceSetup()],
@@ -35,7 +35,7 @@ struct SourceTests {
         try #expect(Self.text(of: "PrintedScenario.swift").contains("\n\(test)"))
     }
 
-    @Test("what is as by default is left out")
+    @Test("Default values are left out")
     func defaults() {
         let scenario = Scenario(seed: 1_000, devices: [DeviceSetup()], steps: [Step(at: 0, device: 0, .sync)], days: 1)
         #expect(
@@ -52,7 +52,7 @@ struct SourceTests {
                 """)
     }
 
-    @Test("the name of a test fits into its line, whatever was violated")
+    @Test("The name of a printed test fits into its line for any violation")
     func longName() throws {
         let scenario = Scenario(seed: 7, devices: [DeviceSetup()], steps: [], days: 1)
         let violation = Violation(.model, String(repeating: "\"\\\n", count: 60), at: 0, lane: 0)

@@ -31,27 +31,27 @@ struct TraceLineTests {
         Trace.Lane(.remote, name: "remote"),
     ]
 
-    @Test("has a line for each event, with time, lane and what happened")
+    @Test("Each event has a line with time, lane and description")
     func lines() {
         let events = Self.kinds.map { TraceEvent(at: 90_061_001, lane: 1, $0.0) }
         let expected = Self.kinds.map { "day   1 01:01:01.001  store 1   \($0.1)" }
         #expect(Trace(lanes: Self.lanes, events: events).lines == expected)
     }
 
-    @Test("an event on a lane that there is not is told all the same")
+    @Test("An event on an unknown lane is printed too")
     func strangeLane() {
         let trace = Trace(lanes: [], events: [TraceEvent(at: 0, lane: 5, .sent(message: 1, to: -1, "read"))])
         #expect(trace.lines == ["day   0 00:00:00.000  lane 5  sends #1 to lane -1: read"])
     }
 
-    @Test("a violation has its time and place")
+    @Test("A violation is printed with its time and lane")
     func violation() {
         let violation = Violation(.coverage, "lost\n3 days", at: 86_400_000, lane: 0)
         let line = violation.line(in: Trace(lanes: Self.lanes))
         #expect(line == "day   1 00:00:00.000  device 1  coverage: lost\u{FFFD}3 days")
     }
 
-    @Test("a run has the same lines each time")
+    @Test("Two runs of a scenario print the same lines")
     func repeatable() {
         for seed in UInt64(1)...5 {
             let scenario = Swarm().scenario(seed: seed)

@@ -1,6 +1,6 @@
-/// A time during which a lane is not as it should be, as a shaded part of it.
+/// A shaded part of a lane: a period with a fault.
 struct DiagramBand: Hashable, Sendable {
-    /// What is wrong.
+    /// The kind of fault.
     enum Kind: String, Hashable, Sendable, CaseIterable {
         case cutOutgoing, cutIncoming, full, wrongClock
         /// No process runs.
@@ -13,11 +13,11 @@ struct DiagramBand: Hashable, Sendable {
     var right: Int
     var top: Int
     var bottom: Int
-    /// The event that began it.
+    /// The event that started it.
     var event: Int
 }
 
-/// A stretch of a process's life, or of a time in which it does not run.
+/// A period in which a process runs, or does not run.
 struct DiagramLife: Hashable, Sendable {
     var lane: Int
     var process: Int
@@ -26,7 +26,7 @@ struct DiagramLife: Hashable, Sendable {
     var bottom: Int
 }
 
-/// Something that is being done, from its beginning to its end.
+/// A step, from its start to its end.
 struct DiagramActivity: Hashable, Sendable {
     var lane: Int
     var step: Int
@@ -36,7 +36,7 @@ struct DiagramActivity: Hashable, Sendable {
 }
 
 extension DiagramBand {
-    /// Disturbances that were declared, and clocks that were moved and not moved back.
+    /// The bands of declared disturbances, and of clocks that were moved and not moved back.
     static func disturbances(_ story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows) -> [DiagramBand] {
         var bands: [DiagramBand] = []
         for (index, event) in story.events.enumerated() {
@@ -82,8 +82,8 @@ extension DiagramBand {
 }
 
 extension DiagramLife {
-    /// The lives of the processes on a lane. A process whose first event is not its start ran from the beginning; a
-    /// lane without such events has one life that never ends.
+    /// The lifelines of the processes on a lane. A process whose first event is not its start runs from the beginning;
+    /// a lane without such events has one lifeline without an end.
     static func all(on lane: Int, _ story: DiagramStory, _ rows: DiagramRows) -> [DiagramLife] {
         var lives: [DiagramLife] = []
         for (index, event) in story.events.enumerated() where event.lane == lane {
@@ -107,7 +107,7 @@ extension DiagramLife {
 }
 
 extension DiagramBand {
-    /// The times between a crash and the next start in which no process of a lane runs.
+    /// The periods between a crash and the next start in which no process of a lane runs.
     static func down(on lane: Int, _ story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows)
         -> [DiagramBand]
     {
@@ -136,7 +136,7 @@ extension DiagramBand {
 }
 
 extension DiagramActivity {
-    /// What was begun and came to an end on the lane on which it began.
+    /// The steps that started and ended on the same lane.
     static func all(_ story: DiagramStory, _ rows: DiagramRows) -> [DiagramActivity] {
         var begun: [Int: (lane: Int, top: Int)] = [:]
         var activities: [DiagramActivity] = []

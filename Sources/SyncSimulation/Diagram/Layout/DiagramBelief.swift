@@ -1,18 +1,18 @@
-/// What a replica believes of a group for a while, as a bar along its line.
+/// The expiry that a replica derives for a group during a period, as a bar along its line.
 struct DiagramBelief: Hashable, Sendable {
     var lane: Int
     var group: String
     var expires: Int64?
     var isActive: Bool
-    /// Which colour: equal for equal expiries on all lanes, so that replicas that agree look alike.
+    /// The index of the colour. Equal expiries have the same colour on all lanes, so replicas that agree look alike.
     var color: Int
     var left: Int
     var top: Int
     var bottom: Int
-    /// The event that began it.
+    /// The event that started it.
     var event: Int
 
-    /// How many colours there are; the ninth expiry has the colour of the first.
+    /// The number of colours; the ninth expiry reuses the first one.
     static let colorCount = 8
 }
 

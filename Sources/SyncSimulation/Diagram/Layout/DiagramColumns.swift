@@ -1,32 +1,32 @@
-/// Where a lane stands: whole pixels from the left edge of the first lane.
+/// The horizontal position of a lane, in whole pixels from the left edge of the first lane.
 struct DiagramColumn: Hashable, Sendable {
     var left: Int
     var right: Int
     /// The lane's line.
     var line: Int
-    /// The bars of beliefs: the left edge of each group's.
+    /// The left edge of the bar of each group.
     var bars: [Int] = []
-    /// Where labels may stand. Those of a device's store use the device's room, since no two events share a row.
+    /// The range for labels. Labels of a device's store use the device's range, since no two events share a row.
     var labels: Range<Int>
-    /// Whether labels are set to the left of the line, against their end.
+    /// True if labels are to the left of the line, aligned at their end.
     var labelsEnd = false
-    /// Which panel it stands on: a device and its store share one.
+    /// The index of its panel. A device and its store share one.
     var panel: Int
 
-    /// Where a message that comes from `x` ends if it is lost: short of the line, and not across a label.
+    /// The end of a lost message that comes from `x`: before the line, and not across a label.
     func end(ofLostFrom x: Int) -> Int {
         guard (x > line) != labelsEnd else { return x > line ? line + 20 : line - 20 }
         return labelsEnd ? labels.lowerBound + 6 : labels.upperBound - 6
     }
 
-    /// Lets a label run over other lanes, on the side that has more room.
+    /// Extends a label over other lanes, on the side with more room.
     mutating func spreadLabels(over width: Int) {
         labelsEnd = line > width - line
         labels = labelsEnd ? min(4, line - 18)..<line - 18 : line + 18..<max(width - 4, line + 18)
     }
 }
 
-/// A device with its store, or the remote: what is drawn as one piece.
+/// A device with its store, or the remote, drawn as one block.
 struct DiagramPanel: Hashable, Sendable {
     var lanes: [Int]
     var left: Int
@@ -41,9 +41,9 @@ struct DiagramColumns: Sendable {
 
     static let barWidth = 8
     private static let gap = 7
-    /// What clocks that are wrong take of the left edge.
+    /// The width of the strip at the left edge that marks a wrong clock.
     static let stripWidth = 7
-    /// The width of a date in labels, and of what stands before it.
+    /// The width of a date in labels, with what precedes it.
     private static let dateRoom = 92
 
     init(_ story: DiagramStory) {
@@ -99,6 +99,6 @@ struct DiagramColumns: Sendable {
         width = column.right
     }
 
-    /// The column of a lane, unless the trace has no such lane.
+    /// The column of a lane; `nil` if the trace has no such lane.
     subscript(lane: Int) -> DiagramColumn? { columns.indices.contains(lane) ? columns[lane] : nil }
 }

@@ -1,12 +1,12 @@
-/// The way of a message from one lane to another.
+/// The path of a message from one lane to another.
 struct DiagramJourney: Hashable, Sendable {
-    /// How it ends.
+    /// The end of a path.
     enum End: Hashable, Sendable {
         case arrived
-        /// It had already arrived once.
+        /// A repeated arrival.
         case repeated
         case lost
-        /// The trace ends first.
+        /// The trace ends before the message arrives.
         case underWay
     }
 
@@ -29,7 +29,7 @@ struct DiagramPoint: Hashable, Sendable {
 }
 
 extension DiagramJourney {
-    /// All journeys of a story, in the order of their ends; what is still under way comes last.
+    /// All journeys of a story, in the order of their ends. Messages that are still under way come last.
     static func all(in story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows) -> [DiagramJourney] {
         var journeys: [DiagramJourney] = []
         var ended: Set<Int> = []

@@ -1,14 +1,14 @@
-/// Words on a lane, cut to the room that there is.
+/// A text on a lane, truncated to the available width.
 struct DiagramLabel: Hashable, Sendable {
-    /// How it is set.
+    /// The style of a label.
     enum Style: Hashable, Sendable {
         case plain
         case failure
         case trouble
         case violation
-        /// What is believed from here on, in the colour of its bar.
+        /// A new expiry, in the colour of its bar.
         case belief(color: Int, isActive: Bool)
-        /// What was believed all the time, repeated after a pause.
+        /// An unchanged expiry, repeated after a pause.
         case reminder
     }
 
@@ -19,7 +19,7 @@ struct DiagramLabel: Hashable, Sendable {
     var top: Int
     var width: Int
     var height: Int
-    /// Whether the text ends at the right edge instead of beginning at the left one.
+    /// True if the text is aligned at the right edge.
     var endsRight: Bool
     /// The event that it belongs to.
     var event: Int
@@ -27,12 +27,12 @@ struct DiagramLabel: Hashable, Sendable {
     var right: Int { left + width }
     var bottom: Int { top + height }
 
-    /// The width of a character of the font that labels are set in, in tenths of a pixel: 0.602 em of 10.5 px, the
-    /// widest among the usual fonts of one width.
+    /// The width of a character in tenths of a pixel: 0.602 em of 10.5 px, the widest of the usual monospaced fonts.
     private static let tenthsPerCell = 64
     static let lineHeight = 14
 
-    /// A label in the room of `column`, its middle at `middle`, with so many pixels kept free at the far end.
+    /// A label in the range of `column`, centred vertically at `middle`, with `reserve` pixels kept free at the far
+    /// end.
     init(
         _ text: String, _ style: Style, event: Int, lane: Int, in column: DiagramColumn, middle: Int, reserve: Int = 0
     ) {
@@ -50,7 +50,7 @@ struct DiagramLabel: Hashable, Sendable {
         self.event = event
     }
 
-    /// As much of `text` as fits into so many characters' room.
+    /// The longest prefix of `text` that fits into `cells` character cells.
     static func fit(_ text: String, cells: Int) -> (text: String, cells: Int) {
         let text = Markup.visible(text)
         let total = text.reduce(0) { $0 + width(of: $1) }
@@ -65,7 +65,7 @@ struct DiagramLabel: Hashable, Sendable {
         return (kept + "\u{2026}", used + 1)
     }
 
-    /// 1 for the letters of which the font has them all, 2 for what may come from another one and be wider.
+    /// 1 for characters of the monospaced font, 2 for those that may come from a wider fallback font.
     private static func width(of character: Character) -> Int {
         guard let scalar = character.unicodeScalars.first else { return 0 }
         let isNarrow = scalar.value < 0x0500 || (0x2010...0x22FF).contains(scalar.value) || scalar.value == 0xFFFD
@@ -75,7 +75,7 @@ struct DiagramLabel: Hashable, Sendable {
 }
 
 extension DiagramLabel {
-    /// All labels of a story, from the top down.
+    /// All labels of a story, from top to bottom.
     static func all(
         _ story: DiagramStory, _ columns: DiagramColumns, _ rows: DiagramRows, _ beliefs: [DiagramBelief]
     ) -> [DiagramLabel] {
@@ -98,7 +98,7 @@ extension DiagramLabel {
         }
     }
 
-    /// The loss of a message is told where it ends, near its target.
+    /// The label for a lost message is at its end, near the target.
     private static func lane(ofLabelFor index: Int, in story: DiagramStory) -> Int {
         let event = story.events[index]
         guard case .lost(let message, _) = event.kind, let sending = story.sendings[message],
@@ -107,7 +107,7 @@ extension DiagramLabel {
         return target
     }
 
-    /// Room for the cross of a lost message that comes from the side on which the labels stand.
+    /// The width reserved for the cross of a lost message that comes from the side of the labels.
     private static func reserve(
         forLabelOf index: Int, in story: DiagramStory, _ columns: DiagramColumns, _ column: DiagramColumn
     ) -> Int {
@@ -129,7 +129,8 @@ extension DiagramLabel {
         }
     }
 
-    /// What each replica still believes after a pause, so that nobody has to scroll back to the last change.
+    /// The expiries that are still in effect after a pause, so that the reader need not scroll back to the last
+    /// change.
     private static func reminders(
         in row: DiagramRow, _ story: DiagramStory, _ columns: DiagramColumns, _ beliefs: [DiagramBelief]
     ) -> [DiagramLabel] {

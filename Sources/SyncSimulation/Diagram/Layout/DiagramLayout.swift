@@ -1,4 +1,4 @@
-/// Where everything stands: a pure value, in whole pixels from the top left corner of the lanes.
+/// The position of every element, in whole pixels from the top left corner of the lanes. A pure value.
 struct DiagramLayout: Sendable {
     let columns: DiagramColumns
     let rows: DiagramRows

@@ -1,10 +1,10 @@
-/// A row of the diagram: whole pixels from its top.
+/// A row of the diagram, in whole pixels from its top.
 struct DiagramRow: Hashable, Sendable {
-    /// What a row is for.
+    /// The content of a row.
     enum Content: Hashable, Sendable {
-        /// Time passes without events, or the run begins (`nil`); the row says what comes after.
+        /// Time without events, or the start of the run (`nil`). The row names the date of the next event.
         case pause(length: Int64?, next: Int)
-        /// An event, by its index.
+        /// The event with this index.
         case event(Int)
     }
 
@@ -13,21 +13,21 @@ struct DiagramRow: Hashable, Sendable {
     var height: Int
 
     var bottom: Int { top + height }
-    /// Where the mark of an event stands; the line of a pause.
+    /// The position of an event's mark or of a pause's line.
     var middle: Int {
         if case .pause = content { top + 11 } else { top + height / 2 }
     }
 }
 
-/// The axis of time: a row for each event, and one for each pause between bursts.
+/// The time axis: a row for each event, and one for each pause between bursts.
 struct DiagramRows: Sendable {
     private(set) var rows: [DiagramRow] = []
-    /// For each event its row.
+    /// The row of each event.
     private(set) var rowOfEvent: [Int] = []
     private(set) var height = 0
 
-    /// The shortest time without events that gets a row of its own: longer than what a process waits for an answer, so
-    /// that an exchange stays one burst.
+    /// The shortest time without events that gets a row of its own. It is longer than a request's timeout, so an
+    /// exchange stays in one burst.
     static let shortestPause: Int64 = 5 * 60_000
     static let eventHeight = 24
     static let violationHeight = 40
@@ -68,11 +68,11 @@ struct DiagramRows: Sendable {
         height += rowHeight
     }
 
-    /// Where the mark of an event stands.
+    /// The position of an event's mark.
     func middle(ofEvent index: Int) -> Int { rows[rowOfEvent[index]].middle }
 
-    /// Where something ends that ends at `time`: before the first later event, or in the pause before it; `nil` where
-    /// the trace ends earlier.
+    /// The position at which an element that ends at `time` ends: before the next event, or in the pause before it;
+    /// `nil` if the trace ends earlier.
     func position(of time: Int64, in story: DiagramStory) -> Int? {
         guard let next = story.events.firstIndex(where: { $0.at > time }) else { return nil }
         let row = rowOfEvent[next]

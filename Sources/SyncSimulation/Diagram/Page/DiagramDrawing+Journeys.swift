@@ -1,5 +1,6 @@
 extension DiagramDrawing {
-    /// An arrow; dashed where the network repeated a message, with a cross before its target where it was lost.
+    /// Draws an arrow. It is dashed if the network repeated the message, and ends in a cross before its target if the
+    /// message was lost.
     func journey(_ journey: DiagramJourney, in page: inout Markup) {
         let name: String
         switch journey.end {
@@ -32,7 +33,7 @@ extension DiagramDrawing {
         "M\(journey.start.x) \(journey.start.y)L\(journey.finish.x) \(journey.finish.y)"
     }
 
-    /// A message to the lane that it comes from.
+    /// A message to its own lane.
     private static func loop(_ journey: DiagramJourney) -> String {
         let (start, finish) = (journey.start, journey.finish)
         return "M\(start.x) \(start.y)C\(start.x + 30) \(start.y) \(finish.x + 30) \(finish.y) \(finish.x) \(finish.y)"
@@ -40,7 +41,7 @@ extension DiagramDrawing {
 
     private static let tipLength = 9.0
     private static let tipWidth = 3.5
-    /// How far from the middle of the target's line an arrow ends.
+    /// The distance between the tip and the centre of the target's line.
     private static let clearance = 2.0
 
     private static func tip(_ journey: DiagramJourney) -> String {
@@ -63,7 +64,7 @@ extension DiagramDrawing {
         return "M\(left) \(top)L\(right) \(bottom)M\(left) \(bottom)L\(right) \(top)"
     }
 
-    /// A number with one digit after the point, the same everywhere.
+    /// A number with one decimal digit, formatted the same on every platform.
     static func tenths(_ number: Double) -> String {
         let tenths = Int((number * 10).rounded())
         let sign = tenths < 0 ? "-" : ""

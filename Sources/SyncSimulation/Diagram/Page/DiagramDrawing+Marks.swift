@@ -1,5 +1,5 @@
 extension DiagramDrawing {
-    /// The mark of an event on its lane. Shapes differ, so that colours only repeat what they say.
+    /// Draws the mark of an event on its lane. Marks differ in shape, so they can be told apart without colour.
     func mark(_ index: Int, in page: inout Markup) {
         let event = story.events[index]
         guard let column = layout.columns[event.lane],
@@ -28,7 +28,7 @@ extension DiagramDrawing {
         return DiagramPoint(x: x, y: layout.rows.middle(ofEvent: index))
     }
 
-    /// The class and the path of a mark; `nil` for what is drawn otherwise: an arrow's end, a bar, a rule.
+    /// The class and the path of a mark; `nil` for events drawn as an arrow's end, a bar or a rule.
     static func shape(of kind: TraceEvent.Kind, at point: DiagramPoint) -> (name: String, path: String)? {
         let (x, y) = (point.x, point.y)
         switch kind {

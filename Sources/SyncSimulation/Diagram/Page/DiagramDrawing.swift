@@ -1,4 +1,4 @@
-/// The drawing: lanes, bands, lines, bars, arrows, marks and labels, from the back to the front.
+/// Draws lanes, bands, lines, bars, arrows, marks and labels, from back to front.
 struct DiagramDrawing: Sendable {
     let story: DiagramStory
     let layout: DiagramLayout
@@ -134,7 +134,7 @@ struct DiagramDrawing: Sendable {
 }
 
 extension DiagramWording {
-    /// What a band is called.
+    /// The name of a band.
     static func name(of kind: DiagramBand.Kind) -> String {
         TraceEvent.Disturbance(rawValue: kind.rawValue).map { name(of: $0) } ?? "no process runs"
     }

@@ -1,5 +1,5 @@
-/// The lines in a band, a direction for each kind, so that nobody has to tell them by their colours. They are plain
-/// lines, cut at the band's edges: a pattern would have to be referred to by an address.
+/// The hatching of a band. Each kind has its own direction, so bands can be told apart without colour. The lines are
+/// clipped here, because an SVG pattern would need a reference by URL.
 struct DiagramHatching: Sendable {
     let path: String
 
@@ -15,7 +15,7 @@ struct DiagramHatching: Sendable {
         }
     }
 
-    /// Lines on which x + y is a multiple of the spacing.
+    /// Lines where x + y is a multiple of the spacing.
     private static func rising(_ band: DiagramBand) -> String {
         multiples(of: spacing, from: band.left + band.top, to: band.right + band.bottom).map { sum in
             let (first, last) = (max(band.left, sum - band.bottom), min(band.right, sum - band.top))
@@ -23,7 +23,7 @@ struct DiagramHatching: Sendable {
         }.joined()
     }
 
-    /// Lines on which y − x is a multiple of the spacing.
+    /// Lines where y − x is a multiple of the spacing.
     private static func falling(_ band: DiagramBand) -> String {
         multiples(of: spacing, from: band.top - band.right, to: band.bottom - band.left).map { difference in
             let (first, last) = (max(band.left, band.top - difference), min(band.right, band.bottom - difference))

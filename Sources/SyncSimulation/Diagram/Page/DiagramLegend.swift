@@ -1,4 +1,4 @@
-/// What the marks, lines and shades mean, with the very shapes of the drawing.
+/// The legend, drawn with the same shapes as the diagram.
 struct DiagramLegend: Sendable {
     func write(in page: inout Markup) {
         page.element("details", ["class": "legend", "open": ""]) { page in
@@ -30,7 +30,7 @@ struct DiagramLegend: Sendable {
         (.crashed(process: 0), "process crashes"),
         (.clockMoved(by: 0), "clock moved"),
         (.storeChanged(""), "store replaced"),
-        (.believes(group: "", expires: nil, isActive: true), "belief looked up"),
+        (.believes(group: "", expires: nil, isActive: true), "expiry read"),
         (.note(""), "note"),
         (.violated(oracle: "", ""), "oracle violated"),
     ]

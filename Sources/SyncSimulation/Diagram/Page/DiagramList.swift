@@ -1,4 +1,4 @@
-/// The rows beside and behind the drawing: time at the left, words at the right.
+/// The rows beside and behind the drawing: times on the left, descriptions on the right.
 struct DiagramList: Sendable {
     let story: DiagramStory
     let layout: DiagramLayout

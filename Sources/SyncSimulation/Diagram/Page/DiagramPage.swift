@@ -1,4 +1,4 @@
-/// The page around the drawing: heading, violations, legend, the rows with their words, and the table of events.
+/// The page around the drawing: heading, violations, legend, the list of events and the table of events.
 struct DiagramPage: Sendable {
     let title: String
     let subtitle: String
@@ -20,7 +20,7 @@ struct DiagramPage: Sendable {
 
     private func head(in page: inout Markup) {
         page.leaf("meta", ["charset": "utf-8"], isVoid: true)
-        // The page's own style and script, and nothing else: neither from elsewhere nor to anywhere.
+        // Allows only the inline style and script; nothing is loaded or sent.
         page.leaf(
             "meta",
             [
@@ -120,7 +120,7 @@ struct DiagramPage: Sendable {
         ) { page in
             page.element("title", ["id": "drawing-title"], "Space-time diagram: \(title)")
             page.element(
-                "desc", ["id": "drawing-text"], summary + " The list beside it and the table below tell it in words.")
+                "desc", ["id": "drawing-text"], summary + " The list and the table describe the events in words.")
             page.endLine()
             DiagramDrawing(story: story, layout: layout).draw(in: &page)
         }
@@ -150,7 +150,7 @@ struct DiagramPage: Sendable {
         page.endLine()
     }
 
-    /// The run in numbers.
+    /// The numbers of the run in one sentence.
     private var summary: String {
         let devices = story.lanes.count { $0.kind == .replica }
         let lost = layout.journeys.count { $0.end == .lost }

@@ -1,14 +1,14 @@
-/// The page's colours, for light and for dark surroundings. Words have a contrast of at least 4.5 to what they stand
-/// on, shapes one of at least 3 (WCAG 2.2, 1.4.3 and 1.4.11).
+/// The page's colours for light and dark mode. Text has a contrast of at least 4.5 to its background, shapes at least
+/// 3 (WCAG 2.2, 1.4.3 and 1.4.11).
 enum DiagramPalette {
-    /// A colour by its name, as red, green and blue in one number.
+    /// A named colour, as RGB in one number.
     struct Color: Sendable {
         let name: String
         let light: UInt32
         let dark: UInt32
     }
 
-    /// What things stand on.
+    /// Background colours.
     static let grounds = [
         Color(name: "page", light: 0xFFFFFF, dark: 0x15181D),
         Color(name: "panel", light: 0xF5F7F9, dark: 0x1D2128),
@@ -17,7 +17,7 @@ enum DiagramPalette {
         Color(name: "alarm", light: 0xFDE3E5, dark: 0x47191F),
     ]
 
-    /// What words and thin lines are in.
+    /// Colours of text and thin lines.
     static let inks = [
         Color(name: "ink", light: 0x1B2128, dark: 0xE8ECF1),
         Color(name: "soft", light: 0x4A5562, dark: 0xB0BAC6),
@@ -27,7 +27,7 @@ enum DiagramPalette {
         Color(name: "good", light: 0x155F34, dark: 0x79D99B),
     ]
 
-    /// What shapes are in. The bars' colours differ in lightness as well as in hue.
+    /// Colours of shapes. Those of the bars differ in lightness as well as in hue.
     static let shapes = [
         Color(name: "request", light: 0x1F66C1, dark: 0x74B3FF),
         Color(name: "answer", light: 0x6B7785, dark: 0x98A4B2),
@@ -42,7 +42,7 @@ enum DiagramPalette {
         Color(name: "b7", light: 0x2B3A4A, dark: 0xD8E2EC),
     ]
 
-    /// The colours as properties, for both kinds of surroundings and for who has chosen with the button.
+    /// The colours as CSS custom properties, for both colour schemes and for the choice made with the button.
     static var style: String {
         let all = grounds + inks + shapes
         let light = all.map { "--\($0.name):\(hex($0.light));" }.joined()

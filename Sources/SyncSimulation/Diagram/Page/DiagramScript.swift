@@ -1,5 +1,5 @@
-/// What the page can do beyond being read: show what belongs together, and change between light and dark. Text goes
-/// from one element to another as text.
+/// The page's script: highlights related events and switches between light and dark. It copies text only as text,
+/// never as markup.
 enum DiagramScript {
     static let text: StaticString = """
 
@@ -49,11 +49,13 @@ enum DiagramScript {
           document.addEventListener("focusin", follow);
           document.addEventListener("focusout", clear);
 
-          // A narrow window shows some of the lanes only, between the times and the words.
+          // A narrow window shows only some of the lanes, between the times and the words; on a phone the
+          // words scroll with the lanes.
+          const phone = matchMedia("(max-width: 700px)");
           const reveal = row => {
             const mark = (byKey.get(row.dataset.k) ?? []).find(element => element.matches(".mark"));
             const box = mark?.getBoundingClientRect();
-            if (box && (box.left < 130 || box.right > innerWidth - 240)) {
+            if (box && (box.left < 130 || box.right > innerWidth - (phone.matches ? 20 : 240))) {
               mark.scrollIntoView({block: "nearest", inline: "center"});
             }
           };

@@ -1,6 +1,6 @@
-/// How the page looks.
+/// The page's style sheets.
 enum DiagramStyle {
-    /// Everything around the drawing.
+    /// The style of everything around the drawing.
     static let page: StaticString = """
         *{box-sizing:border-box}
         html{scroll-padding:120px 0 90px}
@@ -90,11 +90,22 @@ enum DiagramStyle {
         @media (max-width:1000px){.top,.table{padding-left:12px;padding-right:12px}main{padding-left:2px;\
         --gutter:112px;\
         --words:minmax(190px,1fr)}.rows .words{padding:0 6px}}
-        @media print{.heads,.time,.words{position:static!important}#full{display:none}}
+        @media (max-width:700px){body{width:auto}.top,.table{position:static;width:auto;overflow:visible}\
+        .violations small{white-space:normal}.legend{font-size:13px}\
+        main{--gutter:104px;--words:384px;zoom:1.1;padding:0;overflow:auto;max-height:82vh;\
+        scroll-padding:60px 0 48px 108px;border:solid var(--pause);border-width:1px 0}.heads,.body{width:max-content}\
+        .time{padding-right:4px;box-shadow:0 1px var(--page)}.heads .corner.words,.rows .words{position:static}\
+        table,tbody,tr{display:block}table{font-size:13px}\
+        thead{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}\
+        tr{padding:6px 0;border-bottom:1px solid var(--pause)}td{display:inline;border:0;padding:0 8px 0 0}\
+        td:nth-child(-n+4){white-space:normal;color:var(--soft)}td:last-child{display:block;padding:0}\
+        #full{padding:10px 12px}}
+        @media print{main{max-height:none!important;zoom:1!important}\
+        .heads,.time,.words{position:static!important}#full{display:none}}
 
         """
 
-    /// The drawing.
+    /// The style of the drawing.
     static let drawing: StaticString = """
         rect.panel{fill:var(--soft);fill-opacity:.06}
         path.pause{stroke:var(--soft);stroke-width:1;stroke-dasharray:1 5;fill:none}

@@ -1,9 +1,9 @@
-/// HTML that is put together from elements. Everything that is not known when this is compiled passes through
-/// ``escape(_:)``, so text from a trace cannot become markup.
+/// Builds HTML from elements. Every string that is not a compile-time constant passes through ``escape(_:)``, so text
+/// from a trace cannot become markup.
 struct Markup: Sendable {
     private(set) var text = ""
 
-    /// An element with elements in it.
+    /// Appends an element with child elements.
     mutating func element(
         _ name: StaticString, _ attributes: KeyValuePairs<StaticString, String> = [:],
         _ content: (inout Markup) -> Void
@@ -13,14 +13,14 @@ struct Markup: Sendable {
         text += "</\(name)>"
     }
 
-    /// An element with text in it.
+    /// Appends an element with text.
     mutating func element(
         _ name: StaticString, _ attributes: KeyValuePairs<StaticString, String> = [:], _ words: String
     ) {
         element(name, attributes) { $0.words(words) }
     }
 
-    /// An element with nothing in it; one of HTML's void elements has no end either.
+    /// Appends an empty element. Void elements of HTML get no end tag.
     mutating func leaf(_ name: StaticString, _ attributes: KeyValuePairs<StaticString, String>, isVoid: Bool = false) {
         open(name, attributes)
         if !isVoid { text += "</\(name)>" }
@@ -32,16 +32,16 @@ struct Markup: Sendable {
         text += ">"
     }
 
-    /// Text.
+    /// Appends escaped text.
     mutating func words(_ words: String) { text += Self.escape(words) }
 
-    /// Markup that stands in the source as it is.
+    /// Appends constant markup as it is.
     mutating func verbatim(_ markup: StaticString) { text += "\(markup)" }
 
-    /// Begins a new line of the source, for whoever reads that.
+    /// Appends a line break, to keep the source readable.
     mutating func endLine() { text += "\n" }
 
-    /// `text` as it stands in HTML, inside and outside of quoted attributes.
+    /// Escapes `text` for HTML, inside and outside of quoted attributes.
     static func escape(_ text: String) -> String {
         var escaped = ""
         for scalar in visible(text).unicodeScalars {
@@ -57,8 +57,8 @@ struct Markup: Sendable {
         return escaped
     }
 
-    /// `text` in a line: white space is a space, and what cannot be seen or would turn the direction of what follows is
-    /// a replacement character.
+    /// Puts `text` on one line: white space becomes a space, and invisible characters or those that change the text
+    /// direction become replacement characters.
     static func visible(_ text: String) -> String {
         var visible = ""
         for scalar in text.unicodeScalars {

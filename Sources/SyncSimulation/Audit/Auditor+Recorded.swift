@@ -3,8 +3,8 @@ import Entitlements
 import SyncCore
 
 extension Auditor {
-    /// What was recorded of a purchase is what its shopper said.
-    func checkSaid(_ sale: Sale, in call: World.Call) {
+    /// Checks that a purchase was recorded with the values that the shopper passed.
+    func checkRecorded(_ sale: Sale, in call: World.Call) {
         let name = call.account.name
         let sold = terms(of: sale.product)
         for (place, ledger) in ledgers(on: call.process.device.index) where place.name == name {
@@ -16,7 +16,7 @@ extension Auditor {
                 if !sold.contains(purchase.terms) {
                     let terms = purchase.terms.map { "\($0)" } ?? "unknown terms"
                     world.report(
-                        .model, "\(sale.transaction) was recorded at \(terms), at which nobody sells \(sale.product)",
+                        .model, "\(sale.transaction) was recorded at \(terms), the terms of no catalogue",
                         lane: call.process.device.lane)
                 }
                 guard !isSame else { continue }
@@ -29,7 +29,7 @@ extension Auditor {
         }
     }
 
-    /// At which terms the devices sell a product; `nil` for those that do not know it.
+    /// The terms at which the devices sell a product; `nil` stands for devices that do not know it.
     private func terms(of product: String) -> Set<ModelTerms?> {
         if let known = terms[product] { return known }
         let terms = Set(
@@ -40,10 +40,10 @@ extension Auditor {
         return terms
     }
 
-    /// A refund or its reversal was recorded, or was known: the device's store says the same.
+    /// Checks that the device's store contains a refund or its reversal after recording it.
     func checkStatement(on transaction: TransactionReference, isReinstated: Bool, in call: World.Call) {
-        guard isAlone(call) else { return }
-        // The account's part may hold one statement, and the device's part a stronger one.
+        guard isExclusive(call) else { return }
+        // The ledger of the account may hold one statement, and the ledger of the device a stronger one.
         let ledger = ledgers(on: call.process.device.index)
             .filter { $0.place.name == call.account.name && $0.place.incarnation == call.account.incarnation }
             .reduce(ModelLedger()) { $0.joined(with: $1.ledger) }
@@ -59,7 +59,9 @@ extension Auditor {
         }
     }
 
-    /// A step begins on a device. Returns how many have, or `nil` when others are under way there.
+    /// Counts a step that starts on a device.
+    ///
+    /// - Returns: The number of steps started there so far; `nil` if another step is still running.
     func willStep(on device: SimulatedDevice) -> Int? {
         stepsUnderWay[device.index, default: 0] += 1
         stepsBegun[device.index, default: 0] += 1
@@ -68,50 +70,50 @@ extension Auditor {
 
     func didStep(on device: SimulatedDevice) { stepsUnderWay[device.index, default: 1] -= 1 }
 
-    /// Whether nobody else has worked on the device's store since the call began.
-    func isAlone(_ call: World.Call) -> Bool {
+    /// True if no other call has used the device's store since this call started.
+    func isExclusive(_ call: World.Call) -> Bool {
         let device = call.process.device
         return call.process.isAlive && device.running.count == 1 && device.setup.pollingHours == nil
-            && call.aloneAs != nil && call.aloneAs == stepsBegun[device.index] && !isErased(call.account)
+            && call.exclusiveStep != nil && call.exclusiveStep == stepsBegun[device.index] && !isErased(call.account)
     }
 
-    /// Whether this id was acknowledged to have spent a unit.
+    /// True if the spend with this id was acknowledged.
     func hasSpent(_ id: String) -> Bool { acknowledged.contains { $0.words == "spend \(id)" } }
 
-    /// A unit was spent: there is one less.
+    /// Checks that spending a unit reduced the balance by one.
     func checkSpent(_ id: String, before: Int64, after: Int64, in call: World.Call) {
-        guard isAlone(call), after != before - 1 else { return }
+        guard isExclusive(call), after != before - 1 else { return }
         world.report(
-            .spends, "\(before) units were there, \(id) has spent one, and \(after) are left",
+            .spends, "\(id) spent one of \(before) units, but \(after) are left",
             lane: call.process.device.lane)
     }
 
-    /// The expiry that a device shows was said to it again.
+    /// Checks that an expiry equal to the one that the device shows adds no fact.
     func checkEcho(_ group: String, _ shown: Snapshot, _ receipt: RecordingReceipt, in call: World.Call) {
         let now = shown.at.milliseconds
-        guard isAlone(call), !receipt.newFacts.isEmpty, let subscription = shown[group: GroupID(group)],
+        guard isExclusive(call), !receipt.newFacts.isEmpty, let subscription = shown[group: GroupID(group)],
             subscription.isActive, let end = subscription.expires?.milliseconds, end - now > 60_000
         else { return }
-        // Who has bought in his own future hears of another stretch of time.
+        // For a device with a purchase dated in its future, the statement covers a different span.
         let ledgers = ledgers(on: call.process.device.index).filter { $0.place.name == call.account.name }
         guard !ledgers.flatMap(\.ledger.facts.purchases).contains(where: { $0.date > now }) else { return }
         world.report(.model, "the echo of \(group)'s own end was recorded", lane: call.process.device.lane)
     }
 
-    /// An account was made, or was there: until it is erased its name has one life.
-    func checkMade(_ account: Account, in call: World.Call) {
+    /// Checks that a name keeps one incarnation until it is erased.
+    func checkCreated(_ account: Account, in call: World.Call) {
         guard let name = account.name, call.process.isAlive, !hasRemoteForgotten else { return }
         let times = eraseCounts[name, default: 0]
-        if let known = made[name], known.times == times, known.incarnation != account.incarnation {
+        if let known = createdAccounts[name], known.times == times, known.incarnation != account.incarnation {
             world.report(
-                .ownership, "\(name) was made as \(known.incarnation) and as \(account.incarnation)",
+                .ownership, "\(name) was created as \(known.incarnation) and as \(account.incarnation)",
                 lane: call.process.device.lane)
         }
-        if erasesUnderWay == 0 { made[name] = (account.incarnation, times) }
+        if erasesUnderWay == 0 { createdAccounts[name] = (account.incarnation, times) }
     }
 
-    /// Nothing is in any store that nobody said.
-    func checkInvented() {
+    /// Checks that no store contains a transaction or a spend that no step made.
+    func checkInventedFacts() {
         var sold: Set<ModelID> = []
         var spent: Set<ModelID> = []
         for step in world.scenario.steps {
@@ -126,35 +128,35 @@ extension Auditor {
             for (place, ledger) in ledgers(on: device) {
                 let facts = ledger.facts
                 for id in facts.transactionIDs.subtracting(sold).sorted() {
-                    world.report(.ownership, "\(place.owner) has \(id), which nobody bought", lane: lane)
+                    world.report(.ownership, "\(place.owner) has \(id), which no step bought", lane: lane)
                 }
                 for id in facts.spendIDs.subtracting(spent).sorted() {
-                    world.report(.spends, "\(place.owner) has spent \(id), which nobody used", lane: lane)
+                    world.report(.spends, "\(place.owner) has spent \(id), which no step used", lane: lane)
                 }
             }
         }
     }
 }
 
-/// What was where when a sync began.
+/// The state of both stores when a sync started.
 struct SyncBeginning {
     var place: LedgerPlace
     var key: EntryKey
     var local: ModelLedger
     var remote: ModelLedger
     var deviceLosses: Int
-    var hearing: Hearing
+    var clockEvidence: ClockEvidence
 }
 
-/// What a process had heard of the time when a call began.
-struct Hearing: Equatable {
+/// The clock-related events that a process had seen when a call started.
+struct ClockEvidence: Equatable {
     var answers: Int
     var clockMoves: Int
     var signatures: Int
 }
 
 extension Auditor {
-    /// A call begins that syncs; `nil` when nobody is logged in.
+    /// Captures the state before a call that syncs; `nil` without a logged-in account.
     func willSync(_ call: World.Call) -> SyncBeginning? {
         let device = call.process.device
         syncsUnderWay[device.index, default: 0] += 1
@@ -163,26 +165,26 @@ extension Auditor {
         else { return nil }
         return SyncBeginning(
             place: place, key: key, local: ledger(key, on: device.index) ?? ModelLedger(), remote: remoteLedger(place),
-            deviceLosses: device.replacementCount, hearing: hearing(of: call.process))
+            deviceLosses: device.replacementCount, clockEvidence: clockEvidence(of: call.process))
     }
 
-    /// It has ended, by `error` if there is one.
+    /// Checks the result of a sync that ended, with `error` if it failed.
     func didEndSync(_ beginning: SyncBeginning?, _ call: World.Call, _ error: EntitlementError?) {
         let device = call.process.device
         syncsUnderWay[device.index, default: 1] -= 1
         guard let beginning else { return }
-        // Where its own store failed, it may have done so after the remote had answered.
+        // If the local store failed, it may have done so after the remote had answered.
         let isOfRemote = error?.kind == .sync && error?.syncError?.side != .local
         if !isOfRemote || error?.syncError?.hasReceived == true || !call.process.isAlive {
             knownRemotes[device.index, default: []].insert(beginning.place)
         }
         guard error == nil, call.process.isAlive else { return }
-        checkSetRight(since: beginning.hearing, call)
+        checkClockCorrected(since: beginning.clockEvidence, call)
         checkSynced(beginning, call)
     }
 
-    /// Both sides have what the other had when the sync began. Of a remote that keeps an entry for each replica a late
-    /// request may have put an older one back; one that forgot does not know what it forgot.
+    /// Checks that both sides contain what the other side had when the sync started. Skipped for a remote with an
+    /// entry for each replica, where a late request may restore an older entry, and for a remote that was reset.
     private func checkSynced(_ beginning: SyncBeginning, _ call: World.Call) {
         let device = call.process.device
         guard world.scenario.remote.comparesAndSwaps, !hasRemoteForgotten, erasedNames.isEmpty,
@@ -191,19 +193,19 @@ extension Auditor {
         let remote = remoteLedger(beginning.place)
         if let missing = remote.missing(of: beginning.local) {
             world.report(
-                .equalLedgers, "a sync has ended well, and the remote lacks \(missing.words)", lane: device.lane)
+                .equalLedgers, "a sync succeeded, but the remote lacks \(missing.words)", lane: device.lane)
         }
-        // A cache may have answered.
+        // Not with stale reads: a cache may have answered.
         guard world.scenario.faults.staleReads == 0 else { return }
         let local = ledger(beginning.key, on: device.index) ?? ModelLedger()
         if let missing = local.missing(of: beginning.remote) {
             world.report(
-                .equalLedgers, "a sync has ended well, and the device lacks \(missing.words)", lane: device.lane)
+                .equalLedgers, "a sync succeeded, but the device lacks \(missing.words)", lane: device.lane)
         }
     }
 
-    /// Who has never met the remote does not know what was bought elsewhere, and says so.
-    func checkMeeting(_ snapshot: Snapshot, in call: World.Call) {
+    /// Checks that a device which never reached the remote reports `restoreNeeded` instead of `notPurchased`.
+    func checkAccessBeforeFirstContact(_ snapshot: Snapshot, in call: World.Call) {
         let device = call.process.device
         guard !isHealed, device.setup.pollingHours == nil, syncsUnderWay[device.index, default: 0] == 0,
             call.account.name != nil, let key = ownPlace(of: call.account, onDevice: false),
@@ -214,7 +216,7 @@ extension Auditor {
             case .granted, .denied(.restoreNeeded), .denied(.pendingApproval), .denied(.signInNeeded): continue
             case .denied(let denial):
                 world.report(
-                    .restore, "\(place.owner) has never met the remote, and \(item.entitlement) is \(denial)",
+                    .restore, "\(place.owner) never reached the remote, but \(item.entitlement) is \(denial)",
                     lane: device.lane)
             }
         }

@@ -1,11 +1,13 @@
 import SyncCore
 
-/// Follows a store by its cursors, as a watcher does, and knows what is in it.
-struct Follower {
+/// Tracks the contents of a store through its change feed alone, as a subscriber does.
+struct ChangeFeedReader {
     private var cursor: ChangeCursor?
     private(set) var versions: [EntryKey: EntryVersion] = [:]
 
-    /// Takes up what changed. Returns whether the cursor had expired.
+    /// Reads all changes since the last call.
+    ///
+    /// - Returns: `true` if the cursor had expired.
     mutating func follow(_ store: StoreContents) async throws(BackendError) -> Bool {
         guard store.capabilities.changes else { return false }
         var hasExpired = false
@@ -15,7 +17,7 @@ struct Follower {
                 page = try await store.changes(since: cursor, limit: 3).outcome
             } catch {
                 guard error.kind == .cursorExpired, !hasExpired else { throw error }
-                // An absence is not believed: everything is read again from the beginning.
+                // A missing entry proves nothing, so everything is read again from the start.
                 (cursor, versions, hasExpired) = (nil, [:], true)
                 continue
             }

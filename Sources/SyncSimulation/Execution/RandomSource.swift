@@ -1,8 +1,8 @@
 import SyncCoreTesting
 
-/// Random decisions that do not depend on each other: which numbers come for one place and occasion depends on the
-/// seed, the place and the occasion alone. So a step that is left out changes nothing for the others.
-struct Dice: Sendable {
+/// Derives independent random streams from a seed. A stream depends only on the seed, the place, the occasion and the
+/// purpose, so leaving out a step of a scenario does not change the decisions of the others.
+struct RandomSource: Sendable {
     let seed: UInt64
 
     func generator(for place: Int, _ occasion: Int, _ purpose: Purpose) -> SeededGenerator {
@@ -16,21 +16,22 @@ struct Dice: Sendable {
         case disk
         case host
         case remote
-        case drawing
+        case scenario
     }
 }
 
 extension SeededGenerator {
-    /// Whether something happens that happens in so many of a thousand cases.
+    /// Returns `true` with a probability of `rate` per mille.
     mutating func happens(perMille rate: Int) -> Bool {
         rate > 0 && next() % 1_000 < UInt64(rate)
     }
 
-    /// A number in `range`, which no toolchain decides: a seed is to mean the same run for ever.
+    /// A uniformly distributed number in `range`. It is implemented here, since a seed must give the same run with
+    /// every toolchain.
     mutating func pick(_ range: ClosedRange<Int64>) -> Int64 {
         let count = UInt64(bitPattern: range.upperBound &- range.lowerBound) &+ 1
         guard count > 0 else { return Int64(bitPattern: next()) }
-        // The high word of random × count is even once the lowest (2^64 mod count) low words are left out.
+        // The high word of random × count is uniform once the lowest (2^64 mod count) low words are rejected.
         var product = next().multipliedFullWidth(by: count)
         let surplus = (0 &- count) % count
         while product.low < surplus { product = next().multipliedFullWidth(by: count) }

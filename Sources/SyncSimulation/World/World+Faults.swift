@@ -2,7 +2,9 @@ import Entitlements
 import SyncCore
 
 extension World {
-    /// What happens to a device, and not in one of its processes. Returns whether the step was such a thing.
+    /// Performs an action that concerns a device instead of one of its processes.
+    ///
+    /// - Returns: `false` for any other action.
     func performOnDevice(_ step: Step, _ device: SimulatedDevice) -> Bool {
         let now = recorder.now
         switch step.action {
@@ -68,7 +70,7 @@ extension World {
         recorder.note(lane, .disturbed, Int(time), .disturbed(kind, until: time, words))
     }
 
-    /// What happens to the remote.
+    /// Performs an action on the remote.
     func performOnRemote(_ action: Action, _ number: Int) async {
         let now = recorder.now
         switch action {
@@ -86,7 +88,7 @@ extension World {
             recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: amount), .clockMoved(by: amount))
             disturb(remote.lane, .wrongClock, until: now + duration, "wrong by \(amount) ms")
             scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
-                // Healing has set it right already.
+                // Healing has already corrected the clock.
                 guard !auditor.isHealed else { return }
                 remote.clockOffset -= amount
                 recorder.note(remote.lane, .clock, Int(truncatingIfNeeded: -amount), .clockMoved(by: -amount))
@@ -96,12 +98,12 @@ extension World {
             disturb(remote.lane, .full, until: now + duration, "full")
         case .lie(let lie):
             recorder.note(remote.lane, .begun, number, .begun(step: number, action.words))
-            await tell(lie)
+            await perform(lie)
         default: break
         }
     }
 
-    /// Returns whether it could be done: a store that a user put in cannot be copied.
+    /// Replaces the contents of the remote. Returns `false` if the subject's store cannot be copied.
     @discardableResult
     private func replaceRemote(_ words: String, _ change: (StoreContents) -> Bool) -> Bool {
         let before = auditor.holdings()
@@ -116,29 +118,29 @@ extension World {
 }
 
 extension World {
-    /// A client writes to the remote what no honest one would.
-    private func tell(_ lie: Lie) async {
+    /// Performs the writes of a malicious client.
+    private func perform(_ attack: MaliciousWrite) async {
         let keys = remote.contents.keys.filter { LedgerPlace($0.text)?.kind == .account }
         let before = auditor.holdings()
         auditor.hasRemoteForgotten = true
         for key in keys {
-            let truth = remote.contents.values[key]
-            // One lie at a time about one thing.
-            if let truth, ModelLedger(document: truth) == nil { continue }
-            truths[key] = truth
-            lieTimes[key] = recorder.now
-            switch lie {
+            let original = remote.contents.values[key]
+            // At most one attack at a time on each entry.
+            if let original, ModelLedger(document: original) == nil { continue }
+            originals[key] = original
+            tamperTimes[key] = recorder.now
+            switch attack {
             case .oldContent: await put(remote.contents.history[key]?.first.flatMap { $0?.value }, under: key)
             case .deletion: await put(nil, under: key)
             case .garbage(let duration):
                 let bytes = Array("not a ledger".utf8)
                 await put(bytes, under: key)
-                restore(truth, under: key, insteadOf: bytes, after: duration)
+                restore(original, under: key, insteadOf: bytes, after: duration)
             case .laterFormat(let duration):
-                guard var bytes = truth, bytes.count > LaterFormat.versionOffset else { continue }
+                guard var bytes = original, bytes.count > LaterFormat.versionOffset else { continue }
                 bytes[LaterFormat.versionOffset] = 0xEE
                 await put(bytes, under: key)
-                restore(truth, under: key, insteadOf: bytes, after: duration)
+                restore(original, under: key, insteadOf: bytes, after: duration)
             case .forgedRefunds: await forgeRefunds(under: key)
             }
         }
@@ -149,15 +151,15 @@ extension World {
         do throws(BackendError) {
             try await remote.contents.put(value, under: key)
         } catch {
-            report(.execution, "a store that takes anything refused: \(error)", lane: remote.lane)
+            report(.execution, "an unconditional write failed: \(error)", lane: remote.lane)
         }
     }
 
-    private func restore(_ truth: [UInt8]?, under key: EntryKey, insteadOf lie: [UInt8], after duration: Int64) {
+    private func restore(_ original: [UInt8]?, under key: EntryKey, insteadOf forged: [UInt8], after duration: Int64) {
         let duration = min(duration, max(0, Int64(scenario.days) * Self.day - recorder.now - 1_000))
         scheduler.at(scheduler.now + duration * 1_000) { [unowned self] in
             scheduler.spawn { [self] in
-                if remote.contents.values[key] == lie { await put(truth, under: key) }
+                if remote.contents.values[key] == forged { await put(original, under: key) }
             }
         }
     }

@@ -3,9 +3,9 @@ import Testing
 
 @testable import SyncSimulation
 
-@Suite("Dice")
-struct DiceTests {
-    @Test("a seed gives the same numbers with every toolchain")
+@Suite("Random streams")
+struct RandomSourceTests {
+    @Test("A seed gives the same numbers with every toolchain")
     func pinned() {
         var generator = SeededGenerator(seed: 1)
         #expect((0..<8).map { _ in generator.pick(1...6) } == [4, 5, 6, 3, 3, 5, 6, 4])
@@ -19,7 +19,7 @@ struct DiceTests {
             ])
     }
 
-    @Test("each number of a range comes as often as the others, and no other does")
+    @Test("Numbers are uniformly distributed in their range")
     func even() {
         var generator = SeededGenerator(seed: 2)
         var counts: [Int64: Int] = [:]

@@ -1,0 +1,68 @@
+import SyncCore
+import SyncCoreTesting
+import Synchronization
+
+/// A store that meets real system errors at random: for the duration of some calls, files cannot grow beyond a limit.
+///
+/// No fault is simulated: the store meets EFBIG at its own system calls, in the middle of an operation, and reports
+/// its own errors. The limit applies to the whole process (`setrlimit`), so other objects that are used at the same
+/// moment meet it too.
+final class FaultyStore: KeyValueBackend {
+    private let open: @Sendable () -> any KeyValueBackend
+    /// The store that stays open across faults.
+    private let shared: any KeyValueBackend
+    private let generator: Mutex<SeededGenerator>
+
+    /// - Parameters:
+    ///   - seed: Decides which calls meet a fault, and which one.
+    ///   - open: Opens the store.
+    init(seed: UInt64, open: @escaping @Sendable () -> any KeyValueBackend) {
+        self.open = open
+        shared = open()
+        generator = Mutex(SeededGenerator(seed: seed))
+    }
+
+    var capabilities: Capabilities { shared.capabilities }
+    var label: String { shared.label }
+
+    func read(_ key: EntryKey, unless known: EntryVersion?) async throws(BackendError) -> Answer<ReadOutcome> {
+        try await withFaults { store throws(BackendError) in try await store.read(key, unless: known) }
+    }
+
+    func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
+        -> Answer<WriteOutcome>
+    {
+        try await withFaults { store throws(BackendError) in try await store.write(value, to: key, if: precondition) }
+    }
+
+    func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError) -> Answer<WriteOutcome> {
+        try await withFaults { store throws(BackendError) in try await store.delete(key, if: precondition) }
+    }
+
+    func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError) -> Answer<KeyPage> {
+        try await withFaults { store throws(BackendError) in
+            try await store.list(prefix: prefix, after: cursor, limit: limit)
+        }
+    }
+
+    func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
+        try await withFaults { store throws(BackendError) in try await store.changes(since: cursor, limit: limit) }
+    }
+
+    private func withFaults<Outcome>(
+        _ body: (any KeyValueBackend) async throws(BackendError) -> Answer<Outcome>
+    ) async throws(BackendError) -> Answer<Outcome> {
+        guard let (size, reopens) = draw(), FileSizeLimit.begin(size) else { return try await body(shared) }
+        defer { FileSizeLimit.end() }
+        return try await body(reopens ? open() : shared)
+    }
+
+    /// For one call in four: the limit on file sizes, and whether to open the store anew.
+    private func draw() -> (size: UInt64, reopens: Bool)? {
+        generator.withLock { generator in
+            guard Int.random(in: 0..<4, using: &generator) == 0 else { return nil }
+            let sizes: [UInt64] = [0, 1, 60, 200, 5_000, 40_000]
+            return (sizes.randomElement(using: &generator) ?? 0, Bool.random(using: &generator))
+        }
+    }
+}
