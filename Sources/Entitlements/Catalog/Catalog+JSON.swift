@@ -8,8 +8,8 @@ extension Catalog {
     ///  "policy":{"bonus":"P1D","expiry":"stackPurchases","flags":"purchasedWins","consumables":"shared"}}
     /// ```
     ///
-    /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what is no catalogue. A member that
-    ///   is not known is an error too: it is most often a misspelt one.
+    /// - Throws: ``InputError`` with the line and column of a syntax error, or the path of an invalid value. An
+    ///   unknown member is an error too, because it is usually a misspelling.
     public init(json: some Collection<UInt8>) throws(InputError) {
         try self.init(try Self.root(of: json))
     }
@@ -99,7 +99,7 @@ extension Entitlement {
 extension Entitlement.Source {
     fileprivate init(_ reader: JSONReader) throws(InputError) {
         let text = try reader.string()
-        // Scalars, not characters: an id may begin with a mark that combines with the colon.
+        // Splits by scalars rather than characters, because an id may begin with a mark that combines with the colon.
         let parts = text.unicodeScalars.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             .map { String($0) }
         switch (parts[0], parts.count) {

@@ -1,4 +1,4 @@
-/// What every catalogue must fulfil, wherever it comes from.
+/// The validation of catalogues from every source.
 struct CatalogChecker {
     let products: [Product]
     let entitlements: [Entitlement]

@@ -1,4 +1,4 @@
-/// Reads JSON text by recursive descent (RFC 8259).
+/// A recursive-descent parser for JSON (RFC 8259).
 struct JSONParser {
     private let bytes: [UInt8]
     private var position = 0
@@ -182,7 +182,7 @@ struct JSONParser {
         while let byte = peek, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { position += 1 }
     }
 
-    /// How many bytes there are before the first that is not UTF-8.
+    /// The number of bytes before the first invalid UTF-8 sequence.
     private var validUTF8Count: Int {
         var parser = Unicode.UTF8.ForwardParser()
         var rest = bytes.makeIterator()

@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("A bad catalogue is refused with the place and the reason")
+@Suite("An invalid catalogue is rejected with the place and the reason")
 struct BadCatalogTests {
     private static func refusal(of json: String) -> InputError? {
         refusal(of: Array(json.utf8))
@@ -19,7 +19,7 @@ struct BadCatalogTests {
     private static func product(_ members: String) -> String { #"{"products":[{"id":"a",\#(members)}]}"# }
 
     @Test(
-        "Products",
+        "Invalid products are rejected",
         arguments: [
             (#"{"products":[{"type":"nonConsumable"}]}"#, "products[0].id", "this is missing"),
             (#"{"products":[{"id":null,"type":"nonConsumable"}]}"#, "products[0].id", "this is missing"),
@@ -113,7 +113,7 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "Ids",
+        "Invalid ids are rejected",
         arguments: [
             ("", "an id is not empty"),
             (String(repeating: "x", count: 256), "an id has at most 255 bytes, this one has 256"),
@@ -127,7 +127,7 @@ struct BadCatalogTests {
         #expect(Self.refusal(of: json) == InputError(path: "products[1].id", reason: reason))
     }
 
-    @Test("Duplicate ids are refused at the second")
+    @Test("A duplicate id is rejected at its second use")
     func duplicates() {
         let product = #"{"id":"a","type":"nonConsumable"}"#
         #expect(
@@ -139,7 +139,7 @@ struct BadCatalogTests {
                 == InputError(path: "entitlements[1].id", reason: "\"e\" is used twice"))
     }
 
-    @Test("A group that mixes kinds is refused at the product that differs")
+    @Test("A group that mixes kinds is rejected at the differing product")
     func mixedKinds() {
         let json = #"""
             {"products":[{"id":"a","type":"nonRenewing","group":"g","duration":"P1M"},
@@ -153,7 +153,7 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "Entitlements that nothing grants",
+        "Entitlements without a valid source are rejected",
         arguments: [
             (#"{"id":"e"}"#, "entitlements[0].grantedBy", "this is missing"),
             (#"{"id":"e","grantedBy":[]}"#, "entitlements[0].grantedBy", "nothing grants \"e\""),
@@ -206,7 +206,7 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "The whole and the policy",
+        "Invalid documents and policies are rejected",
         arguments: [
             ("[]", "", "an object is expected, not an array"),
             ("{}", "products", "this is missing"),
@@ -247,7 +247,7 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "Text that is no JSON is refused at its line and column",
+        "A syntax error is reported with line and column",
         arguments: [
             ("", "line 1, column 1", "the text ends where a value is expected"),
             ("{\n  \"products\": [\n    {\"id\": }\n]}", "line 3, column 12", "a value is expected here"),
@@ -261,13 +261,13 @@ struct BadCatalogTests {
         #expect(Self.refusal(of: json) == InputError(path: place, reason: reason))
     }
 
-    @Test("Bytes that are not UTF-8 are refused where they stand")
+    @Test("Invalid UTF-8 is rejected at its position")
     func invalidUTF8() {
         let json = Array("{\n \"products\":[\"".utf8) + [0xC3, 0x28] + Array("\"]}".utf8)
         #expect(Self.refusal(of: json) == InputError(path: "line 2, column 15", reason: "the text is not UTF-8"))
     }
 
-    @Test("Every message is one line of bounded length, whatever stands in the catalogue")
+    @Test("Every message is one line of bounded length for any catalogue")
     func messagesAreOneLine() throws {
         let odd = String(repeating: #"\n\u0000x"#, count: 500)
         for json in [

@@ -3,10 +3,10 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("Ids are bytes: fit to be shown on one line, never normalized")
+@Suite("Ids are compared as bytes and never normalized")
 struct IdentifierTests {
     @Test(
-        "Slashes, emoji, blanks, a leading combining mark and 255 bytes are fine",
+        "Slashes, emoji, blanks, a leading combining mark and 255 bytes are accepted",
         arguments: [
             "a", "com.example/owl/🦉", " ", "\u{301}", "..", "%2F", "a\u{80}", String(repeating: "x", count: 255),
         ])
@@ -15,7 +15,7 @@ struct IdentifierTests {
     }
 
     @Test(
-        "Nothing, more than 255 bytes, and control characters are refused",
+        "An empty id, more than 255 bytes, and control characters are rejected",
         arguments: [
             ("", "an id is not empty"),
             (String(repeating: "x", count: 256), "an id has at most 255 bytes, this one has 256"),
