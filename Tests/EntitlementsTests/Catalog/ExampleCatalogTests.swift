@@ -53,7 +53,7 @@ struct ExampleCatalogTests {
         #expect(policy.rules.consumables == .deviceLocal)
     }
 
-    @Test("In Rage an active subscription unlocks every comic, and a purchased comic remains owned after the subscription ends")
+    @Test("In Rage an active subscription unlocks every comic, and a bought comic stays owned after it ends")
     func rage() throws {
         let catalog = try Self.example("rage")
         let comic: ProductID = "com.razeware.inapprage.nightlyrage"

@@ -2,12 +2,12 @@ import Entitlements
 import Foundation
 import Testing
 
-@Suite("JSON is read as RFC 8259 says")
+@Suite("JSON is parsed according to RFC 8259")
 struct JSONParserTests {
     private static func parse(_ text: String) throws -> JSONValue { try JSONValue(parsing: text.utf8) }
 
     @Test(
-        "Values",
+        "Valid texts are parsed",
         arguments: [
             ("null", .null), ("true", .bool(true)), (" false\r\n\t", .bool(false)),
             ("0", .integer(0)), ("-0", .integer(0)), ("-17", .integer(-17)),
@@ -25,7 +25,7 @@ struct JSONParserTests {
     }
 
     @Test(
-        "What is no JSON is refused at its line and column",
+        "A syntax error is reported with line and column",
         arguments: [
             (" ", 1, 2, "the text ends where a value is expected"), ("\n\n x", 3, 2, "a value is expected here"),
             ("nul", 1, 1, "a value is expected here"), ("nullx", 1, 5, "something follows the end of the text"),
@@ -65,7 +65,7 @@ struct JSONParserTests {
         }
     }
 
-    @Test("64 levels are read, 65 are refused, and a million do not crash")
+    @Test("64 levels are accepted, 65 are rejected, and a million do not crash")
     func depth() throws {
         func nested(_ levels: Int, _ inner: String = "") -> String {
             String(repeating: "[", count: levels) + inner + String(repeating: "]", count: levels)
@@ -77,7 +77,7 @@ struct JSONParserTests {
         #expect(throws: JSONSyntaxError.self) { try Self.parse(String(repeating: "{\"a\":", count: 100_000)) }
     }
 
-    @Test("Member names that differ only in normalization count as one given twice")
+    @Test("Member names that differ only in normalization count as repeated")
     func canonicallyEqualNames() {
         #expect(throws: JSONSyntaxError.self) { try Self.parse(#"{"caf\u00e9":1,"cafe\u0301":2}"#) }
     }

@@ -57,7 +57,8 @@ struct DamagedDocumentTests {
     }
 
     @Test(
-        "Bytes of another format are rejected", arguments: ["", "E", "<html>", "ESLH", "eslg and so on and so forth, for 44 bytes"])
+        "Bytes of another format are rejected",
+        arguments: ["", "E", "<html>", "ESLH", "eslg and so on and so forth, for 44 bytes"])
     func strangers(text: String) throws {
         let error = try #require(Self.refusal(of: Array(text.utf8)))
         #expect(error.kind == .damaged)

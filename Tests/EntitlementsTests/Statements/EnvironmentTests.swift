@@ -19,7 +19,7 @@ struct EnvironmentTests {
                 environment: .sandbox)
     }
 
-    @Test("Purchases, marks, spends, assertions and renewal states of the sandbox count only in a replay of the sandbox")
+    @Test("Purchases, marks, spends, assertions and renewal states of the sandbox count only in the sandbox")
     func sandbox() throws {
         let story = try Self.tested()
         let now = try Timestamp(Self.now)
