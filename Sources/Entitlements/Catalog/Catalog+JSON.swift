@@ -66,7 +66,7 @@ extension ProductKind {
                 introductory: try members["introductory"].map(IntroductoryOffer.init))
         case let unknown:
             throw type.error(
-                "\"\(unknown.singleLine)\" is none of consumable, nonConsumable, nonRenewing, autoRenewable")
+                "must be one of consumable, nonConsumable, nonRenewing, autoRenewable, not \"\(unknown.singleLine)\"")
         }
         for name in ["units", "group", "duration", "level", "introductory"] where !needed.contains(name) {
             if let stray = members[name] { throw stray.error("a \(self.name) has none") }
@@ -106,7 +106,7 @@ extension Entitlement.Source {
         case ("product", 2): self = .product(ProductID(parts[1]))
         case ("group", 2): self = .group(GroupID(parts[1]))
         case ("units", 2): self = .units(ProductID(parts[1]))
-        default: throw reader.error("\"\(text.singleLine)\" is none of product:ID, group:ID, units:ID")
+        default: throw reader.error("must be one of product:ID, group:ID, units:ID, not \"\(text.singleLine)\"")
         }
     }
 }
@@ -134,7 +134,7 @@ private func named<Rule>(_ reader: JSONReader, among known: [Rule], _ name: (Rul
 {
     let text = try reader.string()
     guard let rule = known.first(where: { name($0) == text }) else {
-        throw reader.error("\"\(text.singleLine)\" is none of \(known.map(name).joined(separator: ", "))")
+        throw reader.error("must be one of \(known.map(name).joined(separator: ", ")), not \"\(text.singleLine)\"")
     }
     return rule
 }

@@ -43,7 +43,7 @@ extension Catalog {
             throw InputError(
                 path: "",
                 reason:
-                    "durations, groups and units are given for .storekit files only; this catalogue says them itself")
+                    "durations, groups and units are for .storekit files only; this catalogue contains them")
         }
     }
 
@@ -165,7 +165,7 @@ private struct StoreKitReader {
         let period = try offer.required("subscriptionPeriod").duration()
         let duration = (1...1_000).contains(count) ? period.multiplied(by: count) : .zero
         guard duration.isWithinBounds, duration != .zero else {
-            throw (countReader ?? reader).error("an introductory offer lasts longer than nothing and at most 100 years")
+            throw (countReader ?? reader).error("an offer must last longer than zero and at most 100 years")
         }
         return IntroductoryOffer(mode: mode, duration: duration)
     }

@@ -25,13 +25,14 @@ extension Identifier {
     /// - Throws: ``IdentifierError`` with the reason.
     public func validate() throws(IdentifierError) {
         let count = rawValue.utf8.count
-        guard count > 0 else { throw IdentifierError(reason: "an id is not empty") }
+        guard count > 0 else { throw IdentifierError(reason: "an id must not be empty") }
         guard count <= maximumIdentifierByteCount else {
             throw IdentifierError(
-                reason: "an id has at most \(maximumIdentifierByteCount) bytes, this one has \(count)")
+                reason: "an id must have at most \(maximumIdentifierByteCount) bytes, not \(count)")
         }
         guard !withBytes({ $0.contains { $0 < 0x20 || $0 == 0x7F } }) else {
-            throw IdentifierError(reason: "\"\(rawValue.singleLine)\" has control characters, an id has none")
+            throw IdentifierError(
+                reason: "\"\(rawValue.singleLine)\" contains control characters, which an id must not")
         }
     }
 }

@@ -59,7 +59,7 @@ public struct History: Hashable, Sendable {
         for reader in try JSONReader(root).array() {
             let entry = try Entry(reader, catalog: catalog)
             guard seen.insert(TransactionReference(store: entry.store, id: entry.transaction)).inserted else {
-                throw reader.error("transaction \"\(entry.transaction.rawValue.singleLine)\" stands here twice")
+                throw reader.error("transaction \"\(entry.transaction.rawValue.singleLine)\" is repeated")
             }
             entries.append(entry)
         }
@@ -103,7 +103,7 @@ extension History.Entry {
         }
         let quantity = try members["quantity"]?.integer() ?? 1
         guard Purchase.quantityRange.contains(quantity) else {
-            throw InputError(path: "\(reader.path).quantity", reason: "a quantity is 1 to 10000, not \(quantity)")
+            throw InputError(path: "\(reader.path).quantity", reason: "quantity must be 1 to 10,000, not \(quantity)")
         }
         var store = StoreID.reported
         if let storeReader = members["store"] {

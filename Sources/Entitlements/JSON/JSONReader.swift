@@ -66,7 +66,7 @@ package struct JSONObjectReader: Sendable {
         guard let unknown = members.keys.sorted().first(where: { !known.contains($0) }) else { return }
         throw InputError(
             path: memberPath(unknown),
-            reason: "nothing is known by this name (known: \(known.joined(separator: ", ")))")
+            reason: "unknown member (known: \(known.joined(separator: ", ")))")
     }
 
     /// The member; `nil` if it is missing or null.

@@ -111,7 +111,8 @@ extension LedgerDocument {
                 throw LedgerFormatError(.tooLarge, offset: 0, reason: "the document has \(bytes.count) bytes")
             }
             guard bytes.starts(with: magic) else {
-                throw LedgerFormatError(.damaged, offset: 0, reason: "this is no ledger: it does not begin with ESLG")
+                throw LedgerFormatError(
+                    .damaged, offset: 0, reason: "this is not a ledger: it does not begin with ESLG")
             }
             guard bytes.count >= headerByteCount else {
                 throw LedgerFormatError(.damaged, offset: bytes.count, reason: "the document ends within its header")

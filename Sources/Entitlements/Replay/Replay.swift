@@ -93,17 +93,17 @@ public enum SetAside: Hashable, Sendable, CustomStringConvertible {
     /// The reason as readable text.
     public var description: String {
         switch self {
-        case .unknownProduct: "no catalogue at hand knows the product"
+        case .unknownProduct: "no available catalogue contains the product"
         case .outOfBounds: "quantity or duration is out of bounds"
         case .otherEnvironment(let environment): "it belongs to environment \(environment)"
         case .otherDevice: "its units stay on the device that bought them (consumables: deviceLocal)"
-        case .behindReset: "its environment was reset since"
+        case .behindReset: "its environment was reset later"
         case .refused(let reason): "the account's server refused it: \(reason.singleLine)"
         case .transferred(let account): "the purchase belongs to \"\(account.singleLine)\" now"
-        case .unsigned: "a store signed the purchase, and nobody signed this"
+        case .unsigned: "a store signed the purchase, but this statement is unsigned"
         case .notFromServer: "only the account's server may state this"
-        case .covered: "the time up to its date is covered without it, or was over already"
-        case .revoked(let date): "it was taken back at \(date)"
+        case .covered: "the time up to its date is already covered, or had passed"
+        case .revoked(let date): "it was revoked at \(date)"
         case .otherKind(let kind): "it was sold as \(kind)"
         case .unreadable(let reason): "it cannot be read: \(reason)"
         case .overruled(let rule): "overruled by \(rule)"

@@ -51,7 +51,7 @@ public protocol ConflictRule: Sendable {
 
     /// A Boolean value that indicates whether the rule depends on what the remote held at the last contact.
     ///
-    /// When a rule in use returns `true`, the store records the state of the remote at each contact. The default is
+    /// If it is `true` for a rule in use, the store records the state of the remote at each contact. The default is
     /// `false`.
     var asksRemote: Bool { get }
 }

@@ -65,7 +65,9 @@ extension CalendarDuration: CustomStringConvertible {
     /// - Throws: ``DurationError`` if the text is not a valid duration or exceeds 100 years.
     public init(_ text: String) throws(DurationError) {
         var rest = text[...].utf8
-        guard rest.popFirst() == UInt8(ascii: "P") else { throw DurationError(text: text, reason: "it begins with P") }
+        guard rest.popFirst() == UInt8(ascii: "P") else {
+            throw DurationError(text: text, reason: "it must begin with P")
+        }
         var units: [(letter: UInt8, months: Int64, days: Int64, seconds: Int64)] = [
             (UInt8(ascii: "Y"), 12, 0, 0), (UInt8(ascii: "M"), 1, 0, 0),
             (UInt8(ascii: "W"), 0, 7, 0), (UInt8(ascii: "D"), 0, 1, 0),
@@ -98,7 +100,7 @@ extension CalendarDuration: CustomStringConvertible {
                 months: sum.months + count * unit.months, days: sum.days + count * unit.days,
                 seconds: sum.seconds + count * unit.seconds)
         }
-        guard parts > 0 else { throw DurationError(text: text, reason: "it names no length") }
+        guard parts > 0 else { throw DurationError(text: text, reason: "it contains no number") }
         guard sum.isWithinBounds else { throw DurationError(text: text, reason: "it is longer than 100 years") }
         self = sum
     }

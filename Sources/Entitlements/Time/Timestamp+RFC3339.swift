@@ -61,11 +61,11 @@ private struct DateScanner {
         let second = try number(digits: 2, in: 0...59, "second")
         let fraction = take(anyOf: ".") == nil ? 0 : try fractionOfSecond()
         let offset = try zoneOffset()
-        guard rest.isEmpty else { throw failure("something follows the date") }
+        guard rest.isEmpty else { throw failure("unexpected text after the date") }
         let timeOfDay = (hour * 3_600 + minute * 60 + second - offset) * 1_000 + fraction
         let milliseconds = day * Timestamp.millisecondsPerDay + timeOfDay
         let timestamp = Timestamp(milliseconds: milliseconds)
-        guard timestamp.milliseconds == milliseconds else { throw failure("it lies outside of the years 1 to 9999") }
+        guard timestamp.milliseconds == milliseconds else { throw failure("it is outside the years 1 to 9999") }
         return timestamp
     }
 

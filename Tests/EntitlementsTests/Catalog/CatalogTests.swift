@@ -62,7 +62,7 @@ struct CatalogTests {
 
     @Test("A bonus beyond 100 years is also rejected in a catalogue built in code")
     func boundsOfHandMadeCatalogues() {
-        #expect(throws: InputError(path: "policy.bonus", reason: "a bonus is at most 100 years")) {
+        #expect(throws: InputError(path: "policy.bonus", reason: "a bonus must be at most 100 years")) {
             try Catalog(products: [], policy: Policy(bonus: CalendarDuration(days: .max)))
         }
     }

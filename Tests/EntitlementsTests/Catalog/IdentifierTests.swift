@@ -17,13 +17,13 @@ struct IdentifierTests {
     @Test(
         "An empty id, more than 255 bytes, and control characters are rejected",
         arguments: [
-            ("", "an id is not empty"),
-            (String(repeating: "x", count: 256), "an id has at most 255 bytes, this one has 256"),
-            (String(repeating: "🦉", count: 64), "an id has at most 255 bytes, this one has 256"),
-            ("a\u{0}b", "\"a\u{FFFD}b\" has control characters, an id has none"),
-            ("a\nb", "\"a\u{FFFD}b\" has control characters, an id has none"),
-            ("\r\n", "\"\u{FFFD}\u{FFFD}\" has control characters, an id has none"),
-            ("a\u{7F}", "\"a\u{FFFD}\" has control characters, an id has none"),
+            ("", "an id must not be empty"),
+            (String(repeating: "x", count: 256), "an id must have at most 255 bytes, not 256"),
+            (String(repeating: "🦉", count: 64), "an id must have at most 255 bytes, not 256"),
+            ("a\u{0}b", "\"a\u{FFFD}b\" contains control characters, which an id must not"),
+            ("a\nb", "\"a\u{FFFD}b\" contains control characters, which an id must not"),
+            ("\r\n", "\"\u{FFFD}\u{FFFD}\" contains control characters, which an id must not"),
+            ("a\u{7F}", "\"a\u{FFFD}\" contains control characters, which an id must not"),
         ])
     func refuses(text: String, reason: String) {
         #expect(throws: IdentifierError(reason: reason)) { try ProductID(text).validate() }

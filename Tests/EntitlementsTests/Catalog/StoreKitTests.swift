@@ -145,7 +145,7 @@ struct StoreKitTests {
                 == #"a number of units is given for "owl", which is nonConsumable"#)
         #expect(
             Self.refusal(of: Array(#"{"products":[]}"#.utf8), Self.quarterLasts)
-                == "durations, groups and units are given for .storekit files only; this catalogue says them itself")
+                == "durations, groups and units are for .storekit files only; this catalogue contains them")
     }
 
     @Test(

@@ -63,7 +63,7 @@ struct DamagedDocumentTests {
         let error = try #require(Self.refusal(of: Array(text.utf8)))
         #expect(error.kind == .damaged)
         #expect(error.offset == 0)
-        #expect(error.description == "at byte 0: this is no ledger: it does not begin with ESLG")
+        #expect(error.description == "at byte 0: this is not a ledger: it does not begin with ESLG")
     }
 
     @Test("A newer format and unknown flags are rejected, regardless of the following bytes")

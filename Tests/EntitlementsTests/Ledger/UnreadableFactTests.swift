@@ -36,8 +36,8 @@ struct UnreadableFactTests {
             ([0x08, 1], "a length-delimited field is expected"),
             ([0x0A, 0], "a transaction lacks store, environment or id"),
             ([0x0A, 6] + transaction[..<6], "a transaction lacks store, environment or id"),
-            ([0x0A, 2, 0x0A, 0], "an id is not empty"),
-            ([0x0A, 3, 0x0A, 1, 0x0A], "\"\u{FFFD}\" has control characters, an id has none"),
+            ([0x0A, 2, 0x0A, 0], "an id must not be empty"),
+            ([0x0A, 3, 0x0A, 1, 0x0A], "\"\u{FFFD}\" contains control characters, which an id must not"),
             ([0x0A, 4, 0x0A, 2, 0xC3, 0x28], "a text is not UTF-8"),
             // The same transaction in other encodings: another field order, a padded length, a repeated field.
             ([0x0A, 9, 0x12, 1, 0x65, 0x0A, 1, 0x73, 0x1A, 1, 0x31], "the key is not written canonically"),
@@ -66,13 +66,13 @@ struct UnreadableFactTests {
     @Test(
         "Invalid payloads of a purchase are unreadable",
         arguments: [
-            ([], "a purchase lacks its product"), ([0x0A, 0], "an id is not empty"),
+            ([], "a purchase lacks its product"), ([0x0A, 0], "an id must not be empty"),
             ([0x08, 1], "a length-delimited field is expected"), (owl + [0x18], "a number runs past the end"),
             (owl + [0x1A, 0], "a number is expected"), (owl + [0x12, 0x7F], "a field runs past the end"),
             (owl + [0x12, 2, 0x1A, 0], "a subscription lacks its group"),
             (owl + [0x12, 2, 0x10, 1], "a length-delimited field is expected"),
-            (owl + [0x12, 5, 0x1A, 3, 0x0A, 1, 0], "\"\u{FFFD}\" has control characters, an id has none"),
-            (owl + [0x2A, 0], "an id is not empty"), (owl + [0x19, 1], "a field runs past the end"),
+            (owl + [0x12, 5, 0x1A, 3, 0x0A, 1, 0], "\"\u{FFFD}\" contains control characters, which an id must not"),
+            (owl + [0x2A, 0], "an id must not be empty"), (owl + [0x19, 1], "a field runs past the end"),
             (owl + [0x20] + [UInt8](repeating: 0xFF, count: 9) + [1], "a count is out of range"),
             (owl + [0x74], "wire type 4 is not proto3"),
         ] as [([UInt8], String)])

@@ -31,9 +31,9 @@ struct CalendarDurationTests {
     @Test(
         "An invalid duration is rejected with the reason",
         arguments: [
-            ("", "it begins with P"), ("3M", "it begins with P"), ("p3m", "it begins with P"),
-            ("-P3M", "it begins with P"), ("P", "it names no length"), ("PT", "it names no length"),
-            ("P1YT", "it names no length"), ("P-3M", "a whole number is missing or too large"),
+            ("", "it must begin with P"), ("3M", "it must begin with P"), ("p3m", "it must begin with P"),
+            ("-P3M", "it must begin with P"), ("P", "it contains no number"), ("PT", "it contains no number"),
+            ("P1YT", "it contains no number"), ("P-3M", "a whole number is missing or too large"),
             ("P+3M", "a whole number is missing or too large"), ("PM", "a whole number is missing or too large"),
             ("P3", "a number is followed by Y, M, W or D, after T by H, M or S"),
             ("P1.5M", "a number is followed by Y, M, W or D, after T by H, M or S"),

@@ -74,10 +74,10 @@ struct TimestampTextTests {
             ("2026-01-31T12:00:00+0100", "\":\" is missing"),
             ("2026-01-31T12:00:00+24:00", "the offset is 24, not 0 to 23"),
             ("2026-01-31T12:00:00+01:60", "the offset is 60, not 0 to 59"),
-            ("2026-01-31T12:00:00Z ", "something follows the date"),
-            ("2026-01-31T12:00:00ZZ", "something follows the date"),
-            ("0001-01-01T00:00:00+00:01", "it lies outside of the years 1 to 9999"),
-            ("9999-12-31T23:59:00-00:01", "it lies outside of the years 1 to 9999"),
+            ("2026-01-31T12:00:00Z ", "unexpected text after the date"),
+            ("2026-01-31T12:00:00ZZ", "unexpected text after the date"),
+            ("0001-01-01T00:00:00+00:01", "it is outside the years 1 to 9999"),
+            ("9999-12-31T23:59:00-00:01", "it is outside the years 1 to 9999"),
         ])
     func refuses(text: String, reason: String) {
         #expect(throws: TimestampError(text: text, reason: reason)) { try Timestamp(text) }
