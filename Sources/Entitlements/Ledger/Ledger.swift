@@ -77,6 +77,8 @@ public struct Ledger: Hashable, Sendable {
     public var byteCount: Int { run.count }
 
     /// The records in ascending order of their keys.
+    ///
+    /// - Complexity: O(*n*) in the bytes of the ledger. Every access decodes all records, so keep the result.
     public var records: [Record] {
         run.withUnsafeBytes { bytes in
             var records: [Record] = []

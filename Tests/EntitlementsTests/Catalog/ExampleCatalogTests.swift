@@ -32,7 +32,7 @@ struct ExampleCatalogTests {
         #expect(catalog.groups == ["random"])
     }
 
-    @Test("InsomniOwl's random owls open by subscription or by units, each owl by its own product")
+    @Test("InsomniOwl's random owls are granted by subscription or units, each single owl by its own product")
     func insomniOwlEntitlements() throws {
         let catalog = try Self.example("insomniowl")
         #expect(
