@@ -57,7 +57,9 @@ public struct Ledger: Hashable, Sendable {
     private static func check(_ record: Record) {
         precondition(!record.key.isEmpty, "the key of a record must not be empty")
         for part in [record.key, record.order, record.payload] {
-            precondition(part.count <= LedgerLimits.maximumPartByteCount, "a part of a record has \(part.count) bytes")
+            precondition(
+                part.count <= LedgerLimits.maximumPartByteCount,
+                "a part of a record must have at most 1 MiB, not \(part.count) bytes")
         }
     }
 
