@@ -1,9 +1,9 @@
 import Foundation
 
-/// Checks a property on random cases, each from a generator of its own.
+/// Checks a property on random cases, each with its own generator.
 ///
-/// The seed is new in every run, printed at its start and named by each failure; `PROPERTY_SEED` in the environment
-/// sets it. The first failing case ends the check.
+/// Each run uses a new seed, printed at its start and in each failure. Set `PROPERTY_SEED` in the environment to
+/// reproduce a run. The check ends at the first failing case.
 package func forAll(
     _ property: String, cases: Int, _ check: (_ random: inout SplitMix64, _ place: String) throws -> Void
 ) throws {

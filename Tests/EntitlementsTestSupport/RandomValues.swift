@@ -1,7 +1,7 @@
 package import Entitlements
 
 extension Timestamp {
-    /// Often a month's end or a leap day, where calendars go wrong; otherwise anywhere between the years 1 and 9999.
+    /// Often the end of a month or a leap day, where calendars fail; otherwise any instant of the years 1 to 9999.
     package static func random(using random: inout SplitMix64) -> Timestamp {
         guard random.chance(3, in: 4) else {
             return Timestamp(milliseconds: random.int(earliest.milliseconds...latest.milliseconds))
@@ -9,7 +9,7 @@ extension Timestamp {
         return near(Timestamp(milliseconds: 0), using: &random)
     }
 
-    /// Within a few decades of 2026, close to a month's end half of the time.
+    /// An instant within a few decades of 2026, near the end of a month half of the time.
     package static func near(_ center: Timestamp, years: Int64 = 40, using random: inout SplitMix64) -> Timestamp {
         let start = center.adding(CalendarDuration(months: random.int(0...years * 12)))
         let day = random.chance(1, in: 2) ? random.int(27...31) : random.int(0...27)
@@ -28,7 +28,8 @@ extension CalendarDuration {
 }
 
 extension Identifier {
-    /// One of a few, so that random facts meet: plain, with a slash, an emoji, and two canonically equal spellings.
+    /// One of a few ids, so that random facts share ids: plain, with a slash, an emoji, and two canonically equal
+    /// spellings.
     package static func random(using random: inout SplitMix64) -> Identifier {
         Identifier(random.pick(["a", "b", "c/d", "🦉", "caf\u{E9}", "cafe\u{301}", "\u{301}x", " "]))
     }
@@ -171,8 +172,8 @@ extension Fact {
 }
 
 extension Record {
-    /// A record of any kind: one that this version writes, one with fields it does not know, one of a kind it does not
-    /// know, or bytes that mean nothing.
+    /// A record of any kind: one that this version writes, one with unknown fields, one of an unknown kind, or random
+    /// bytes.
     package static func random(using random: inout SplitMix64) -> Record {
         switch random.int(0...3) {
         case 0:
@@ -182,7 +183,7 @@ extension Record {
             record.payload += [0xFA, 0x07, 0x03, 0x66, 0x6F, random.pick([0x6F, 0x70])]  // field 127
             return record
         case 2:
-            // Kinds 14, 15 and 200 are yet to come.
+            // Kinds 14, 15 and 200 are not defined.
             let tag = random.pick([[0x72], [0x7A], [0xC2, 0x0C]] as [[UInt8]])
             let id = random.bytes(1...2)
             return Record(

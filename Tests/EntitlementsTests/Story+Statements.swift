@@ -1,9 +1,9 @@
 import Entitlements
 import EntitlementsTestSupport
 
-// What stores, servers and systems that keep no purchases say, told as ``Story`` tells purchases.
+// Statements of stores, servers and systems that keep no purchases.
 extension Story {
-    /// A transaction of the App Store, signed at its date unless told otherwise.
+    /// Records an App Store transaction, signed at its date by default.
     func buyingFromStore(
         _ product: ProductID, at date: String, transaction: TransactionID, original: TransactionID? = nil,
         expires: String? = nil, isIntroductory: Bool = false, signedAt: String? = nil,
@@ -21,7 +21,7 @@ extension Story {
         }
     }
 
-    /// A refund, signed by the store where a date of signature is given.
+    /// Records a refund, signed by the store if a signature date is given.
     func refunding(_ transaction: TransactionReference, at date: String, signedAt: String? = nil) throws -> Story {
         let signedDate = try signedAt.map { try Timestamp($0) }
         return try stating(at: date) { date, time in
@@ -32,7 +32,7 @@ extension Story {
         }
     }
 
-    /// A refund that was reversed, signed by the store where a date of signature is given.
+    /// Records the reversal of a refund, signed by the store if a signature date is given.
     func reinstating(_ transaction: TransactionReference, at date: String, signedAt: String? = nil) throws -> Story {
         let signedDate = try signedAt.map { try Timestamp($0) }
         return try stating(at: date) { _, time in
@@ -43,7 +43,7 @@ extension Story {
         }
     }
 
-    /// A bare expiry that is said at `date`: as of the later of that and the date of the latest purchase known here.
+    /// Records an expiry asserted as of the later of `date` and the date of the latest known purchase.
     func asserting(
         until: Timestamp, source: SourceID = "parse", group: GroupID = Shop.random, at date: String,
         environment: EnvironmentID = .production
@@ -63,7 +63,7 @@ extension Story {
         try asserting(until: Timestamp(until), source: source, group: group, at: date)
     }
 
-    /// The store's word on a subscription, signed at `date` unless nobody signed it.
+    /// Records a renewal state, signed at `date` by default.
     func stating(
         renewalOf line: TransactionID, at date: String, willRenew: Bool = true, graceEnd: String? = nil,
         isInBillingRetry: Bool = false, pending: ProductID? = nil, isSigned: Bool = true,
@@ -86,7 +86,7 @@ extension Story {
         }
     }
 
-    /// What follows from the ledger and from what the account's server decided.
+    /// Replays the ledger together with decisions of the account's server.
     func replay(
         decisions: [Acceptance], environment: EnvironmentID = .production, rules: ConflictRules? = nil
     ) -> Replay {
@@ -97,7 +97,7 @@ extension Story {
 }
 
 extension Acceptance {
-    /// A decision about a purchase that was reported in production.
+    /// Returns a decision about a purchase that was reported in production.
     init(_ transaction: TransactionID, _ decision: Decision, at time: UInt64 = 1) {
         self.init(
             transaction: TransactionReference(id: transaction), decision: decision, date: Timestamp(milliseconds: 0),
@@ -106,7 +106,7 @@ extension Acceptance {
 }
 
 extension TransactionReference {
-    /// A transaction of the App Store in production.
+    /// Returns a reference to an App Store transaction in production.
     static func store(_ id: TransactionID) -> TransactionReference {
         TransactionReference(store: .appStore, id: id)
     }

@@ -1,7 +1,7 @@
 import Entitlements
 import EntitlementsTestSupport
 
-/// The catalogue of the stories in these tests.
+/// The catalogue used by these tests.
 enum Shop {
     static let random: GroupID = "random"
     static let selfies: GroupID = "selfies"
@@ -34,7 +34,8 @@ enum Shop {
     }
 }
 
-/// The ledger of one device, told fact by fact: each has a later logical time than all that the device had seen.
+/// The ledger of one device, built fact by fact. Each fact has a later logical time than all facts that the device has
+/// seen.
 struct Story {
     private(set) var ledger: Ledger
     let catalog: Catalog
@@ -47,7 +48,7 @@ struct Story {
         self.replica = ReplicaID.random(using: &random)
     }
 
-    /// What was bought, recorded together with the end that this device then knew.
+    /// Records a purchase together with the end that this device knew at that time.
     func buying(
         _ product: ProductID, at date: String, quantity: Int64 = 1, transaction: TransactionID,
         environment: EnvironmentID = .production, terms: Terms? = nil
@@ -96,7 +97,7 @@ struct Story {
         }
     }
 
-    /// Any fact, with the date read and the next logical time.
+    /// Records a fact with the parsed date and the next logical time.
     func stating(at date: String, _ fact: (Timestamp, LogicalTime) -> Fact) throws -> Story {
         let date = try Timestamp(date)
         var story = self
@@ -105,14 +106,14 @@ struct Story {
         return story
     }
 
-    /// This device after it saw the other's ledger.
+    /// Returns this device after it merged the other ledger.
     func synced(with other: Story) -> Story {
         var story = self
         story.ledger = ledger.joined(with: other.ledger)
         return story
     }
 
-    /// What follows from the ledger. Its units count as this device's own.
+    /// Replays the ledger. Its units count as bought on this device.
     func replay(
         _ catalog: Catalog? = nil, environment: EnvironmentID = .production, expiry: (any ExpiryRule)? = nil
     ) -> Replay {
@@ -125,7 +126,7 @@ struct Story {
 }
 
 extension Replay {
-    /// The chains of a group, as text: `2026-01-01T00:00:00.000Z – 2026-04-01T00:00:00.000Z`.
+    /// Returns the chains of a group as text: `2026-01-01T00:00:00.000Z – 2026-04-01T00:00:00.000Z`.
     func chains(of group: GroupID = Shop.random) -> [String] {
         timelines[group]?.chains.map { "\($0.start) – \($0.end)" } ?? []
     }
@@ -139,5 +140,5 @@ extension Timestamp {
     func moved(_ milliseconds: Int64) -> Timestamp { Timestamp(milliseconds: self.milliseconds + milliseconds) }
 }
 
-/// A chain of whole days, as ``Replay/chains(of:)`` writes it.
+/// Returns a chain of whole days in the form of ``Replay/chains(of:)``.
 func days(_ start: String, _ end: String) -> String { "\(start)T00:00:00.000Z – \(end)T00:00:00.000Z" }

@@ -1,8 +1,8 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-// A package of its own, because `swift build` of a package that names swift-protobuf compiles all of protoc: minutes
-// in which nobody gets further. `swift test` in this one compiles the library and no more.
+// A separate package, because `swift build` of a package that depends on swift-protobuf compiles all of protoc, which
+// takes minutes. `swift test` of this package compiles only the library.
 let package = Package(
     name: "LedgerFormat",
     platforms: [.macOS(.v15)],
@@ -11,7 +11,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
     ],
     targets: [
-        // Support is a link to the random values that the other tests use.
+        // Support is a link to the random values shared with the other tests.
         .testTarget(
             name: "LedgerFormatTests",
             dependencies: [

@@ -6,7 +6,7 @@ enum BadDocuments {
         ("[]", "an object is expected, not an array"),
         (
             #"{"products": [{"id": "a", "type": "nonRenewing", "group": "g", "duration": "3M"}]}"#,
-            #"products[0].duration: "3M" is not a duration: it begins with P (write P3M, P1W or P1D)"#
+            #"products[0].duration: "3M" is not a duration: it must begin with P (write P3M, P1W or P1D)"#
         ),
         (
             #"{"products": [{"id": "a", "type": "nonRenewing", "group": "g", "duration": "P3M"}, "#
@@ -24,7 +24,7 @@ enum BadDocuments {
         ),
         (
             #"{"products": [{"id": "", "type": "nonConsumable"}]}"#,
-            "products[0].id: an id is not empty"
+            "products[0].id: an id must not be empty"
         ),
         (
             #"{"products": [{"id": "a", "type": "nonConsumable"}, {"id": "a", "type": "nonConsumable"}]}"#,
@@ -52,20 +52,26 @@ enum BadDocuments {
             history(#""transactionID": "a", "productID": "x", "purchaseDate": "2026-01-01""#),
             #"[1].productID: the catalogue has no product "x""#
         ),
-        (entry(id: "sound"), #"[1]: transaction "sound" stands here twice"#),
+        (entry(id: "sound"), #"[1]: transaction "sound" is repeated"#),
         (
             entry(id: "a", date: "2026-02-30"),
             #"[1].purchaseDate: "2026-02-30" is not a date: the day is 30, not 1 to 28 "#
                 + "(write 2026-01-31T12:00:00Z or 2026-01-31)"
         ),
-        (entry(id: "a", more: #", "quantity": 0"#), "[1].quantity: a quantity is 1 to 10000, not 0"),
-        (entry(id: "a", more: #", "quantity": 10001"#), "[1].quantity: a quantity is 1 to 10000, not 10001"),
-        (entry(id: ""), "[1].transactionID: an id is not empty"),
-        (entry(id: #"a\u0000b"#), "[1].transactionID: \"a\u{FFFD}b\" has control characters, an id has none"),
-        (entry(id: #"a\u001bb"#), "[1].transactionID: \"a\u{FFFD}b\" has control characters, an id has none"),
+        (entry(id: "a", more: #", "quantity": 0"#), "[1].quantity: quantity must be 1 to 10,000, not 0"),
+        (entry(id: "a", more: #", "quantity": 10001"#), "[1].quantity: quantity must be 1 to 10,000, not 10001"),
+        (entry(id: ""), "[1].transactionID: an id must not be empty"),
+        (
+            entry(id: #"a\u0000b"#),
+            "[1].transactionID: \"a\u{FFFD}b\" contains control characters, which an id must not"
+        ),
+        (
+            entry(id: #"a\u001bb"#),
+            "[1].transactionID: \"a\u{FFFD}b\" contains control characters, which an id must not"
+        ),
         (
             entry(id: String(repeating: "x", count: 1 << 20)),
-            "[1].transactionID: an id has at most 255 bytes, this one has 1048576"
+            "[1].transactionID: an id must have at most 255 bytes, not 1048576"
         ),
     ]
 }

@@ -126,7 +126,7 @@ struct DamageTests {
             try sandbox.run("sync --remote file:remote")
                 == .refused(
                     1,
-                    "remote store: the document cannot be read: at byte 0: this is no ledger: it does not begin with "
+                    "remote store: the document cannot be read: at byte 0: this is not a ledger: it does not begin with "
                         + "ESLG"
                 ))
         #expect(

@@ -38,8 +38,8 @@ extension Refusal {
                 + "(see syncd --help)"),
         Refusal(
             2, "status --expiry best", #"--expiry: "best" is none of stackPurchases, latestExpiryWins, remoteWins"#),
-        Refusal(2, ["status", "--environment", ""], "--environment: an id is not empty"),
-        Refusal(2, ["status", "--account", ""], "--account: an account's name is like an id: an id is not empty"),
+        Refusal(2, ["status", "--environment", ""], "--environment: an id must not be empty"),
+        Refusal(2, ["status", "--account", ""], "--account: an account's name is like an id: an id must not be empty"),
         Refusal(2, ["status", "--catalog", ""], "the name of a file is empty"),
         Refusal(2, "sync --account alice", "there is no remote to sync with (name one with --remote)"),
         Refusal(2, "restore --account alice", "there is no remote to sync with (name one with --remote)"),
@@ -118,25 +118,25 @@ extension Refusal {
         Refusal(
             2, purchase("--at", "yesterday"),
             #"--at: "yesterday" is not a date: the year needs 4 digits (write 2026-01-31T12:00:00Z or 2026-01-31)"#),
-        Refusal(2, purchase("--transaction", ""), "transaction: an id is not empty"),
+        Refusal(2, purchase("--transaction", ""), "transaction: an id must not be empty"),
         Refusal(
             2, purchase("--transaction", String(repeating: "x", count: 256)),
-            "transaction: an id has at most 255 bytes, this one has 256"),
+            "transaction: an id must have at most 255 bytes, not 256"),
         Refusal(
             2, purchase("--transaction", String(repeating: "🦉", count: 64)),
-            "transaction: an id has at most 255 bytes, this one has 256"),
+            "transaction: an id must have at most 255 bytes, not 256"),
         Refusal(
             2, purchase("--transaction", "a\nb"),
-            "transaction: \"a\u{FFFD}b\" has control characters, an id has none"),
+            "transaction: \"a\u{FFFD}b\" contains control characters, which an id must not"),
         Refusal(
             2, purchase("--transaction", "a\u{1B}[31m"),
-            "transaction: \"a\u{FFFD}[31m\" has control characters, an id has none"),
-        Refusal(2, purchase("--store", ""), "transaction: an id is not empty"),
-        Refusal(2, ["record", "refund", ""], "transaction: an id is not empty"),
+            "transaction: \"a\u{FFFD}[31m\" contains control characters, which an id must not"),
+        Refusal(2, purchase("--store", ""), "transaction: an id must not be empty"),
+        Refusal(2, ["record", "refund", ""], "transaction: an id must not be empty"),
         Refusal(
             2, ["record", "refund", "t1", "--reason", String(repeating: "x", count: 1_001)],
             "a reason has at most 1000 bytes, this one has 1001"),
-        Refusal(2, ["use", "random-owls", "--id", ""], "spend id: an id is not empty"),
+        Refusal(2, ["use", "random-owls", "--id", ""], "spend id: an id must not be empty"),
         Refusal(2, "record flag \(Owls.units)", "\"\(Owls.units)\" is consumable, only a nonConsumable has a flag"),
         Refusal(
             5, "record purchase \(Owls.sixMonths) --transaction t1",

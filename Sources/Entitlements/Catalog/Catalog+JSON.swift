@@ -8,8 +8,8 @@ extension Catalog {
     ///  "policy":{"bonus":"P1D","expiry":"stackPurchases","flags":"purchasedWins","consumables":"shared"}}
     /// ```
     ///
-    /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what is no catalogue. A member that
-    ///   is not known is an error too: it is most often a misspelt one.
+    /// - Throws: ``InputError`` with the line and column of a syntax error, or the path of an invalid value. An
+    ///   unknown member is an error too, because it is usually a misspelling.
     public init(json: some Collection<UInt8>) throws(InputError) {
         try self.init(try Self.root(of: json))
     }
@@ -66,7 +66,7 @@ extension ProductKind {
                 introductory: try members["introductory"].map(IntroductoryOffer.init))
         case let unknown:
             throw type.error(
-                "\"\(unknown.singleLine)\" is none of consumable, nonConsumable, nonRenewing, autoRenewable")
+                "must be one of consumable, nonConsumable, nonRenewing, autoRenewable, not \"\(unknown.singleLine)\"")
         }
         for name in ["units", "group", "duration", "level", "introductory"] where !needed.contains(name) {
             if let stray = members[name] { throw stray.error("a \(self.name) has none") }
@@ -99,14 +99,14 @@ extension Entitlement {
 extension Entitlement.Source {
     fileprivate init(_ reader: JSONReader) throws(InputError) {
         let text = try reader.string()
-        // Scalars, not characters: an id may begin with a mark that combines with the colon.
+        // Splits by scalars rather than characters, because an id may begin with a mark that combines with the colon.
         let parts = text.unicodeScalars.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
             .map { String($0) }
         switch (parts[0], parts.count) {
         case ("product", 2): self = .product(ProductID(parts[1]))
         case ("group", 2): self = .group(GroupID(parts[1]))
         case ("units", 2): self = .units(ProductID(parts[1]))
-        default: throw reader.error("\"\(text.singleLine)\" is none of product:ID, group:ID, units:ID")
+        default: throw reader.error("must be one of product:ID, group:ID, units:ID, not \"\(text.singleLine)\"")
         }
     }
 }
@@ -134,7 +134,7 @@ private func named<Rule>(_ reader: JSONReader, among known: [Rule], _ name: (Rul
 {
     let text = try reader.string()
     guard let rule = known.first(where: { name($0) == text }) else {
-        throw reader.error("\"\(text.singleLine)\" is none of \(known.map(name).joined(separator: ", "))")
+        throw reader.error("must be one of \(known.map(name).joined(separator: ", ")), not \"\(text.singleLine)\"")
     }
     return rule
 }

@@ -1,22 +1,23 @@
 extension Catalog {
-    /// Reads the StoreKit configuration that Xcode writes (`.storekit`, version 4 and later) as a catalogue.
+    /// Reads a StoreKit configuration written by Xcode (`.storekit`, version 4 and later) as a catalogue.
     ///
-    /// - Products keep their ids; `displayName` becomes the name, by language, and the first locale of a language
-    ///   stands for the language.
-    /// - A subscription group is a group with the file's `id`, which transactions of StoreKit carry too; `groupNumber`
-    ///   is the level. An introductory offer lasts its period × the number of periods; of several the first counts.
-    /// - A non-renewing subscription is in a group of its own unless `supplement` names one, and lasts as long as
-    ///   `supplement` says.
-    /// - Such a file knows no entitlements. There is one for each non-consumable and each consumable, with the
-    ///   product's id, and one for each group: with the name of the subscription group where that is not taken, else
-    ///   with the group's id.
+    /// - Products keep their ids. `displayName` becomes the name for its language; the first locale of a language
+    ///   supplies the name for the language itself.
+    /// - A subscription group becomes a group with the `id` from the file, which StoreKit transactions carry too.
+    ///   `groupNumber` is the level. An introductory offer lasts its period × the number of periods; if there are
+    ///   several offers, the first counts.
+    /// - A non-renewing subscription forms a group of its own unless `supplement` names one. Its duration comes from
+    ///   `supplement`.
+    /// - The file defines no entitlements. One is created for each non-consumable and each consumable, with the id of
+    ///   the product, and one for each group, with the name of the subscription group or, if that is taken, the id of
+    ///   the group.
     ///
-    /// Members that are not known are ignored: the format is Apple's and grows with each Xcode. For that reason a later
-    /// major version is read as well, as long as what is needed is where it is expected; kinds of products that are not
-    /// known are refused in any version.
+    /// Unknown members are ignored, because Apple extends the format with new versions of Xcode. A later major version
+    /// is therefore read too if the required members are in their places. Unknown kinds of products are rejected in
+    /// every version.
     ///
-    /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what cannot be read. One that lacks
-    ///   durations names all products that need one.
+    /// - Throws: ``InputError`` with the line and column of a syntax error, or the path of an invalid value. If
+    ///   durations are missing, the error lists every product that needs one.
     public init(
         storeKitConfiguration json: some Collection<UInt8>, supplement: StoreKitSupplement = StoreKitSupplement()
     )
@@ -25,10 +26,10 @@ extension Catalog {
         try self.init(storeKitConfiguration: try Self.root(of: json), supplement: supplement)
     }
 
-    /// Reads either kind of catalogue: a StoreKit configuration is told by its version, which our own has not.
+    /// Reads a catalogue in either format. A StoreKit configuration is recognised by its `version` member.
     ///
-    /// - Throws: as ``init(json:)`` and ``init(storeKitConfiguration:supplement:)``, and ``InputError`` when there is a
-    ///   supplement for a catalogue that says everything itself.
+    /// - Throws: The errors of ``init(json:)`` and ``init(storeKitConfiguration:supplement:)``, and ``InputError`` if
+    ///   a supplement is given for a catalogue that is not a StoreKit configuration.
     public init(anyJSON json: some Collection<UInt8>, supplement: StoreKitSupplement = StoreKitSupplement())
         throws(InputError)
     {
@@ -42,7 +43,7 @@ extension Catalog {
             throw InputError(
                 path: "",
                 reason:
-                    "durations, groups and units are given for .storekit files only; this catalogue says them itself")
+                    "durations, groups and units are for .storekit files only; this catalogue contains them")
         }
     }
 
@@ -59,12 +60,12 @@ extension Catalog {
     }
 }
 
-/// Collects what a StoreKit configuration sells.
+/// Collects the products of a StoreKit configuration.
 private struct StoreKitReader {
     let supplement: StoreKitSupplement
     private(set) var products: [Product] = []
     private var kinds: [ProductID: ProductKind] = [:]
-    /// The ids of groups with the names that the file has for them, in the order of the file.
+    /// The ids of groups and their names in the file, in the order of the file.
     private var groups: [(id: GroupID, name: String?)] = []
     private var knownGroups: Set<GroupID> = []
     private var withoutDuration: [ProductID] = []
@@ -114,7 +115,7 @@ private struct StoreKitReader {
             let group = supplement.groups[id] ?? GroupID(id.rawValue)
             if supplement.durations[id] == nil { withoutDuration.append(id) }
             let isKnown = knownGroups.contains(group)
-            // Any duration will do for one that is missing: reading ends with an error.
+            // A missing duration may be replaced by any other, because reading ends with an error.
             let duration = supplement.durations[id] ?? CalendarDuration(days: 1)
             try add(id, .nonRenewing(group: group, duration: duration), members, reader)
             if !isKnown { groups.append((group, nil)) }
@@ -133,7 +134,7 @@ private struct StoreKitReader {
         }
         let subscriptions = try members["subscriptions"]?.array() ?? []
         for reader in subscriptions { try readSubscription(reader, in: group) }
-        // Nothing can grant an entitlement of a group without products.
+        // An entitlement cannot be granted by a group without products.
         if !subscriptions.isEmpty { groups.append((group, try members["name"]?.string())) }
     }
 
@@ -164,7 +165,7 @@ private struct StoreKitReader {
         let period = try offer.required("subscriptionPeriod").duration()
         let duration = (1...1_000).contains(count) ? period.multiplied(by: count) : .zero
         guard duration.isWithinBounds, duration != .zero else {
-            throw (countReader ?? reader).error("an introductory offer lasts longer than nothing and at most 100 years")
+            throw (countReader ?? reader).error("an offer must last longer than zero and at most 100 years")
         }
         return IntroductoryOffer(mode: mode, duration: duration)
     }
@@ -173,7 +174,7 @@ private struct StoreKitReader {
         _ id: ProductID, _ kind: ProductKind, _ members: JSONObjectReader, _ reader: JSONReader
     ) throws(InputError) {
         let product = Product(id: id, kind: kind, names: try names(members))
-        // A catalogue of this alone finds what is wrong with it, to be told with the place in the file.
+        // Validates the product in a catalogue of its own, so that the error names its place in the file.
         do { _ = try Catalog(products: [product]) } catch {
             throw InputError(path: reader.path + Self.member(at: error.path), reason: error.reason)
         }
@@ -184,7 +185,7 @@ private struct StoreKitReader {
         products.append(product)
     }
 
-    /// The file's member for a place in a catalogue of one product.
+    /// Returns the member of the file that corresponds to a path in a catalogue of one product.
     private static func member(at path: String) -> String {
         switch path {
         case "products[0].id": ".productID"

@@ -1,22 +1,22 @@
-/// What is sold, what content asks for, and by which rules facts are read.
+/// The products for sale, the entitlements that content asks for, and the policy for interpreting facts.
 ///
-/// A catalogue values purchases when they are recorded: the terms as sold go into the fact, so that a later catalogue
-/// cannot shorten what somebody paid for.
+/// When a purchase is recorded, the catalogue supplies its terms, which are stored with the purchase. A later
+/// catalogue therefore cannot shorten what a buyer paid for.
 public struct Catalog: Sendable {
     /// All products, in ascending order of their ids.
     public let products: [Product]
     /// All entitlements, in ascending order of their ids.
     public let entitlements: [Entitlement]
-    /// Bonus and conflict rules.
+    /// The bonus and the conflict rules.
     public let policy: Policy
 
     private let productIndex: [ProductID: Int]
     private let entitlementIndex: [EntitlementID: Int]
 
-    /// A catalogue of the given parts.
+    /// Creates a catalogue.
     ///
-    /// - Throws: ``InputError`` when an id is unfit or used twice, units or durations are out of range, a group holds
-    ///   more than one kind, or an entitlement is granted by nothing that the catalogue knows.
+    /// - Throws: ``InputError`` if an id is invalid or used twice, if units, levels or durations are out of range, if
+    ///   a group contains more than one kind of product, or if an entitlement has no known source.
     public init(products: [Product], entitlements: [Entitlement] = [], policy: Policy = Policy()) throws(InputError) {
         try CatalogChecker(products: products, entitlements: entitlements, policy: policy).check()
         self.products = products.sorted { $0.id < $1.id }
@@ -26,7 +26,7 @@ public struct Catalog: Sendable {
         entitlementIndex = Dictionary(uniqueKeysWithValues: zip(self.entitlements.map(\.id), self.entitlements.indices))
     }
 
-    /// The same catalogue with another policy, which the caller knows to be sound.
+    /// Creates a copy with another policy, which the caller knows to be valid.
     init(_ catalog: Catalog, policy: Policy) {
         products = catalog.products
         entitlements = catalog.entitlements
@@ -35,49 +35,50 @@ public struct Catalog: Sendable {
         entitlementIndex = catalog.entitlementIndex
     }
 
-    /// The product of this id, if the catalogue has it.
+    /// The product with this id; `nil` if the catalogue does not contain it.
     public subscript(product id: ProductID) -> Product? {
         productIndex[id].map { products[$0] }
     }
 
-    /// The entitlement of this id, if the catalogue has it.
+    /// The entitlement with this id; `nil` if the catalogue does not contain it.
     public subscript(entitlement id: EntitlementID) -> Entitlement? {
         entitlementIndex[id].map { entitlements[$0] }
     }
 
-    /// The terms at which `product` is sold now, the policy's bonus included for subscriptions.
+    /// Returns the terms at which `product` is currently sold; `nil` if the catalogue does not contain it. For
+    /// subscriptions they include the bonus of the policy.
     public func terms(of product: ProductID) -> Terms? {
         self[product: product].map { Terms(kind: $0.kind, bonus: $0.kind.group == nil ? .zero : policy.bonus) }
     }
 
-    /// All groups, ascending.
+    /// The groups of all products, in ascending order.
     public var groups: [GroupID] {
         Set(products.compactMap(\.kind.group)).sorted()
     }
 }
 
-/// The terms at which something was sold, kept with the purchase.
+/// The terms of a sale, stored with the purchase.
 public struct Terms: Hashable, Sendable {
-    /// What the purchase gives.
+    /// The kind of product that was sold.
     public var kind: ProductKind
-    /// Time added once a purchase, on top of duration × quantity. The tutorials' extra day is `P1D`.
+    /// The time added once per purchase, in addition to duration × quantity.
     public var bonus: CalendarDuration
 
-    /// Terms of sale.
+    /// Creates terms of sale.
     public init(kind: ProductKind, bonus: CalendarDuration = .zero) {
         self.kind = kind
         self.bonus = bonus
     }
 }
 
-/// How an app wants facts read.
+/// The policy by which an app interprets facts.
 public struct Policy: Sendable {
-    /// Time added to each purchase of a subscription, at the time of sale.
+    /// The time added to each purchase of a subscription at the time of sale; at most 100 years.
     public var bonus: CalendarDuration
     /// The conflict rules.
     public var rules: ConflictRules
 
-    /// A policy.
+    /// Creates a policy.
     public init(bonus: CalendarDuration = .zero, rules: ConflictRules = ConflictRules()) {
         self.bonus = bonus
         self.rules = rules

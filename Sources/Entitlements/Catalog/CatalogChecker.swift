@@ -1,4 +1,4 @@
-/// What every catalogue must fulfil, wherever it comes from.
+/// The validation of catalogues from every source.
 struct CatalogChecker {
     let products: [Product]
     let entitlements: [Entitlement]
@@ -10,7 +10,7 @@ struct CatalogChecker {
         try checkProducts()
         try checkEntitlements()
         guard policy.bonus.isWithinBounds else {
-            throw InputError(path: "policy.bonus", reason: "a bonus is at most 100 years")
+            throw InputError(path: "policy.bonus", reason: "a bonus must be at most 100 years")
         }
     }
 
@@ -39,7 +39,7 @@ struct CatalogChecker {
         switch kind {
         case .consumable(let units):
             guard Self.unitRange.contains(units) else {
-                throw InputError(path: "\(path).units", reason: "units are 1 to 1000000, not \(units)")
+                throw InputError(path: "\(path).units", reason: "units must be 1 to 1,000,000, not \(units)")
             }
         case .nonConsumable:
             break
@@ -47,7 +47,7 @@ struct CatalogChecker {
             try check(duration, at: "\(path).duration")
         case .autoRenewable(_, let level, let duration, let introductory):
             guard (1...1_000).contains(level) else {
-                throw InputError(path: "\(path).level", reason: "a level is 1 (highest) to 1000, not \(level)")
+                throw InputError(path: "\(path).level", reason: "a level must be 1 (highest) to 1,000, not \(level)")
             }
             try check(duration, at: "\(path).duration")
             if let introductory { try check(introductory.duration, at: "\(path).introductory.duration") }
@@ -55,8 +55,10 @@ struct CatalogChecker {
     }
 
     private func check(_ duration: CalendarDuration, at path: String) throws(InputError) {
-        guard duration != .zero else { throw InputError(path: path, reason: "a duration is longer than nothing") }
-        guard duration.isWithinBounds else { throw InputError(path: path, reason: "a duration is at most 100 years") }
+        guard duration != .zero else { throw InputError(path: path, reason: "a duration must be longer than zero") }
+        guard duration.isWithinBounds else {
+            throw InputError(path: path, reason: "a duration must be at most 100 years")
+        }
     }
 
     private func checkEntitlements() throws(InputError) {

@@ -1,46 +1,49 @@
-/// An id given by someone else: a store, a catalogue, an app. `Subject` keeps ids of different things apart.
+/// An id assigned by a store, a catalogue or an app.
 ///
-/// Ids are compared, hashed and ordered as the bytes of their UTF-8. Swift's `==` on strings would equate canonically
-/// equivalent spellings, and two purchases could become one.
+/// The `Subject` parameter makes ids of different things different types.
+///
+/// Ids are compared, hashed and ordered by the bytes of their UTF-8. The `==` operator of Swift strings would equate
+/// canonically equivalent spellings, and two purchases could be treated as one.
 public struct Identifier<Subject>: Sendable {
-    /// The id as it was given.
+    /// The text of the id.
     public let rawValue: String
 
-    /// An id of the given text, unchecked; see ``validate()``.
+    /// Creates an id without validation; see ``validate()``.
     public init(_ rawValue: String) {
         self.rawValue = rawValue
     }
 }
 
-/// The longest id in bytes of UTF-8.
+/// The maximum length of an id, in bytes of UTF-8.
 public let maximumIdentifierByteCount = 255
 
 extension Identifier {
     /// Checks that the id has 1 to 255 bytes and no control characters (U+0000–U+001F, U+007F).
     ///
-    /// Anything else is allowed, slashes and emoji included.
+    /// All other characters are allowed, including slashes and emoji.
     ///
-    /// - Throws: ``IdentifierError``.
+    /// - Throws: ``IdentifierError`` with the reason.
     public func validate() throws(IdentifierError) {
         let count = rawValue.utf8.count
-        guard count > 0 else { throw IdentifierError(reason: "an id is not empty") }
+        guard count > 0 else { throw IdentifierError(reason: "an id must not be empty") }
         guard count <= maximumIdentifierByteCount else {
             throw IdentifierError(
-                reason: "an id has at most \(maximumIdentifierByteCount) bytes, this one has \(count)")
+                reason: "an id must have at most \(maximumIdentifierByteCount) bytes, not \(count)")
         }
         guard !withBytes({ $0.contains { $0 < 0x20 || $0 == 0x7F } }) else {
-            throw IdentifierError(reason: "\"\(rawValue.singleLine)\" has control characters, an id has none")
+            throw IdentifierError(
+                reason: "\"\(rawValue.singleLine)\" contains control characters, which an id must not")
         }
     }
 }
 
 extension Identifier: Hashable, Comparable {
-    /// Whether both ids are the same bytes.
+    /// Returns `true` if both ids consist of the same bytes.
     public static func == (left: Identifier, right: Identifier) -> Bool {
         left.compare(with: right) == 0
     }
 
-    /// Whether `left` comes before `right`, byte by byte.
+    /// Orders ids byte by byte.
     public static func < (left: Identifier, right: Identifier) -> Bool {
         left.compare(with: right) < 0
     }
@@ -55,7 +58,7 @@ extension Identifier: Hashable, Comparable {
         withBytes { bytes in other.withBytes { RecordRun.compare(bytes, $0) } }
     }
 
-    /// Half of the time of a replay goes into ids when they are compared and hashed a byte at a time.
+    /// Comparing and hashing ids byte by byte would take about half of the time of a replay.
     private func withBytes<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
         var text = rawValue
         return text.withUTF8 { body(UnsafeRawBufferPointer($0)) }
@@ -63,35 +66,35 @@ extension Identifier: Hashable, Comparable {
 }
 
 extension Identifier: ExpressibleByStringLiteral, CustomStringConvertible {
-    /// An id written in source code.
+    /// Creates an id from a string literal, without validation.
     public init(stringLiteral value: String) { self.init(value) }
 
-    /// The id.
+    /// The text of the id.
     public var description: String { rawValue }
 }
 
-/// A text is not fit to be an id.
+/// An error that is thrown when a text is not a valid id.
 public struct IdentifierError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is wrong with it.
+    /// The reason for the error.
     public let reason: String
 
-    /// One line: what is wrong.
+    /// The reason for the error, on one line.
     public var description: String { reason }
 }
 
-/// A product that a store sells.
+/// The id of a product.
 public typealias ProductID = Identifier<Product>
-/// A subscription group.
+/// The id of a group of subscriptions.
 public typealias GroupID = Identifier<ProductKind>
-/// Something that content asks for.
+/// The id of an entitlement.
 public typealias EntitlementID = Identifier<Entitlement>
-/// A transaction of a store.
+/// The id of a transaction within a store and environment.
 public typealias TransactionID = Identifier<Purchase>
-/// A spend of units: a UUID, or the caller's idempotency key.
+/// The id of a spend: a UUID or the caller's idempotency key.
 public typealias SpendID = Identifier<Spend>
 
 extension String {
-    /// The text cut to 80 characters with control characters replaced, fit for one line of a message.
+    /// The text, truncated to 80 characters and with control characters replaced, for a one-line message.
     package var singleLine: String {
         let clean = unicodeScalars.prefix(81).map { $0.isControl ? "\u{FFFD}" : $0 }
         var line = UnicodeScalarView()
@@ -101,7 +104,7 @@ extension String {
 }
 
 extension Unicode.Scalar {
-    /// Whether a terminal may do something else with it than show it: C0, delete, C1, and what ends a line.
+    /// True if a terminal may interpret the character: C0 and C1 controls, delete, and line separators.
     fileprivate var isControl: Bool {
         value < 0x20 || (0x7F...0x9F).contains(value) || value == 0x2028 || value == 0x2029
     }

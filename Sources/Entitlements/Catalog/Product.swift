@@ -1,17 +1,19 @@
-/// Something a store sells.
+/// A product that a store sells.
 public struct Product: Hashable, Sendable {
-    /// The store's id.
+    /// The id of the product in the store.
     public var id: ProductID
-    /// What a purchase gives.
+    /// The kind of product, which determines what a purchase gives.
     public var kind: ProductKind
-    /// Names to show, by language tag (`en`, `pt-BR`).
+    /// The display names, by language tag (`en`, `pt-BR`).
     public var names: [String: String]
-    /// Whether it is offered to new buyers. What was bought counts either way.
+    /// A Boolean value that indicates whether the product is offered to new buyers.
+    ///
+    /// Past purchases count in either case.
     public var isForSale: Bool
-    /// Whether a buyer must be signed in to buy or restore it.
+    /// A Boolean value that indicates whether a buyer must be signed in to buy or restore the product.
     public var requiresAccount: Bool
 
-    /// A product.
+    /// Creates a product.
     public init(
         id: ProductID, kind: ProductKind, names: [String: String] = [:], isForSale: Bool = true,
         requiresAccount: Bool = false
@@ -23,24 +25,24 @@ public struct Product: Hashable, Sendable {
         self.requiresAccount = requiresAccount
     }
 
-    /// The name in `language`, or in English, or the id.
+    /// Returns the name in `language`, or else the English name, or else the id.
     public func name(in language: String = "en") -> String {
         names[language] ?? names["en"] ?? id.rawValue
     }
 }
 
-/// What a purchase of a product gives, and for how long.
+/// The kind of a product: what a purchase gives, and for how long.
 public enum ProductKind: Hashable, Sendable {
-    /// So many units, 1 to 1,000,000, to be used up.
+    /// A number of units, 1 to 1,000,000, to be used up.
     case consumable(units: Int64)
-    /// Ownership without an end.
+    /// Permanent ownership.
     case nonConsumable
-    /// Time in a group; the next purchase is appended by the app, not by the store.
+    /// Time in a group. The library, not the store, appends the next purchase.
     case nonRenewing(group: GroupID, duration: CalendarDuration)
-    /// Time in a group that the store renews; level 1 is the highest.
+    /// Time in a group, renewed by the store. Levels are 1 (highest) to 1,000.
     case autoRenewable(group: GroupID, level: Int64, duration: CalendarDuration, introductory: IntroductoryOffer?)
 
-    /// The group of a subscription.
+    /// The group of a subscription; `nil` for other kinds.
     public var group: GroupID? {
         switch self {
         case .consumable, .nonConsumable: nil
@@ -48,7 +50,7 @@ public enum ProductKind: Hashable, Sendable {
         }
     }
 
-    /// The kind's name, as a catalogue writes it.
+    /// The name of the kind in a catalogue, for example `nonRenewing`.
     public var name: String {
         switch self {
         case .consumable: "consumable"
@@ -59,42 +61,42 @@ public enum ProductKind: Hashable, Sendable {
     }
 }
 
-/// What a first subscriber gets before the regular price.
+/// An introductory offer for first-time subscribers.
 public struct IntroductoryOffer: Hashable, Sendable {
-    /// How the introductory time is paid.
+    /// The payment mode of an introductory offer.
     public enum Mode: String, Hashable, Sendable, CaseIterable {
-        /// Nothing is paid.
+        /// The introductory time is free.
         case free
-        /// A lower price each period.
+        /// A reduced price is paid in each period.
         case payAsYouGo
-        /// A lower price at once.
+        /// A reduced price is paid once, in advance.
         case payUpFront
     }
 
-    /// How the introductory time is paid.
+    /// The payment mode of an introductory offer.
     public var mode: Mode
-    /// How long it lasts.
+    /// The total duration of the offer.
     public var duration: CalendarDuration
 
-    /// An introductory offer.
+    /// Creates an introductory offer.
     public init(mode: Mode, duration: CalendarDuration) {
         self.mode = mode
         self.duration = duration
     }
 }
 
-/// Something that content asks for, and what grants it.
+/// An entitlement: a permission that content asks for, and its sources.
 public struct Entitlement: Hashable, Sendable {
-    /// What grants an entitlement.
+    /// A source of an entitlement.
     public enum Source: Hashable, Sendable, CustomStringConvertible {
-        /// Owning a non-consumable.
+        /// Ownership of a non-consumable.
         case product(ProductID)
         /// An active period of a group.
         case group(GroupID)
-        /// Units of a consumable; one is used up at a time.
+        /// Units of a consumable, which are used one at a time.
         case units(ProductID)
 
-        /// The source as a catalogue writes it: `group:random`.
+        /// The source in the form used by catalogues, for example `group:random`.
         public var description: String {
             switch self {
             case .product(let id): "product:\(id)"
@@ -104,12 +106,12 @@ public struct Entitlement: Hashable, Sendable {
         }
     }
 
-    /// The id that content asks with.
+    /// The id with which content asks for access.
     public var id: EntitlementID
-    /// What grants it, in order of preference where several do.
+    /// The sources that grant the entitlement, in order of preference.
     public var grantedBy: [Source]
 
-    /// An entitlement granted by any of `grantedBy`.
+    /// Creates an entitlement that any of `grantedBy` grants.
     public init(id: EntitlementID, grantedBy: [Source]) {
         self.id = id
         self.grantedBy = grantedBy

@@ -1,17 +1,18 @@
-/// What a `.storekit` file of Xcode does not say and a catalogue needs.
+/// The information that a catalogue needs but a `.storekit` file of Xcode does not contain.
 ///
-/// Every id in it must be that of a product which needs what is given; anything else is an error, because it is most
-/// often a misspelt one.
+/// Every id must belong to a product that needs the given value. Any other id is an error, because it is usually a
+/// misspelling.
 public struct StoreKitSupplement: Hashable, Sendable {
-    /// How long a non-renewing subscription lasts. Needed for each of them: Apple leaves that to the app.
+    /// The durations of non-renewing subscriptions. Each of them needs one, because StoreKit leaves their duration to
+    /// the app.
     public var durations: [ProductID: CalendarDuration]
-    /// The group of a non-renewing subscription. Without one it is in a group of its own, named by its id; products
-    /// whose time is to be appended to each other are given the same group.
+    /// The groups of non-renewing subscriptions. A subscription without an entry forms a group of its own, named by
+    /// its id. Give products the same group to append their time to each other.
     public var groups: [ProductID: GroupID]
-    /// How many units a consumable gives, 1 to 1,000,000; 1 when not given.
+    /// The number of units that a consumable gives, 1 to 1,000,000. The default is 1.
     public var units: [ProductID: Int64]
 
-    /// A supplement of the given parts.
+    /// Creates a supplement.
     public init(
         durations: [ProductID: CalendarDuration] = [:], groups: [ProductID: GroupID] = [:],
         units: [ProductID: Int64] = [:]
@@ -21,10 +22,10 @@ public struct StoreKitSupplement: Hashable, Sendable {
         self.units = units
     }
 
-    /// Whether it says nothing.
+    /// A Boolean value that indicates whether the supplement is empty.
     public var isEmpty: Bool { durations.isEmpty && groups.isEmpty && units.isEmpty }
 
-    /// Refuses what is given for something that `kinds` does not have, or that does not need it.
+    /// Rejects values for products that `kinds` does not contain or that do not need them.
     func check(against kinds: [ProductID: ProductKind]) throws(InputError) {
         try check(durations.keys, "a duration", of: "nonRenewing", kinds)
         try check(groups.keys, "a group", of: "nonRenewing", kinds)

@@ -1,7 +1,7 @@
 import ProtoCoding
 
 extension Fact {
-    /// The fact as a record: the same fact always gives the same bytes.
+    /// The encoded form of the fact. Equal facts give equal bytes.
     public var record: Record {
         switch self {
         case .purchase(let purchase):
@@ -58,7 +58,7 @@ extension Fact {
         }
     }
 
-    /// Reads a record. What this version cannot read becomes ``unreadable(_:reason:)``.
+    /// Decodes a record. A record that this version cannot read becomes ``unreadable(_:reason:)``.
     public init(_ record: Record) {
         do {
             guard let key = try FactKey(record.key) else {
@@ -117,7 +117,7 @@ extension Fact {
         }
     }
 
-    /// When the fact was entered; ``LogicalTime/zero`` for one that cannot be read.
+    /// The logical time at which the fact was recorded; ``LogicalTime/zero`` for an unreadable record.
     public var logicalTime: LogicalTime {
         switch self {
         case .purchase(let purchase): purchase.stamp.logicalTime

@@ -1,6 +1,6 @@
 import ProtoCoding
 
-/// The key of a fact's record: message `Key` of `Docs/ledger.proto`, written canonically.
+/// The key of a fact's record: the message `Key` of `Docs/ledger.proto`, in canonical encoding.
 enum FactKey: Hashable {
     case purchase(TransactionReference)
     case recording(TransactionReference, ReplicaID)
@@ -16,7 +16,7 @@ enum FactKey: Hashable {
     case reset(EnvironmentID)
     case contradiction(TransactionReference, dropped: [UInt8])
 
-    /// Field numbers of the message's one-of.
+    /// The field numbers of the one-of in the message.
     enum Field {
         static let purchase = 1
         static let recording = 2
@@ -33,7 +33,7 @@ enum FactKey: Hashable {
         static let contradiction = 13
     }
 
-    /// Whether a key, not yet read, is that of a flag's mark: tells by the tag of the one-of's field.
+    /// Returns `true` if the tag in the first byte of an encoded key is that of a flag.
     static func isFlag(_ key: [UInt8]) -> Bool {
         key.first == UInt8(Field.flagSet << 3 | 2) || key.first == UInt8(Field.flagCleared << 3 | 2)
     }
@@ -77,10 +77,10 @@ enum FactKey: Hashable {
         return writer.bytes
     }
 
-    /// Reads a key; `nil` when it is of a kind that this version does not know.
+    /// Decodes a key; returns `nil` if its kind is unknown to this version.
     ///
-    /// - Throws: ``ProtoError`` when it is malformed, or not written canonically: a second spelling of one key would
-    ///   make one purchase count twice.
+    /// - Throws: ``ProtoError`` if the key is malformed or not in canonical encoding. A second encoding of one key
+    ///   would make one purchase count twice.
     init?(_ bytes: [UInt8]) throws(ProtoError) {
         var reader = ProtoReader(bytes)
         guard let (field, value) = try reader.nextField() else { throw ProtoError(reason: "the key is empty") }
@@ -139,7 +139,7 @@ enum FactKey: Hashable {
         return .contradiction(transaction, dropped: dropped)
     }
 
-    /// Whether these are the bytes of a purchase's key, as far as the first of them tells.
+    /// Returns `true` if the tag in the first byte of an encoded key is that of a purchase.
     static func isPurchase(_ bytes: [UInt8]) -> Bool { bytes.first == UInt8(Field.purchase << 3 | 2) }
 
     private static func flag(_ bytes: ArraySlice<UInt8>) throws(ProtoError) -> (ProductID, EnvironmentID) {

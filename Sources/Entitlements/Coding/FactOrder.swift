@@ -1,8 +1,9 @@
 import ProtoCoding
 
-/// The order of a fact's record. Its bytes compare as the statements' strength does: fixed width, highest byte first.
+/// The encoding of a record's order. Fixed-width, big-endian fields make the bytes compare like the strength of the
+/// statements.
 enum FactOrder {
-    /// Signed? (1 byte), signed date (8, sign bit flipped), logical time (8).
+    /// Signed flag (1 byte), signed date (8, sign bit flipped), logical time (8).
     static func bytes(_ stamp: Stamp) -> [UInt8] {
         var bytes: [UInt8] = [stamp.signedDate == nil ? 0 : 1]
         bytes.appendBigEndian(UInt64(bitPattern: stamp.signedDate?.milliseconds ?? 0) ^ 1 << 63)
@@ -17,12 +18,12 @@ enum FactOrder {
         return bytes
     }
 
-    /// The complement of the logical time (8 bytes): of two statements the earlier is the stronger.
+    /// The complement of the logical time (8 bytes): the earlier statement is stronger.
     static func bytes(earlierWins time: LogicalTime) -> [UInt8] {
         bytes(LogicalTime(rawValue: ~time.rawValue))
     }
 
-    /// The complement of the date (8 bytes, its sign bit flipped before): of two statements the earlier is stronger.
+    /// The complement of the date with its sign bit flipped (8 bytes): the earlier statement is stronger.
     static func bytes(earlierWins date: Timestamp) -> [UInt8] {
         bytes(LogicalTime(rawValue: ~(UInt64(bitPattern: date.milliseconds) ^ 1 << 63)))
     }

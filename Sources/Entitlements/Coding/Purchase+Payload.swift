@@ -65,7 +65,7 @@ extension Terms {
         if bonus != .zero { writer.message(field: 15) { bonus.write(to: &$0) } }
     }
 
-    /// Reads terms; `nil` when they are of a kind that this version does not know.
+    /// Decodes terms; returns `nil` if their kind is unknown to this version.
     init?(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
         var kind: ProductKind?
         var bonus = CalendarDuration.zero
@@ -145,7 +145,7 @@ extension IntroductoryOffer {
         writer.message(field: 2) { duration.write(to: &$0) }
     }
 
-    /// Reads an offer; `nil` when its mode is one that this version does not know.
+    /// Decodes an offer; returns `nil` if its mode is unknown to this version.
     init?(_ bytes: ArraySlice<UInt8>) throws(ProtoError) {
         let modes: [UInt64: Mode] = [1: .free, 2: .payAsYouGo, 3: .payUpFront]
         var mode: Mode?

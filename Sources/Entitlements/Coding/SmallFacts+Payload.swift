@@ -126,7 +126,7 @@ extension PendingPurchase {
     }
 }
 
-/// Who did something and when, from the fields of the given numbers.
+/// The replica and the date of an action, decoded from the fields with the given numbers.
 struct Origin {
     let replica: ReplicaID
     let date: Timestamp

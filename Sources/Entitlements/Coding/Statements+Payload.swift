@@ -157,7 +157,7 @@ extension ProtoWriter {
 }
 
 extension Purchase {
-    /// The purchase's payload and order, as a contradiction holds them.
+    /// Decodes a purchase from its payload and order, as a contradiction stores them.
     fileprivate init(transaction: TransactionReference, statement: ArraySlice<UInt8>) throws(ProtoError) {
         var (payload, order): ([UInt8], [UInt8]) = ([], [])
         var reader = ProtoReader(statement)
@@ -173,7 +173,7 @@ extension Purchase {
 }
 
 extension [UInt8] {
-    /// XXH64, highest byte first.
+    /// The XXH64 digest in big-endian order.
     var digest: [UInt8] {
         var bytes: [UInt8] = []
         bytes.appendBigEndian(XXHash64.digest(of: self))

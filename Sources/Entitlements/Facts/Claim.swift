@@ -1,19 +1,21 @@
-/// An account adopted the ledger of nobody that this record stands in. From then on its facts can go to this account
-/// only. There is one in a ledger; the first claim wins.
+/// The adoption of an anonymous ledger by an account.
+///
+/// After the claim, the facts of the ledger can be transferred only to this account. A ledger contains at most one
+/// claim, and the first claim wins.
 public struct Claim: Hashable, Sendable {
-    /// The account's name.
+    /// The name of the account.
     public var account: String
-    /// Which life of the account.
+    /// The incarnation of the account. An account that is created again after erasure has a new one.
     public var incarnation: String
-    /// When, by the replica's clock.
+    /// The date of the claim by the replica's clock.
     public var date: Timestamp
-    /// Orders claims: the first wins.
+    /// The logical time that orders claims; the earliest claim wins.
     public var logicalTime: LogicalTime
 
-    /// The key of the one claim that a ledger may hold.
+    /// The key of the record of a claim, of which a ledger has at most one.
     public static let recordKey = FactKey.claim.bytes
 
-    /// A claim.
+    /// Creates a claim.
     public init(account: String, incarnation: String, date: Timestamp, logicalTime: LogicalTime) {
         self.account = account
         self.incarnation = incarnation

@@ -1,16 +1,18 @@
-/// One transaction id was stated with two contents, and merging kept the stronger statement. Written by the device that
-/// noticed it, into the ledger that it keeps to itself, so that a person can see what was lost.
+/// A note that one transaction was stated with two different contents, of which merging kept the stronger.
+///
+/// The device that notices the contradiction writes the note into its own ledger, so that a person can later see which
+/// statement was dropped.
 public struct Contradiction: Hashable, Sendable {
-    /// The statement that counts.
+    /// The statement that was kept.
     public var kept: Purchase
     /// The statement that was dropped.
     public var dropped: Purchase
-    /// When it was noticed, by the replica's clock.
+    /// The date on which the contradiction was noticed, by the replica's clock.
     public var noticedAt: Timestamp
-    /// Orders notes.
+    /// The logical time that orders notes.
     public var logicalTime: LogicalTime
 
-    /// A note that `kept` was preferred to `dropped`, both about one transaction.
+    /// Creates a note that `kept` was preferred to `dropped`, a statement about the same transaction.
     public init(kept: Purchase, dropped: Purchase, noticedAt: Timestamp, logicalTime: LogicalTime) {
         self.kept = kept
         self.dropped = dropped
@@ -20,14 +22,16 @@ public struct Contradiction: Hashable, Sendable {
 }
 
 extension Contradiction {
-    /// The purchases of which `mine` and `theirs` hold different statements: what was bought, when, how many, until
-    /// when or at which terms. Who said so and when does not matter. In ascending order of transaction.
+    /// Returns the purchases about which `mine` and `theirs` contain different statements.
     ///
-    /// Linear in the size of both ledgers.
+    /// Two statements differ if any part of their content does: product, date, quantity, expiry or terms. Differences
+    /// in stamp alone are ignored. The result is in ascending order of transaction.
+    ///
+    /// - Complexity: O(*n*) in the size of both ledgers, plus sorting the result.
     public static func between(_ mine: Ledger, _ theirs: Ledger, noticedAt: Timestamp, after time: LogicalTime)
         -> [Contradiction]
     {
-        // An idle sync brings nothing.
+        // The common case of an idle sync.
         guard !theirs.isEmpty else { return [] }
         let purchases = mine.records.filter { FactKey.isPurchase($0.key) }
         guard !purchases.isEmpty else { return [] }
@@ -49,23 +53,25 @@ extension Contradiction {
     }
 }
 
-/// Something that merging and replay decided although no two statements agreed on it: an entry of the conflict log.
+/// An entry of the conflict log: a decision of merging or replay that no two statements agreed on.
 public enum Conflict: Hashable, Sendable {
-    /// One transaction id was stated with two contents; the stronger statement counts.
+    /// One transaction was stated with two contents, and the stronger statement counts.
     case contradiction(Contradiction)
-    /// The account's server counts a purchase as of another date than it states.
+    /// The account's server counts a purchase as of another date than the stated one.
     case redated(Purchase, stated: Timestamp)
-    /// A purchase belongs to another account now.
+    /// A purchase now belongs to another account.
     case transferred(Purchase, to: String)
     /// The account's server refused a purchase.
     case refused(Purchase, reason: String)
-    /// Devices that did not know of each other spent more units than there were; so many were written off.
+    /// Devices that were out of contact spent more units than existed, and the excess was written off.
     case overspent(Spend, writtenOff: Int64)
 }
 
 extension Replay {
-    /// The conflict log: contradictions in the order in which they were noticed, then what the account's server decided
-    /// about purchases, then what was overspent up to `instant`.
+    /// Returns the conflict log up to `instant`.
+    ///
+    /// It lists contradictions in the order in which they were noticed, then decisions of the account's server about
+    /// purchases, then overspent units.
     public func conflicts(at instant: Timestamp) -> [Conflict] {
         let contradictions = facts.contradictions
             .filter { $0.kept.transaction.environment == environment }

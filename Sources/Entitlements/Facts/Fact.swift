@@ -1,49 +1,53 @@
-/// Something that happened, as one replica states it. Facts are never changed and never deleted; what is active, owned
-/// or left is derived from them by replay.
+/// An event, as stated by one replica.
+///
+/// Facts are never changed and never deleted. Active periods, ownership and balances are derived from them by
+/// ``Replay``.
 public enum Fact: Hashable, Sendable {
-    /// Something was bought.
+    /// A product was bought.
     case purchase(Purchase)
-    /// A replica entered a purchase into its ledger.
+    /// A replica recorded a purchase in its ledger.
     case recording(Recording)
-    /// A purchase was taken back.
+    /// A purchase was revoked or reinstated.
     case revocation(Revocation)
-    /// A store says how a subscription that it renews goes on.
+    /// A store stated how a subscription that it renews continues.
     case renewalState(RenewalState)
-    /// A system that keeps no purchases says until when a group is paid.
+    /// A system that keeps no purchases asserted the date until which a group is paid.
     case assertion(Assertion)
-    /// A product was marked as owned, or no longer so, without a transaction.
+    /// A product was marked as owned or not owned, without a transaction.
     case flag(Flag)
-    /// Units were used up.
+    /// Units of a consumable were used.
     case spend(Spend)
-    /// An account adopted the ledger of nobody.
+    /// An account adopted an anonymous ledger.
     case claim(Claim)
-    /// The account's server decided something about a purchase.
+    /// The account's server decided about a purchase.
     case acceptance(Acceptance)
-    /// A purchase waits for somebody's approval.
+    /// A requested purchase awaits approval.
     case pending(PendingPurchase)
-    /// All facts of a test environment were put behind.
+    /// A test environment was reset.
     case reset(EnvironmentReset)
-    /// One transaction was stated with two contents.
+    /// One transaction was stated with two different contents.
     case contradiction(Contradiction)
-    /// A record that this version cannot read. It is kept, travels on, and counts nothing.
+    /// A record that this version cannot read. It is preserved and synced, and has no effect.
     case unreadable(Record, reason: String)
 }
 
-/// When a statement was made, and whether a store signed it. Orders statements about one thing: signed before
-/// unsigned, then by the date of the signature, then by logical time.
+/// The strength of a statement among statements about the same subject.
+///
+/// Signed statements are stronger than unsigned ones; among signed statements the later signature is stronger;
+/// otherwise the later logical time.
 public struct Stamp: Hashable, Comparable, Sendable {
-    /// When the store signed the statement, `nil` when nobody did.
+    /// The date of the store's signature; `nil` if the statement is unsigned.
     public var signedDate: Timestamp?
-    /// When it was entered into a ledger.
+    /// The logical time at which the statement was recorded.
     public var logicalTime: LogicalTime
 
-    /// A stamp.
+    /// Creates a stamp.
     public init(signedDate: Timestamp? = nil, logicalTime: LogicalTime) {
         self.signedDate = signedDate
         self.logicalTime = logicalTime
     }
 
-    /// Whether `left` is the weaker statement.
+    /// Returns `true` if `left` is the weaker statement.
     public static func < (left: Stamp, right: Stamp) -> Bool {
         switch (left.signedDate, right.signedDate) {
         case (nil, _?): true
@@ -54,31 +58,33 @@ public struct Stamp: Hashable, Comparable, Sendable {
     }
 }
 
-/// Something was bought.
+/// A purchase of a product.
 public struct Purchase: Hashable, Sendable {
-    /// How many may be bought at once; outside of it a purchase is kept and counts nothing.
+    /// The valid range of quantities. A purchase with any other quantity is kept but has no effect.
     public static let quantityRange: ClosedRange<Int64> = 1...10_000
 
-    /// Names the purchase.
+    /// The identity of the purchase.
     public var transaction: TransactionReference
-    /// What was bought.
+    /// The product that was bought.
     public var product: ProductID
-    /// The terms as sold; `nil` when no catalogue at hand knew the product.
+    /// The terms at the time of sale; `nil` if no available catalogue contained the product.
     public var terms: Terms?
-    /// When it was bought, by the store's word where there is one.
+    /// The purchase date, as stated by the store if a store sold it.
     public var date: Timestamp
-    /// How many, 1 to 10,000.
+    /// The quantity, 1 to 10,000.
     public var quantity: Int64
-    /// The first transaction of a subscription that this one renews.
+    /// The first transaction of the subscription that this purchase renews; `nil` for a first purchase.
     public var originalID: TransactionID?
-    /// The end that the store gave, for a subscription that it renews.
+    /// The end stated by the store, for an auto-renewable subscription.
     public var storeExpiry: Timestamp?
-    /// Whether it was sold at the terms' introductory offer. Tells how long it lasts where the store gave no end.
+    /// A Boolean value that indicates whether the purchase was sold at the introductory offer of its terms.
+    ///
+    /// It determines the duration if the store stated no end.
     public var isIntroductory: Bool
-    /// Who says so, and when.
+    /// The signature and time of the statement.
     public var stamp: Stamp
 
-    /// A purchase.
+    /// Creates a purchase.
     public init(
         transaction: TransactionReference, product: ProductID, terms: Terms?, date: Timestamp, quantity: Int64 = 1,
         originalID: TransactionID? = nil, storeExpiry: Timestamp? = nil, isIntroductory: Bool = false, stamp: Stamp
@@ -94,28 +100,28 @@ public struct Purchase: Hashable, Sendable {
         self.stamp = stamp
     }
 
-    /// The subscription that this purchase began or renews: its first transaction.
+    /// The subscription that this purchase began or renews, identified by its first transaction.
     public var line: TransactionReference {
         TransactionReference(
             store: transaction.store, environment: transaction.environment, id: originalID ?? transaction.id)
     }
 }
 
-/// A replica entered a purchase into its ledger. What it then knew is what the tutorials' rule computes with.
+/// A replica recorded a purchase in its ledger.
 public struct Recording: Hashable, Sendable {
-    /// The purchase.
+    /// The transaction of the purchase.
     public var transaction: TransactionReference
-    /// Who entered it.
+    /// The replica that recorded the purchase.
     public var replica: ReplicaID
-    /// When, by the replica's clock.
+    /// The date by the replica's clock.
     public var recordedAt: Timestamp
-    /// The end of the group as this replica knew it just before; `nil` when it knew none.
+    /// The latest end of the group that the replica knew before recording; `nil` if it knew none.
     public var knownEnd: Timestamp?
-    /// Orders recordings of one purchase by one replica: the first counts, so that a replica which forgot and records
-    /// the purchase once more does not move its units behind what was spent of them.
+    /// The logical time that orders recordings of one purchase by one replica. The first recording counts, so a
+    /// replica that records a purchase again does not move its units behind spends that already used them.
     public var logicalTime: LogicalTime
 
-    /// A recording.
+    /// Creates a recording.
     public init(
         transaction: TransactionReference, replica: ReplicaID, recordedAt: Timestamp, knownEnd: Timestamp?,
         logicalTime: LogicalTime
@@ -128,21 +134,20 @@ public struct Recording: Hashable, Sendable {
     }
 }
 
-/// A purchase was taken back: refunded, or withdrawn from a family. Or that was taken back in its turn.
+/// A revocation (a refund, or a withdrawal from family sharing), or the reinstatement of a revoked purchase.
 ///
-/// Of several statements about one purchase the strongest counts, as its ``Stamp`` says: one that a store signed before
-/// one that nobody signed, then the later.
+/// The strongest of several statements about one purchase counts, in the order of ``Stamp``.
 public struct Revocation: Hashable, Sendable {
-    /// The purchase, which may not be known yet.
+    /// The transaction of the purchase, which may be unknown.
     public var transaction: TransactionReference
-    /// From when on it counts nothing; `nil` when it counts again, because the store reversed the refund.
+    /// The date of the revocation; `nil` for a reinstatement, for example after a reversed refund.
     public var revokedAt: Timestamp?
-    /// Why, in the store's words; empty when it gave none.
+    /// The reason stated by the store; empty if there is none.
     public var reason: String
-    /// Who says so, and when.
+    /// The signature and time of the statement.
     public var stamp: Stamp
 
-    /// A revocation, or a reinstatement when `revokedAt` is `nil`.
+    /// Creates a revocation, or a reinstatement if `revokedAt` is `nil`.
     public init(transaction: TransactionReference, revokedAt: Timestamp?, reason: String = "", stamp: Stamp) {
         self.transaction = transaction
         self.revokedAt = revokedAt
@@ -151,23 +156,24 @@ public struct Revocation: Hashable, Sendable {
     }
 }
 
-/// A product was marked as owned (`isSet`), or no longer so, without a transaction. Both marks are kept side by side;
-/// a rule decides which counts.
+/// A mark that sets or clears the ownership of a product without a transaction.
+///
+/// Both marks are kept side by side, and a ``FlagRule`` decides which of them counts.
 public struct Flag: Hashable, Sendable {
     /// The product, a non-consumable.
     public var product: ProductID
-    /// Where it counts.
+    /// The environment in which it counts.
     public var environment: EnvironmentID
-    /// Whether this mark sets or clears.
+    /// A Boolean value that indicates whether the mark sets (`true`) or clears (`false`) ownership.
     public var isSet: Bool
-    /// When it was made, by the replica's clock.
+    /// The date of the mark by the replica's clock.
     public var date: Timestamp
-    /// Who made it.
+    /// The replica that made the mark.
     public var replica: ReplicaID
-    /// Orders marks.
+    /// The logical time that orders marks.
     public var logicalTime: LogicalTime
 
-    /// A mark.
+    /// Creates a mark.
     public init(
         product: ProductID, environment: EnvironmentID = .production, isSet: Bool, date: Timestamp, replica: ReplicaID,
         logicalTime: LogicalTime
@@ -181,25 +187,24 @@ public struct Flag: Hashable, Sendable {
     }
 }
 
-/// Units were used up. An event with an id of its own, never a counter: a backup that is put back, or a cloned device,
-/// cannot turn it back.
+/// Units of a consumable were used.
 public struct Spend: Hashable, Sendable {
-    /// A UUID, or the caller's idempotency key: the same id spends once.
+    /// The identity of the spend: a UUID or the caller's idempotency key. The same id spends only once.
     public var id: SpendID
-    /// Whose units.
+    /// The consumable whose units were used.
     public var product: ProductID
-    /// How many, 1 or more.
+    /// The number of units, 1 or more.
     public var units: Int64
-    /// Where it counts.
+    /// The environment in which it counts.
     public var environment: EnvironmentID
-    /// When, by the replica's clock.
+    /// The date by the replica's clock.
     public var date: Timestamp
-    /// Who spent them.
+    /// The replica that spent the units.
     public var replica: ReplicaID
-    /// Orders grants and spends.
+    /// The logical time that orders grants and spends.
     public var logicalTime: LogicalTime
 
-    /// A spend.
+    /// Creates a spend.
     public init(
         id: SpendID, product: ProductID, units: Int64, environment: EnvironmentID = .production, date: Timestamp,
         replica: ReplicaID, logicalTime: LogicalTime
@@ -214,20 +219,20 @@ public struct Spend: Hashable, Sendable {
     }
 }
 
-/// A purchase was asked for and waits for somebody's approval ("Ask to Buy"). Stays on the device that asked.
+/// A request for a purchase that awaits approval ("Ask to Buy"). It stays on the device that made it.
 ///
-/// It is over when a later purchase of the product arrives, or when it is withdrawn.
+/// The request ends when a later purchase of the product arrives or when the request is withdrawn.
 public struct PendingPurchase: Hashable, Sendable {
-    /// What was asked for.
+    /// The requested product.
     public var product: ProductID
-    /// When, by the replica's clock.
+    /// The date by the replica's clock.
     public var requestedAt: Timestamp
-    /// Whether the request was declined or taken back.
+    /// A Boolean value that indicates whether the request was declined or withdrawn.
     public var isWithdrawn: Bool
-    /// Orders requests, withdrawals and purchases.
+    /// The logical time that orders requests, withdrawals and purchases.
     public var logicalTime: LogicalTime
 
-    /// A request, or its withdrawal.
+    /// Creates a request or its withdrawal.
     public init(product: ProductID, requestedAt: Timestamp, isWithdrawn: Bool = false, logicalTime: LogicalTime) {
         self.product = product
         self.requestedAt = requestedAt

@@ -1,19 +1,19 @@
-/// A store's word on how a subscription that it renews goes on. Each later statement replaces the one before.
+/// A store's statement on how a subscription that it renews continues. A stronger statement replaces a weaker one.
 public struct RenewalState: Hashable, Sendable {
-    /// The subscription: its first transaction.
+    /// The subscription, identified by its first transaction.
     public var line: TransactionReference
-    /// Whether the store will renew it.
+    /// A Boolean value that indicates whether the store will renew the subscription.
     public var willRenew: Bool
-    /// Until when access goes on although a payment failed; `nil` when the store grants no such grace.
+    /// The end of the grace after a failed payment; `nil` if the store grants none.
     public var graceEnd: Timestamp?
-    /// Whether a payment failed and the store keeps trying.
+    /// A Boolean value that indicates whether a payment failed and the store is retrying it.
     public var isInBillingRetry: Bool
-    /// What it renews as, when that is another product: a downgrade that waits for the end of the period.
+    /// The product of the next renewal if it differs, for example after a downgrade; otherwise `nil`.
     public var pendingProduct: ProductID?
-    /// Who says so, and when.
+    /// The signature and time of the statement.
     public var stamp: Stamp
 
-    /// A statement about the subscription that began with `line`.
+    /// Creates a statement about the subscription that began with `line`.
     public init(
         line: TransactionReference, willRenew: Bool, graceEnd: Timestamp? = nil, isInBillingRetry: Bool = false,
         pendingProduct: ProductID? = nil, stamp: Stamp
@@ -27,27 +27,27 @@ public struct RenewalState: Hashable, Sendable {
     }
 }
 
-/// Names a system that asserts expiries: `parse`, `userdefaults`, `promotion`, …
+/// The identity of a system that asserts expiries, for example `parse`, `userdefaults` or `promotion`.
 public typealias SourceID = Identifier<Assertion>
 
-/// A bare date until which a group is paid, from a system that keeps no purchases: the tutorials' expiry, or a
-/// promotion.
+/// An expiry date of a group, asserted by a system that keeps no purchases, or given as a promotion.
 ///
-/// Replay sorts it in by ``assertedAt``, after purchases of that date. It adds the time from the end so far to its
-/// date, if there is any; it never adds a duration and never shortens. Said twice it counts as said first.
+/// Replay orders an assertion by ``assertedAt``, after purchases of that date. The assertion adds the time from the
+/// end so far to its date, if there is any. It adds no duration and never shortens access. If it is stated twice, the
+/// first statement counts.
 public struct Assertion: Hashable, Sendable {
-    /// What it says, and who says it: the identity of an assertion.
+    /// The identity of an assertion: its content and its source.
     public struct Reference: Hashable, Comparable, Sendable {
         /// The group that is paid.
         public var group: GroupID
-        /// Who says so.
+        /// The system that asserts it.
         public var source: SourceID
-        /// Until when.
+        /// The date until which the group is paid.
         public var until: Timestamp
-        /// Where it counts.
+        /// The environment in which it counts.
         public var environment: EnvironmentID
 
-        /// The assertion by `source` that `group` is paid until `until`.
+        /// Creates a reference to the assertion by `source` that `group` is paid until `until`.
         public init(group: GroupID, source: SourceID, until: Timestamp, environment: EnvironmentID = .production) {
             self.group = group
             self.source = source
@@ -55,26 +55,27 @@ public struct Assertion: Hashable, Sendable {
             self.environment = environment
         }
 
-        /// By group, date, source, environment.
+        /// Orders references by group, date, source, and environment.
         public static func < (left: Reference, right: Reference) -> Bool {
             (left.group, left.until, left.source, left.environment)
                 < (right.group, right.until, right.source, right.environment)
         }
     }
 
-    /// What it says, and who says it.
+    /// The content and source of the assertion.
     public var reference: Reference
-    /// As of when it is said: the later of the source's own time and the date of the latest purchase in the ledger
-    /// that recorded it, so that the echo of an expiry that we computed ourselves adds nothing.
+    /// The date as of which the assertion is made: the later of the source's own time and the date of the latest
+    /// purchase in the ledger that recorded it. An expiry that was computed from these purchases and is echoed back
+    /// therefore adds nothing.
     public var assertedAt: Timestamp
-    /// When it was recorded, by the replica's clock.
+    /// The date of recording by the replica's clock.
     public var recordedAt: Timestamp
-    /// Who recorded it.
+    /// The replica that recorded the assertion.
     public var replica: ReplicaID
-    /// When it was entered into the ledger. Does not order assertions; a reset looks at it.
+    /// The logical time of recording. It does not order assertions, but a reset uses it.
     public var logicalTime: LogicalTime
 
-    /// An assertion.
+    /// Creates an assertion.
     public init(
         _ reference: Reference, assertedAt: Timestamp, recordedAt: Timestamp, replica: ReplicaID,
         logicalTime: LogicalTime
@@ -87,31 +88,32 @@ public struct Assertion: Hashable, Sendable {
     }
 }
 
-/// A decision of the account's server about a purchase. Written only by the server, into a ledger of its own; one that
-/// stands in any other ledger counts nothing.
+/// A decision of the account's server about a purchase.
+///
+/// Only the server writes decisions, into a ledger of its own. In any other ledger they have no effect.
 public struct Acceptance: Hashable, Sendable {
-    /// What the server decided.
+    /// The content of a decision.
     public enum Decision: Hashable, Sendable {
-        /// The purchase counts as of this date instead of its own: it was dated later than the server's time.
+        /// The purchase counts as of this date, because its own date was later than the server's time.
         case countsAsOf(Timestamp)
-        /// The purchase counts nothing, for this reason.
+        /// The purchase is refused for this reason and has no effect.
         case refused(String)
-        /// The purchase belongs to the account of this name now, and counts nothing here.
+        /// The purchase now belongs to the account with this name, and has no effect here.
         case transferred(to: String)
         /// The purchase counts as it stands.
         case accepted
     }
 
-    /// The purchase.
+    /// The transaction of the purchase.
     public var transaction: TransactionReference
-    /// What was decided.
+    /// The content of the decision.
     public var decision: Decision
-    /// When, by the server's clock.
+    /// The date of the decision by the server's clock.
     public var date: Timestamp
-    /// Orders decisions about one purchase.
+    /// The logical time that orders decisions about one purchase.
     public var logicalTime: LogicalTime
 
-    /// A decision.
+    /// Creates a decision.
     public init(
         transaction: TransactionReference, decision: Decision, date: Timestamp, logicalTime: LogicalTime
     ) {
@@ -122,17 +124,18 @@ public struct Acceptance: Hashable, Sendable {
     }
 }
 
-/// Everything that a test environment held up to now counts nothing any more. There is none for `production`: one in
-/// a ledger is set aside.
+/// A reset of a test environment, after which none of its earlier facts count.
+///
+/// The environment `production` cannot be reset; such a record is set aside.
 public struct EnvironmentReset: Hashable, Sendable {
     /// The environment.
     public var environment: EnvironmentID
-    /// When, by the replica's clock.
+    /// The date of the reset by the replica's clock.
     public var date: Timestamp
-    /// What was entered by then counts nothing.
+    /// The logical time of the reset. Facts recorded up to this time do not count.
     public var logicalTime: LogicalTime
 
-    /// A reset.
+    /// Creates a reset.
     public init(environment: EnvironmentID, date: Timestamp, logicalTime: LogicalTime) {
         self.environment = environment
         self.date = date

@@ -1,26 +1,27 @@
-/// Purchases as another system kept them, for importing and for trying out rules.
+/// The purchases recorded by another system, for import and for comparing rules.
 ///
-/// A JSON array of `{"transactionID","productID","purchaseDate","quantity"?,"revokedAt"?,"expiresDate"?,"store"?}`,
-/// dates in RFC 3339. Without a store a transaction is one of `reported`.
+/// The format is a JSON array of
+/// `{"transactionID","productID","purchaseDate","quantity"?,"revokedAt"?,"expiresDate"?,"store"?}` with dates in RFC
+/// 3339. If `store` is missing, the transaction belongs to `reported`.
 public struct History: Hashable, Sendable {
     /// One purchase of a history.
     public struct Entry: Hashable, Sendable {
-        /// The transaction, once a history.
+        /// The id of the transaction, unique within a history.
         public var transaction: TransactionID
-        /// What was bought.
+        /// The product that was bought.
         public var product: ProductID
-        /// When.
+        /// The purchase date.
         public var purchaseDate: Timestamp
-        /// How many, 1 to 10,000.
+        /// The quantity, 1 to 10,000.
         public var quantity: Int64
-        /// From when on it counts nothing, if it was taken back.
+        /// The date of the revocation; `nil` if the purchase was not revoked.
         public var revokedAt: Timestamp?
-        /// The end that the store gave, for a subscription that it renews.
+        /// The end stated by the store, for an auto-renewable subscription.
         public var expiresDate: Timestamp?
-        /// The store that the transaction id is from.
+        /// The store to which the transaction id belongs.
         public var store: StoreID
 
-        /// A purchase.
+        /// Creates an entry.
         public init(
             transaction: TransactionID, product: ProductID, purchaseDate: Timestamp, quantity: Int64 = 1,
             revokedAt: Timestamp? = nil, expiresDate: Timestamp? = nil, store: StoreID = .reported
@@ -38,14 +39,14 @@ public struct History: Hashable, Sendable {
     /// The purchases, in the order of the document.
     public var entries: [Entry]
 
-    /// A history of `entries`.
+    /// Creates a history of `entries`.
     public init(entries: [Entry]) {
         self.entries = entries
     }
 
-    /// Reads a history, all of it or nothing. Products are checked against `catalog`.
+    /// Reads a history from JSON, completely or not at all. Every product must be in `catalog`.
     ///
-    /// - Throws: ``InputError`` with the line of what is no JSON, or the path of what is no history.
+    /// - Throws: ``InputError`` with the line and column of a syntax error, or the path of an invalid value.
     public init(json: some Collection<UInt8>, catalog: Catalog) throws(InputError) {
         let root: JSONValue
         do {
@@ -58,13 +59,13 @@ public struct History: Hashable, Sendable {
         for reader in try JSONReader(root).array() {
             let entry = try Entry(reader, catalog: catalog)
             guard seen.insert(TransactionReference(store: entry.store, id: entry.transaction)).inserted else {
-                throw reader.error("transaction \"\(entry.transaction.rawValue.singleLine)\" stands here twice")
+                throw reader.error("transaction \"\(entry.transaction.rawValue.singleLine)\" is repeated")
             }
             entries.append(entry)
         }
     }
 
-    /// The ledger of somebody who has recorded this history, for replaying it without a store.
+    /// Returns a ledger that records this history, for replaying it without a store.
     public func ledger(catalog: Catalog, environment: EnvironmentID = .production) -> Ledger {
         var time = LogicalTime.zero
         var facts: [Fact] = []
@@ -102,7 +103,7 @@ extension History.Entry {
         }
         let quantity = try members["quantity"]?.integer() ?? 1
         guard Purchase.quantityRange.contains(quantity) else {
-            throw InputError(path: "\(reader.path).quantity", reason: "a quantity is 1 to 10000, not \(quantity)")
+            throw InputError(path: "\(reader.path).quantity", reason: "quantity must be 1 to 10,000, not \(quantity)")
         }
         var store = StoreID.reported
         if let storeReader = members["store"] {

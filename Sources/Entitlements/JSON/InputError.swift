@@ -1,16 +1,17 @@
-/// A document that somebody wrote (a catalogue, a history) is wrong, and where.
+/// An error in an input document such as a catalogue or a history, with its place.
 public struct InputError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// Where: `products[3].duration`; `line 4, column 7` for text that is no JSON; empty for the whole.
+    /// The place of the error: a path such as `products[3].duration`, or `line 4, column 7` for a syntax error. Empty
+    /// if the error concerns the whole document.
     public let path: String
-    /// What is wrong there and what is expected.
+    /// The error at this place and the expected value.
     public let reason: String
 
-    /// An error at `path`.
+    /// Creates an error at `path`.
     public init(path: String, reason: String) {
         self.path = path
         self.reason = reason
     }
 
-    /// One line: the place and the reason.
+    /// The place and the reason, on one line.
     public var description: String { path.isEmpty ? reason : "\(path): \(reason)" }
 }

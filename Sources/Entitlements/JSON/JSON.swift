@@ -1,4 +1,4 @@
-/// JSON to print: members stay in the order in which they are given.
+/// A JSON value for output. Members keep the order in which they are given.
 package enum JSON: Sendable {
     case null
     case bool(Bool)
@@ -11,7 +11,7 @@ package enum JSON: Sendable {
         self = text.map(JSON.string) ?? .null
     }
 
-    /// The text, indented by two spaces a level; empty arrays and objects on one line.
+    /// Returns the JSON text, indented by two spaces per level, with empty arrays and objects on one line.
     package func text(indentation: Int = 0) -> String {
         let inner = String(repeating: "  ", count: indentation + 1)
         let outer = String(repeating: "  ", count: indentation)

@@ -1,4 +1,4 @@
-/// Reads JSON text by recursive descent (RFC 8259).
+/// A recursive-descent parser for JSON (RFC 8259).
 struct JSONParser {
     private let bytes: [UInt8]
     private var position = 0
@@ -15,7 +15,7 @@ struct JSONParser {
         }
         let value = try value(depth: 0)
         skipSpace()
-        guard position == bytes.count else { throw failure("something follows the end of the text") }
+        guard position == bytes.count else { throw failure("unexpected text after the end") }
         return value
     }
 
@@ -52,7 +52,7 @@ struct JSONParser {
             let value = try value(depth: depth + 1)
             guard members.updateValue(value, forKey: name) == nil else {
                 position = start
-                throw failure("\"\(name.singleLine)\" stands here twice")
+                throw failure("\"\(name.singleLine)\" is repeated")
             }
             skipSpace()
         } while take(",")
@@ -91,11 +91,11 @@ struct JSONParser {
                 position += 1
             }
         }
-        throw failure("a string has no end")
+        throw failure("the string is not terminated")
     }
 
     private mutating func escapedScalar() throws(JSONSyntaxError) -> Unicode.Scalar {
-        guard let byte = peek else { throw failure("a string has no end") }
+        guard let byte = peek else { throw failure("the string is not terminated") }
         position += 1
         switch byte {
         case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return Unicode.Scalar(byte)
@@ -108,15 +108,15 @@ struct JSONParser {
             let first = try hexUnit()
             if let scalar = Unicode.Scalar(first) { return scalar }
             guard (0xD800..<0xDC00).contains(first), take("\\"), take("u") else {
-                throw failure("half of a surrogate pair stands alone")
+                throw failure("unpaired surrogate")
             }
             let second = try hexUnit()
             guard (0xDC00..<0xE000).contains(second),
                 let scalar = Unicode.Scalar(0x10000 + (first - 0xD800) << 10 + (second - 0xDC00))
-            else { throw failure("half of a surrogate pair stands alone") }
+            else { throw failure("unpaired surrogate") }
             return scalar
         default:
-            throw failure("no such escape in a string")
+            throw failure("invalid escape sequence in a string")
         }
     }
 
@@ -136,7 +136,7 @@ struct JSONParser {
         let start = position
         _ = take("-")
         if take("0") {
-            if isDigit(peek) { throw failure("a number has no leading zero") }
+            if isDigit(peek) { throw failure("a number must not have a leading zero") }
         } else {
             try digits()
         }
@@ -182,7 +182,7 @@ struct JSONParser {
         while let byte = peek, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { position += 1 }
     }
 
-    /// How many bytes there are before the first that is not UTF-8.
+    /// The number of bytes before the first invalid UTF-8 sequence.
     private var validUTF8Count: Int {
         var parser = Unicode.UTF8.ForwardParser()
         var rest = bytes.makeIterator()

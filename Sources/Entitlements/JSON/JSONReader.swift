@@ -1,7 +1,7 @@
-/// A JSON value together with its path, for readers that say where a document is wrong.
+/// A JSON value with its path, for decoders that report the place of an error.
 package struct JSONReader: Sendable {
     package let value: JSONValue
-    /// `products[3].duration`; empty for the whole document.
+    /// The path of the value, for example `products[3].duration`; empty for the whole document.
     package let path: String
 
     package init(_ value: JSONValue, path: String = "") {
@@ -51,7 +51,7 @@ package struct JSONReader: Sendable {
     }
 }
 
-/// The members of a JSON object; a name that nobody knows is an error, because it is most often a misspelt one.
+/// The members of a JSON object. Unknown names are errors, because they are usually misspellings.
 package struct JSONObjectReader: Sendable {
     private let members: [String: JSONValue]
     private let path: String
@@ -61,21 +61,23 @@ package struct JSONObjectReader: Sendable {
         self.path = path
     }
 
-    /// Refuses members other than `known`.
+    /// Rejects members other than `known`.
     package func allow(_ known: String...) throws(InputError) {
-        guard let stranger = members.keys.sorted().first(where: { !known.contains($0) }) else { return }
+        guard let unknown = members.keys.sorted().first(where: { !known.contains($0) }) else { return }
         throw InputError(
-            path: memberPath(stranger),
-            reason: "nothing is known by this name (known: \(known.joined(separator: ", ")))")
+            path: memberPath(unknown),
+            reason: "unknown member (known: \(known.joined(separator: ", ")))")
     }
 
-    /// The member, or `nil` when it is missing or null.
+    /// The member; `nil` if it is missing or null.
     package subscript(name: String) -> JSONReader? {
         guard let value = members[name], value != .null else { return nil }
         return JSONReader(value, path: memberPath(name))
     }
 
-    /// The member.
+    /// Returns the member.
+    ///
+    /// - Throws: ``InputError`` if it is missing or null.
     package func required(_ name: String) throws(InputError) -> JSONReader {
         guard let reader = self[name] else { throw InputError(path: memberPath(name), reason: "this is missing") }
         return reader

@@ -1,8 +1,9 @@
-/// JSON as it stands in the text, so that a reader can name the path of what it refuses and of what it does not know.
+/// A parsed JSON value that keeps numbers as written, so that a decoder can report the exact place of an invalid
+/// value.
 package enum JSONValue: Hashable, Sendable {
     case null
     case bool(Bool)
-    /// A number without fraction or exponent that fits 64 bits.
+    /// A number without fraction or exponent that fits into 64 bits.
     case integer(Int64)
     /// Any other number, as written.
     case number(String)
@@ -10,17 +11,17 @@ package enum JSONValue: Hashable, Sendable {
     case array([JSONValue])
     case object([String: JSONValue])
 
-    /// Reads `bytes` as one JSON text (RFC 8259) of at most 64 levels; a repeated member name is refused.
+    /// Parses one JSON text (RFC 8259) with at most 64 levels of nesting. Repeated member names are rejected.
     ///
-    /// Our own parser because Foundation's, on Linux, does not say where a text is wrong.
+    /// Foundation's parser is not used because on Linux it does not report the place of an error.
     ///
-    /// - Throws: ``JSONSyntaxError`` with line and column.
+    /// - Throws: ``JSONSyntaxError`` with the line and column.
     package init(parsing bytes: some Collection<UInt8>) throws(JSONSyntaxError) {
         var parser = JSONParser(bytes: Array(bytes))
         self = try parser.document()
     }
 
-    /// What the value is, for a message.
+    /// A description of the type for messages.
     package var typeName: String {
         switch self {
         case .null: "null"
@@ -33,11 +34,11 @@ package enum JSONValue: Hashable, Sendable {
     }
 }
 
-/// A text is not JSON.
+/// An error that is thrown when a text is not valid JSON.
 package struct JSONSyntaxError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// Counted from 1.
+    /// The line, counted from 1.
     package let line: Int
-    /// Counted from 1, in bytes.
+    /// The column in bytes, counted from 1.
     package let column: Int
     package let reason: String
 

@@ -1,8 +1,8 @@
 extension Snapshot {
-    /// The object that `evaluate --json` prints and `/v1/entitlements` answers.
+    /// The JSON object that `evaluate --json` prints and `/v1/entitlements` returns.
     package func json(account: String?) -> JSON { .object(members(account: account)) }
 
-    /// Its members.
+    /// The members of the JSON object.
     package func members(account: String?) -> [(String, JSON)] {
         let head: [(String, JSON)] = account.map { [("account", .string($0))] } ?? []
         return head + [
@@ -37,7 +37,7 @@ extension Snapshot.Renewal {
 }
 
 extension Period {
-    /// The period.
+    /// The JSON object of the period.
     package var json: JSON {
         .object(
             [
@@ -46,7 +46,7 @@ extension Period {
             ] + sourceMembers)
     }
 
-    /// What gives the period when no purchase does, or more than a purchase.
+    /// The members that name the origin of the period if it is not simply a purchase.
     package var sourceMembers: [(String, JSON)] {
         switch origin {
         case .purchase: []
@@ -57,7 +57,7 @@ extension Period {
 }
 
 extension Access {
-    /// Granted or denied, and why.
+    /// The JSON object of the decision and its reason.
     package var json: JSON {
         switch self {
         case .granted(let grant):

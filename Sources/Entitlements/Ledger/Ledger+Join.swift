@@ -1,24 +1,30 @@
 extension Ledger {
-    /// What joining two ledgers gave.
+    /// The result of joining two ledgers.
     public struct Join: Sendable {
-        /// The union of both.
+        /// The union of both ledgers.
         public let ledger: Ledger
-        /// Whether the union has a record that the left ledger lacks.
+        /// A Boolean value that indicates whether the left ledger differs from the union.
         public let leftLacks: Bool
-        /// Whether the union has a record that the right ledger lacks.
+        /// A Boolean value that indicates whether the right ledger differs from the union.
         public let rightLacks: Bool
     }
 
-    /// The union of both ledgers: for each key the record with the larger order, then the larger payload.
+    /// Returns the union of both ledgers.
     ///
-    /// The marker of an erased account absorbs the other side. Looks at no clock, no configuration and no catalogue,
-    /// and refuses nothing. Records are copied, never decoded or
-    /// written anew. Linear in the bytes of both.
+    /// For each key, the record with the larger order is kept; if the orders are equal, the record with the larger
+    /// payload. Orders and payloads compare byte by byte.
+    ///
+    /// The marker of an erased account absorbs the other ledger. Joining depends on no clock, configuration or
+    /// catalogue, and rejects nothing. Records are copied and never decoded or re-encoded.
+    ///
+    /// - Complexity: O(*n*) in the bytes of both ledgers.
     public func joined(with other: Ledger) -> Ledger {
         Ledger.join(self, other).ledger
     }
 
-    /// The union of both ledgers, and which of them lacked something.
+    /// Returns the union of both ledgers, and which of them differed from it.
+    ///
+    /// - Complexity: O(*n*) in the bytes of both ledgers.
     public static func join(_ left: Ledger, _ right: Ledger) -> Join {
         if left == right { return Join(ledger: left, leftLacks: false, rightLacks: false) }
         if left.isErased || right.isErased {
@@ -27,7 +33,7 @@ extension Ledger {
         let union = left.run.withUnsafeBytes { leftBytes in
             right.run.withUnsafeBytes { rightBytes in merge(leftBytes, rightBytes) }
         }
-        // A union differs from a side by what that side lacks, and by nothing else.
+        // The union differs from a side only by what that side lacks.
         return Join(ledger: union, leftLacks: union != left, rightLacks: union != right)
     }
 
@@ -44,13 +50,13 @@ extension Ledger {
     }
 }
 
-/// Copies records to the output, neighbours from one side at once.
+/// Copies records to the output, adjacent records of one side in one step.
 private struct RunWriter {
-    /// Where the next record goes. The caller has room for both sides.
+    /// The position of the next record. The caller provides room for both sides.
     private(set) var target: UnsafeMutableRawPointer
-    /// The records so far.
+    /// The number of records written.
     private(set) var count = 0
-    /// What was taken and not copied yet.
+    /// The bytes that were taken but not yet copied.
     private var pendingStart: UnsafeRawPointer
     private var pendingEnd: UnsafeRawPointer
 
@@ -77,7 +83,7 @@ private struct RunWriter {
         if order < 0 { return take(&left) }
         if order > 0 { return take(&right) }
         let difference = left.compareContent(with: right)
-        // Of equal records the one that follows what is pending: half of all changes of side are spared.
+        // Of equal records, take the one that follows the pending bytes. This halves the number of side changes.
         if difference < 0 || (difference == 0 && right.start == pendingEnd) {
             take(&right)
             left.advance()

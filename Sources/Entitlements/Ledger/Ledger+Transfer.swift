@@ -1,14 +1,16 @@
 extension Ledger {
-    /// The records that a ledger may take over from any other. What only its own place can say is left out: claims of
-    /// an account, decisions of a server, requests that are pending on a device, notes of a device.
+    /// The records that may be copied into another ledger.
     ///
-    /// Kinds that this version does not know are taken over, as merging does.
+    /// Records that are valid only in their own ledger are left out: claims of an account, decisions of a server,
+    /// pending requests of a device, and notes of a device.
+    ///
+    /// Records of unknown kinds are included, as in merging.
     public var transferable: Ledger {
         Ledger(records.filter { !FactKey.staysInPlace($0.key) })
     }
 
-    /// Those of `records` that joining would add or prefer to what is here; of several with one key only the largest
-    /// counts. In ascending order of their keys.
+    /// Returns those of `records` that joining would add, or prefer to an existing record. If several have the same
+    /// key, only the largest is considered. The result is in ascending order of the keys.
     package func missing(of records: [Record]) -> [Record] {
         let known = Dictionary(uniqueKeysWithValues: self.records.map { ($0.key, $0) })
         return Ledger(records).records.filter { record in known[record.key].map { $0.precedes(record) } ?? true }
@@ -16,8 +18,8 @@ extension Ledger {
 }
 
 extension FactKey {
-    /// Whether these are the bytes of a key whose record means something only where it was written, as far as the
-    /// first of them tells: field numbers below 16 take one byte.
+    /// Returns `true` if a record with this key is valid only in the ledger in which it was written. The first byte
+    /// suffices, because tags of field numbers below 16 take one byte.
     fileprivate static func staysInPlace(_ key: [UInt8]) -> Bool {
         [Field.claim, Field.acceptance, Field.pending, Field.contradiction].contains { field in
             key.first == UInt8(field << 3 | 2)

@@ -1,16 +1,20 @@
-/// A set of records, one a key, kept as the sorted run of bytes in which it is stored and sent.
+/// A set of records with unique keys, stored as the sorted run of bytes in which it is persisted and sent.
 ///
-/// A ledger only grows by joining: ``joined(with:)`` is commutative, associative and idempotent, so any order,
-/// repetition or interruption of syncs ends in the same bytes.
+/// A ledger is a grow-only set. ``joined(with:)`` is commutative, associative and idempotent, so syncs in any order,
+/// repeated or interrupted, converge to the same bytes.
+///
+/// To read the facts in a ledger, create ``Facts``. To persist it, use ``LedgerDocument``.
 public struct Ledger: Hashable, Sendable {
     /// The records in ascending order of their keys, each as three LEB128 lengths followed by key, order and payload.
     let run: [UInt8]
-    /// How many records there are.
+    /// The number of records.
     public let count: Int
-    /// Whether its account was erased: it holds nothing, and joined with anything it still holds nothing.
+    /// A Boolean value that indicates whether the account of the ledger was erased.
+    ///
+    /// An erased ledger is empty, and its union with any other ledger is erased too.
     public let isErased: Bool
 
-    /// A ledger without records.
+    /// Creates an empty ledger.
     public init() {
         run = []
         count = 0
@@ -23,13 +27,16 @@ public struct Ledger: Hashable, Sendable {
         self.isErased = isErased
     }
 
-    /// The marker that stands in the place of a ledger whose account was erased. It absorbs every ledger that it is
-    /// joined with, so that an old device which comes back brings nothing back.
+    /// The marker that replaces the ledger of an erased account.
+    ///
+    /// It absorbs every ledger that it is joined with, so an outdated device cannot restore erased records.
     public static let erased = Ledger(checkedRun: [], count: 0, isErased: true)
 
-    /// A ledger of `records` in any order; of several with one key the largest stays.
+    /// Creates a ledger of `records` in any order. If several have the same key, the largest is kept.
     ///
-    /// Keys are not empty, and no part is longer than ``LedgerLimits/maximumPartByteCount``.
+    /// - Precondition: Every key is nonempty, and no key, order or payload is longer than
+    ///   ``LedgerLimits/maximumPartByteCount``.
+    /// - Complexity: O(*n* log *n*) in the number of records.
     public init(_ records: some Sequence<Record>) {
         var sorted = Array(records)
         for record in sorted { Self.check(record) }
@@ -37,7 +44,7 @@ public struct Ledger: Hashable, Sendable {
         var run: [UInt8] = []
         var count = 0
         for (index, record) in sorted.enumerated() {
-            // Equal keys are neighbours, the largest last.
+            // Equal keys are adjacent, with the largest record last.
             if index + 1 < sorted.count, sorted[index + 1].key == record.key { continue }
             run += record.encoded
             count += 1
@@ -48,28 +55,32 @@ public struct Ledger: Hashable, Sendable {
     }
 
     private static func check(_ record: Record) {
-        precondition(!record.key.isEmpty, "a record has a key")
+        precondition(!record.key.isEmpty, "the key of a record must not be empty")
         for part in [record.key, record.order, record.payload] {
-            precondition(part.count <= LedgerLimits.maximumPartByteCount, "a record's parts are bounded")
+            precondition(
+                part.count <= LedgerLimits.maximumPartByteCount,
+                "a part of a record must have at most 1 MiB, not \(part.count) bytes")
         }
     }
 
-    /// Whether both hold the same records.
+    /// Returns `true` if both ledgers contain the same records.
     public static func == (left: Ledger, right: Ledger) -> Bool {
-        // At the speed of memcmp, which the comparison of arrays has not.
+        // Uses memcmp, which is faster than comparing arrays.
         left.isErased == right.isErased && left.run.count == right.run.count
             && left.run.withUnsafeBytes { left in
                 right.run.withUnsafeBytes { right in RecordRun.compare(left, right) == 0 }
             }
     }
 
-    /// Whether there are no records.
+    /// A Boolean value that indicates whether the ledger contains no records.
     public var isEmpty: Bool { run.isEmpty }
 
-    /// The size of all records in bytes.
+    /// The size of all records in bytes, including their length prefixes.
     public var byteCount: Int { run.count }
 
     /// The records in ascending order of their keys.
+    ///
+    /// - Complexity: O(*n*) in the bytes of the ledger. Every access decodes all records, so keep the result.
     public var records: [Record] {
         run.withUnsafeBytes { bytes in
             var records: [Record] = []
@@ -83,7 +94,9 @@ public struct Ledger: Hashable, Sendable {
         }
     }
 
-    /// The record of this key, if there is one. Linear in the ledger's size.
+    /// The record with this key; `nil` if there is none.
+    ///
+    /// - Complexity: O(*n*) in the bytes of the ledger.
     public subscript(key: [UInt8]) -> Record? {
         run.withUnsafeBytes { bytes in
             key.withUnsafeBytes { key in
@@ -101,7 +114,7 @@ public struct Ledger: Hashable, Sendable {
 }
 
 extension Record {
-    /// Whether this record comes first: by key, then order, then payload, byte by byte.
+    /// Returns `true` if this record is ordered before `other`: by key, then order, then payload, byte by byte.
     func precedes(_ other: Record) -> Bool {
         for (left, right) in [(key, other.key), (order, other.order), (payload, other.payload)] {
             let difference = left.withUnsafeBytes { left in
@@ -113,27 +126,28 @@ extension Record {
     }
 }
 
-/// How large a ledger may grow.
+/// The limits on the size of a ledger.
 public struct LedgerLimits: Hashable, Sendable {
-    /// The most records a ledger takes by recording.
+    /// The maximum number of records up to which a ledger accepts new facts.
     public var recordCount: Int
-    /// The most bytes of records a ledger takes by recording.
+    /// The maximum size of all records, in bytes, up to which a ledger accepts new facts.
     public var byteCount: Int
 
-    /// Limits of the given numbers.
+    /// Creates limits.
     public init(recordCount: Int, byteCount: Int) {
         self.recordCount = recordCount
         self.byteCount = byteCount
     }
 
-    /// 100,000 records and 4 MiB, whichever comes first. A ledger is typically below 50 records.
+    /// 100,000 records and 4 MiB, whichever is reached first. A typical ledger has fewer than 50 records.
     ///
-    /// They bound recording, never merging: the union of two ledgers within the limits may be beyond them, and is kept.
+    /// The limits apply to recording, never to merging. The union of two ledgers within the limits may exceed them and
+    /// is kept.
     public static let standard = LedgerLimits(recordCount: 100_000, byteCount: 4 << 20)
 
-    /// The longest key, order or payload, in bytes.
+    /// The maximum length of a key, order or payload: 1,048,576 bytes.
     public static let maximumPartByteCount = 1 << 20
 
-    /// The largest document that is read at all, in bytes; a bound on memory against hostile input.
+    /// The maximum size of a document that is read: 268,435,456 bytes. It bounds memory against hostile input.
     public static let maximumDocumentByteCount = 256 << 20
 }

@@ -1,34 +1,43 @@
 private import Checksums
 
-/// A ledger as it is stored and sent, with a section for the store that holds it.
+/// The binary format in which a ledger is stored and sent, with a local section for the store that holds it.
 ///
-/// Layout, numbers little-endian: magic `ESLG` (4 bytes), format (2), flags (2; 1: the account was
-/// erased, and there are no records), record count (4), byte count
-/// of the records (4), byte count of the local section (4), XXH64 of the records (8), XXH64 of the local section (8),
-/// XXH64 of the 36 bytes before (8), the records, the local section. `Docs/ledger.proto` describes the parts of a
-/// record.
+/// All numbers are little-endian. The header has 44 bytes:
+///
+/// - Magic `ESLG` (4 bytes).
+/// - Format (2 bytes).
+/// - Flags (2 bytes); the value 1 marks an erased account, whose document contains no records.
+/// - Number of records (4 bytes).
+/// - Size of the records in bytes (4 bytes).
+/// - Size of the local section in bytes (4 bytes).
+/// - XXH64 of the records (8 bytes).
+/// - XXH64 of the local section (8 bytes).
+/// - XXH64 of the preceding 36 bytes (8 bytes).
+///
+/// The records follow the header, and the local section follows the records. `Docs/ledger.proto` describes the parts
+/// of a record.
 public struct LedgerDocument: Hashable, Sendable {
     /// The records.
     public var ledger: Ledger
-    /// Bytes of the store that holds the document: the engine's checkpoints. Joining ignores them, they are never sent
-    /// to a remote, and any writer may drop them.
+    /// Bytes for the store that holds the document, for example the checkpoints of the sync engine. Joining ignores
+    /// them, they are never sent to a remote, and any writer may drop them.
     public var localSection: [UInt8]
 
-    /// A document of the given parts.
+    /// Creates a document.
     public init(ledger: Ledger = Ledger(), localSection: [UInt8] = []) {
         self.ledger = ledger
         self.localSection = localSection
     }
 
-    /// The format that this version writes, and the newest that it reads.
+    /// The format version that this library writes, and the newest that it reads.
     public static let format: UInt16 = 1
 
     static let magic: [UInt8] = Array("ESLG".utf8)
     static let headerByteCount = 44
-    /// The flag of a document that stands in the place of an erased ledger.
+    /// The flag that marks the document of an erased ledger.
     static let erasedFlag: UInt16 = 1
 
-    /// The document's bytes. Equal ledgers with equal sections give equal bytes.
+    /// Encodes the document. Equal ledgers with equal local sections give equal bytes.
     public func encoded() -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(Self.headerByteCount + ledger.run.count + localSection.count)
@@ -46,7 +55,10 @@ public struct LedgerDocument: Hashable, Sendable {
         return bytes
     }
 
-    /// Names the ledger's content: equal for equal ledgers, whatever the local section. 12 bytes: digest and size.
+    /// A 12-byte digest that identifies the content of the ledger, independent of the local section.
+    ///
+    /// It consists of the XXH64 (8 bytes) and the size (4 bytes) of the records; all bytes are 0xFF for an erased
+    /// ledger. The digest detects accidental differences. It is not a cryptographic hash.
     public var contentDigest: [UInt8] {
         guard !ledger.isErased else { return [UInt8](repeating: 0xFF, count: 12) }
         var bytes: [UInt8] = []
@@ -57,9 +69,11 @@ public struct LedgerDocument: Hashable, Sendable {
 }
 
 extension LedgerDocument {
-    /// Reads a document, all of it or nothing.
+    /// Decodes a document, completely or not at all.
     ///
-    /// - Throws: ``LedgerFormatError`` that says what is wrong and at which byte.
+    /// - Throws: ``LedgerFormatError`` of kind ``LedgerFormatError/Kind/damaged``,
+    ///   ``LedgerFormatError/Kind/newerFormat`` or ``LedgerFormatError/Kind/tooLarge``, with the offset of the first
+    ///   invalid byte.
     public init(decoding bytes: [UInt8]) throws(LedgerFormatError) {
         let header = try Header(bytes)
         let recordsEnd = Self.headerByteCount + header.runByteCount
@@ -97,12 +111,13 @@ extension LedgerDocument {
                 throw LedgerFormatError(.tooLarge, offset: 0, reason: "the document has \(bytes.count) bytes")
             }
             guard bytes.starts(with: magic) else {
-                throw LedgerFormatError(.damaged, offset: 0, reason: "this is no ledger: it does not begin with ESLG")
+                throw LedgerFormatError(
+                    .damaged, offset: 0, reason: "this is not a ledger: it does not begin with ESLG")
             }
             guard bytes.count >= headerByteCount else {
                 throw LedgerFormatError(.damaged, offset: bytes.count, reason: "the document ends within its header")
             }
-            // The format comes before the checksum: a newer format may check itself in another way.
+            // The format is checked before the checksum, because a newer format may use another checksum.
             let format: UInt16 = bytes.littleEndian(at: 4)
             guard format > 0 else {
                 throw LedgerFormatError(.damaged, offset: 4, reason: "there is no format 0")
@@ -120,7 +135,7 @@ extension LedgerDocument {
                 throw LedgerFormatError(.newerFormat, offset: 6, reason: "it uses features of a later version")
             }
             isErased = flags == LedgerDocument.erasedFlag
-            // Added up where there is room: where Int has 32 bits, not every length is one.
+            // Added as UInt64, because on 32-bit platforms Int cannot hold every length.
             let runByteCount: UInt32 = bytes.littleEndian(at: 12)
             let sectionByteCount: UInt32 = bytes.littleEndian(at: 16)
             let expected = UInt64(headerByteCount) + UInt64(runByteCount) + UInt64(sectionByteCount)
@@ -130,7 +145,7 @@ extension LedgerDocument {
                     reason: "the document has \(bytes.count) bytes, its header says \(expected)")
             }
             recordCount = Int(clamping: bytes.littleEndian(at: 8) as UInt32)
-            // No more than the document has.
+            // Fits: it is at most the size of the document.
             self.runByteCount = Int(runByteCount)
             runDigest = bytes.littleEndian(at: 20)
             sectionDigest = bytes.littleEndian(at: 28)
@@ -138,26 +153,26 @@ extension LedgerDocument {
     }
 }
 
-/// A document cannot be read as a ledger. Nothing of it was taken.
+/// An error that is thrown when a document cannot be read as a ledger. No part of the document was used.
 public struct LedgerFormatError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What went wrong. More kinds may come; switch with a default.
+    /// The kind of a format error. Later versions may add kinds, so a `switch` needs a default case.
     public struct Kind: Hashable, Sendable {
         private enum Code { case damaged, newerFormat, tooLarge }
         private let code: Code
 
-        /// The bytes are not what was written.
+        /// The bytes differ from what was written, or were never a ledger.
         public static let damaged = Kind(code: .damaged)
-        /// A later version wrote it.
+        /// The document was written by a later version of the library.
         public static let newerFormat = Kind(code: .newerFormat)
-        /// It is beyond every limit.
+        /// The document, or a part of a record, exceeds ``LedgerLimits``.
         public static let tooLarge = Kind(code: .tooLarge)
     }
 
-    /// What went wrong.
+    /// The kind of the error.
     public let kind: Kind
-    /// The first byte in question, counted from 0.
+    /// The offset of the first invalid byte, counted from 0.
     public let offset: Int
-    /// What is wrong there.
+    /// The reason for the error.
     public let reason: String
 
     init(_ kind: Kind, offset: Int, reason: String) {
@@ -166,7 +181,7 @@ public struct LedgerFormatError: Error, Hashable, Sendable, CustomStringConverti
         self.reason = reason
     }
 
-    /// One line: the place and the reason.
+    /// The offset and the reason, on one line.
     public var description: String { "at byte \(offset): \(reason)" }
 }
 

@@ -1,17 +1,18 @@
 private import ProtoCoding
 
-/// One fact as a ledger keeps it: three runs of bytes that merging compares and never interprets.
+/// The encoded form of a fact: three byte strings that merging compares but never interprets.
 ///
-/// Kinds and fields that this version does not know are records like any other, and survive every merge unchanged.
+/// Unknown kinds and fields are preserved: a record that this version cannot read survives every merge unchanged.
+/// Convert between both forms with ``Fact/init(_:)`` and ``Fact/record``.
 public struct Record: Hashable, Sendable {
-    /// Names the fact. A ledger holds one record a key.
+    /// The identity of the fact. A ledger contains at most one record per key.
     public var key: [UInt8]
-    /// Decides which of two records with one key stays: the larger, byte by byte.
+    /// The rank of the record among records with the same key. The larger order is kept, compared byte by byte.
     public var order: [UInt8]
-    /// What the fact says; of two with equal orders the larger stays.
+    /// The content of the fact. If two orders are equal, the larger payload is kept.
     public var payload: [UInt8]
 
-    /// A record of the given bytes.
+    /// Creates a record of the given bytes.
     public init(key: [UInt8], order: [UInt8], payload: [UInt8]) {
         self.key = key
         self.order = order
@@ -20,7 +21,7 @@ public struct Record: Hashable, Sendable {
 }
 
 extension Record {
-    /// The record as it stands in a run: three lengths (LEB128), then key, order and payload.
+    /// The encoded record: three lengths (LEB128), then key, order and payload.
     var encoded: [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(key.count + order.count + payload.count + 6)
@@ -33,7 +34,7 @@ extension Record {
 }
 
 extension [UInt8] {
-    /// Appends the eight bytes of `value`, highest first, so that bytes order as numbers do.
+    /// Appends the eight bytes of `value` in big-endian order, so that bytes compare like numbers.
     mutating func appendBigEndian(_ value: UInt64) {
         Swift.withUnsafeBytes(of: value.bigEndian) { append(contentsOf: $0) }
     }

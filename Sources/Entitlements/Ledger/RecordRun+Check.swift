@@ -1,9 +1,8 @@
-/// Checks a run before any of it is believed.
+/// Validates a run of records before any of it is used.
 struct RecordRunChecker {
     /// Counts the records of `bytes`.
     ///
-    /// - Throws: ``LedgerFormatError`` with the offset of the first byte that does not belong into a sorted run of
-    ///   well-formed records.
+    /// - Throws: ``LedgerFormatError`` with the offset of the first byte that violates the format of a sorted run.
     static func countRecords(in run: [UInt8], at base: Int) throws(LedgerFormatError) -> Int {
         let result: Result<Int, LedgerFormatError> = run.withUnsafeBytes { bytes in
             Result { () throws(LedgerFormatError) in try countRecords(in: bytes, at: base) }
@@ -56,7 +55,7 @@ struct RecordRunChecker {
             offset += 1
             value |= Int(byte & 0x7F) << shift
             guard byte < 0x80 else { continue }
-            // A padded length would give one record two spellings, and replicas could not agree on bytes.
+            // A padded length would allow two encodings of one record, and replicas would not converge to equal bytes.
             guard byte != 0 || shift == 0 else { break }
             return value
         }

@@ -10,11 +10,11 @@ import WASILibc
 import Darwin
 #endif
 
-/// A cursor over a sorted run of encoded records. The bytes belong to the caller and outlive it.
+/// A cursor over a sorted run of encoded records. The caller owns the bytes, which must outlive the cursor.
 ///
-/// Pointers and few fields, so that a join keeps two of them in registers.
+/// It consists of a few pointers and integers, so that a join can keep two cursors in registers.
 struct RecordRun {
-    /// Where the current record begins.
+    /// The start of the current record.
     private(set) var start: UnsafeRawPointer
     private let limit: UnsafeRawPointer
     private var keyStart: UnsafeRawPointer
@@ -22,7 +22,7 @@ struct RecordRun {
     private var orderCount = 0
     private var payloadCount = 0
 
-    /// A cursor on the first record of a run that was checked before; `nil` when there is none.
+    /// Creates a cursor on the first record of a validated run; `nil` if the run is empty.
     init?(checked bytes: UnsafeRawBufferPointer) {
         guard let base = bytes.baseAddress, !bytes.isEmpty else { return nil }
         start = base
@@ -39,7 +39,7 @@ struct RecordRun {
         UnsafeRawBufferPointer(start: keyStart + keyCount + orderCount, count: payloadCount)
     }
     var record: Record { Record(key: Array(key), order: Array(order), payload: Array(payload)) }
-    /// Where the record after it begins.
+    /// The start of the next record.
     var next: UnsafeRawPointer { keyStart + keyCount + orderCount + payloadCount }
 
     @inline(__always)
@@ -50,7 +50,7 @@ struct RecordRun {
 
     @inline(__always)
     private mutating func enter() {
-        // A key is never empty, so every record has these four bytes; and parts are mostly shorter than 128 bytes.
+        // A key is never empty, so every record has at least four bytes. Most parts are shorter than 128 bytes.
         let lengths = UInt32(littleEndian: start.loadUnaligned(as: UInt32.self))
         if lengths & 0x80_8080 == 0 {
             keyCount = Int(lengths & 0x7F)
@@ -65,7 +65,7 @@ struct RecordRun {
         }
     }
 
-    /// Reads a length of any size at ``keyStart``, and moves that behind it.
+    /// Reads a length of any size at ``keyStart`` and advances past it.
     private mutating func takeLength() -> Int {
         var value = 0
         var shift = 0
@@ -78,7 +78,7 @@ struct RecordRun {
         }
     }
 
-    /// Compares what decides between two records with one key: order, then payload. Negative when the other is larger.
+    /// Compares two records with the same key by order, then payload. Negative if `other` is larger.
     @inline(__always)
     func compareContent(with other: RecordRun) -> Int {
         if orderCount == other.orderCount { return Self.compare(content, other.content) }
@@ -86,12 +86,12 @@ struct RecordRun {
         return difference != 0 ? difference : Self.compare(payload, other.payload)
     }
 
-    /// Order and payload, which are neighbours.
+    /// The order and payload, which are adjacent.
     private var content: UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(start: keyStart + keyCount, count: orderCount + payloadCount)
     }
 
-    /// Compares byte by byte. Negative when `left` comes first.
+    /// Compares byte by byte. Negative if `left` comes first.
     @inline(__always)
     static func compare(_ left: UnsafeRawBufferPointer, _ right: UnsafeRawBufferPointer) -> Int {
         if let leftBase = left.baseAddress, let rightBase = right.baseAddress {

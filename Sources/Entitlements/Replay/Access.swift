@@ -1,20 +1,21 @@
-/// Whether content may be shown, and why or why not.
+/// The answer to a request for access to an entitlement, with its reason.
 public enum Access: Hashable, Sendable {
-    /// It may.
+    /// The entitlement is granted.
     case granted(Grant)
-    /// It may not.
+    /// The entitlement is denied.
     case denied(Denial)
 
-    /// What grants access.
+    /// The source of granted access, and its end.
     public struct Grant: Hashable, Sendable {
-        /// When access ends if nothing else happens; `nil` for no end, and for units, which end by use.
+        /// The instant at which access ends unless further facts become known; `nil` for permanent access, and for
+        /// units, which end by use.
         public var until: Timestamp?
-        /// What grants it.
+        /// The source that grants access.
         public var source: Entitlement.Source
-        /// Units left, when units grant it.
+        /// The number of units left if units grant access; otherwise `nil`.
         public var units: Int64?
 
-        /// A grant.
+        /// Creates a grant.
         public init(until: Timestamp?, source: Entitlement.Source, units: Int64? = nil) {
             self.until = until
             self.source = source
@@ -22,32 +23,32 @@ public enum Access: Hashable, Sendable {
         }
     }
 
-    /// Why access is denied.
+    /// The reason for which access is denied.
     public enum Denial: Hashable, Sendable {
-        /// Nothing that grants it was bought.
+        /// No source of the entitlement was ever bought.
         case notPurchased
-        /// Units that granted it were bought, and all of them are spent.
+        /// Units that granted access were bought, and all of them are used up.
         case usedUp
-        /// It is sold to accounts only, and nobody is signed in.
+        /// A product that grants access requires an account, and no account is signed in.
         case signInNeeded
-        /// Nothing is known here, and this store has never met its remote: restoring may find the purchase.
+        /// No purchase is known, and this store has never reached its remote. Restoring may find one.
         case restoreNeeded
-        /// It was asked for and waits for somebody's approval.
+        /// A purchase was requested and awaits approval.
         case pendingApproval
-        /// It was active until then.
+        /// Access ended at this instant.
         case expired(Timestamp)
-        /// What granted it was taken back then.
+        /// The purchase that granted access was revoked at this instant.
         case revoked(Timestamp)
     }
 
-    /// Whether access is granted.
+    /// A Boolean value that indicates whether access is granted.
     public var isGranted: Bool {
         if case .granted = self { true } else { false }
     }
 }
 
 extension Access.Denial: CustomStringConvertible {
-    /// The reason's name.
+    /// The name of the reason in JSON, for example `notPurchased`.
     public var name: String {
         switch self {
         case .notPurchased: "notPurchased"
@@ -60,7 +61,7 @@ extension Access.Denial: CustomStringConvertible {
         }
     }
 
-    /// The date of an expiry or revocation.
+    /// The date of an expiry or revocation; `nil` for other reasons.
     public var date: Timestamp? {
         switch self {
         case .expired(let date), .revoked(let date): date
@@ -68,7 +69,7 @@ extension Access.Denial: CustomStringConvertible {
         }
     }
 
-    /// The reason, for a person.
+    /// The reason as readable text.
     public var description: String {
         switch self {
         case .notPurchased: "not purchased"
@@ -82,14 +83,16 @@ extension Access.Denial: CustomStringConvertible {
     }
 }
 
-/// What an answer depends on besides facts.
+/// The circumstances, other than facts, on which an access decision depends.
 public struct AccessContext: Hashable, Sendable {
-    /// Whether somebody is signed in.
+    /// A Boolean value that indicates whether an account is signed in.
     public var isSignedIn: Bool
-    /// Whether the facts at hand are the account's, as far as anyone can know: there is no remote, or it was met.
+    /// A Boolean value that indicates whether the account's facts are complete as far as this device can know.
+    ///
+    /// `true` if there is no remote, or if it has been reached at least once.
     public var hasRestored: Bool
 
-    /// A context; by default nothing is missing.
+    /// Creates a context. By default an account is signed in and its facts are complete.
     public init(isSignedIn: Bool = true, hasRestored: Bool = true) {
         self.isSignedIn = isSignedIn
         self.hasRestored = hasRestored

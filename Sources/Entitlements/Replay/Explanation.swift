@@ -1,32 +1,33 @@
-/// Why access to an entitlement is as it is: for each source every fact that concerns it, and what became of it.
+/// The reasons for an access decision: for each source, every relevant fact and its effect.
 public struct Explanation: Hashable, Sendable {
-    /// What one fact contributes.
+    /// The effect of one fact.
     public enum Effect: Hashable, Sendable {
-        /// It gives this period, possibly an empty one.
+        /// The fact gives this period, which may be empty.
         case period(Period)
-        /// It gives ownership for this period; the end is ``Timestamp/latest`` when there is none.
+        /// The fact gives ownership for this period, which ends at ``Timestamp/latest`` if ownership is permanent.
         case ownership(Period)
-        /// It grants so many units, after which so many are there.
+        /// The fact grants a number of units and leads to the given balance.
         case units(Int64, balance: Int64)
-        /// It spends so many units, after which so many are left; some were not covered and written off.
+        /// The fact spends a number of units and leads to the given balance. Units that no grant covered are written
+        /// off.
         case spent(Int64, writtenOff: Int64, balance: Int64)
-        /// It takes another fact back.
+        /// The fact revokes a purchase or clears a flag.
         case revokes
-        /// It makes a purchase count again that was taken back.
+        /// The fact reinstates a revoked purchase.
         case reinstates
-        /// It says how a subscription goes on, and gives no time of its own.
+        /// The fact states how a subscription continues, and gives no time of its own.
         case informs
-        /// It makes a purchase count as of this date.
+        /// The fact makes a purchase count as of this date.
         case redates(Timestamp)
-        /// It lets a purchase count as it stands.
+        /// The fact confirms a purchase as it stands.
         case accepts
-        /// It makes a product owned.
+        /// The fact makes a product owned.
         case flagCounts
-        /// It waits for approval.
+        /// The requested purchase awaits approval.
         case waits
-        /// It is dated after the instant asked about.
+        /// The fact is dated after the requested instant.
         case notYet
-        /// It counts nothing, for this reason.
+        /// The fact has no effect, for this reason.
         case setAside(SetAside)
     }
 
@@ -34,7 +35,7 @@ public struct Explanation: Hashable, Sendable {
     public struct Line: Hashable, Sendable {
         /// The fact.
         public var fact: Fact
-        /// What became of it.
+        /// The effect of the fact.
         public var effect: Effect
     }
 
@@ -42,22 +43,25 @@ public struct Explanation: Hashable, Sendable {
     public struct Section: Hashable, Sendable {
         /// The source.
         public var source: Entitlement.Source
-        /// Its facts.
+        /// The facts that concern the source.
         public var lines: [Line]
     }
 
     /// The entitlement.
     public var entitlement: EntitlementID
-    /// The instant asked about.
+    /// The instant for which access was decided.
     public var at: Timestamp
-    /// The outcome.
+    /// The access decision.
     public var access: Access
-    /// A section for each source, in the catalogue's order.
+    /// One section for each source, in the order of the catalogue.
     public var sections: [Section]
 }
 
 extension Replay {
-    /// Why access to `entitlement` is as it is at `instant`; `nil` when the catalogue does not know it.
+    /// Explains the access to `entitlement` at `instant`; `nil` if the catalogue does not contain it.
+    ///
+    /// Use it in support tools and debug screens. ``access(to:at:context:)`` is faster when only the decision is
+    /// needed.
     public func explanation(
         of entitlement: EntitlementID, at instant: Timestamp, context: AccessContext = AccessContext()
     ) -> Explanation? {
@@ -110,7 +114,7 @@ extension Replay {
         return .setAside(facts.isConfirmed(.assertion(assertion)) ? .covered : .overruled(rules.expiry.name))
     }
 
-    /// What is said about the subscriptions that `purchases` belong to, by their first transaction.
+    /// The renewal states of the subscriptions that `purchases` belong to, by their first transaction.
     private func renewals(of purchases: [Purchase], _ periods: [Period.Origin: [Period]]) -> [Explanation.Line] {
         let members = Dictionary(grouping: purchases, by: \.line)
         return members.keys.sorted().compactMap { line -> Explanation.Line? in
@@ -127,7 +131,7 @@ extension Replay {
         }
     }
 
-    /// Each purchase with its effects, and what stores and the account's server stated about it.
+    /// Each purchase with its effects, followed by the statements of stores and the account's server about it.
     private func withStatements(
         _ purchases: [Purchase], at instant: Timestamp, _ effects: (Purchase) -> [Explanation.Effect]
     ) -> [Explanation.Line] {
@@ -135,7 +139,7 @@ extension Replay {
             var effects = effects(purchase)
             switch verdicts[purchase.transaction] {
             case .setAside(let reason): effects = [.setAside(reason)]
-            // No source of this kind counts it, or the rule gave no period.
+            // The source does not count purchases of this kind, or the rule gave no period.
             case .counts(let kind) where effects.isEmpty:
                 effects = [.setAside(kind.group == nil ? .otherKind(kind.name) : .overruled(rules.expiry.name))]
             case .counts, nil: break
@@ -173,7 +177,7 @@ extension Replay {
         return revokedAt <= instant ? .revokes : .notYet
     }
 
-    /// Why a fact of another environment, or one from before a reset, counts nothing.
+    /// The reason to set aside a fact of another environment or one that precedes a reset; otherwise `nil`.
     private func objection(to time: LogicalTime?, in other: EnvironmentID) -> SetAside? {
         guard other == environment else { return .otherEnvironment(other) }
         return time.map { facts.isBehindReset($0, in: other) } ?? false ? .behindReset : nil
@@ -234,7 +238,7 @@ extension Replay {
 }
 
 extension Purchase {
-    /// What the periods and holdings that it gives name as their origin.
+    /// The origin of the periods that the purchase gives.
     fileprivate var origin: Period.Origin { .purchase(transaction, product) }
 }
 

@@ -1,37 +1,41 @@
-/// The facts of a ledger, read once and arranged for replay.
+/// The facts of an account's ledgers, decoded once and indexed for replay.
+///
+/// Create a value from up to three ledgers with ``init(account:device:server:remote:)``, then derive states from it with
+/// ``Replay``.
 public struct Facts: Sendable {
-    /// Purchases by (date, key). Where the account's server counts one as of another date, that date stands here.
+    /// All purchases, by ascending (date, key). If the account's server counts a purchase as of another date,
+    /// ``Purchase/date`` is that date.
     public private(set) var purchases: [Purchase] = []
-    /// Who recorded a purchase, by replica.
+    /// The recordings of each purchase, one per replica.
     public private(set) var recordings: [TransactionReference: [Recording]] = [:]
-    /// The strongest statement on whether a purchase was taken back, whether that purchase is known or not. It may say
-    /// that the purchase counts again; ``revocation(of:)`` tells.
+    /// The strongest revocation or reinstatement of each transaction, including transactions whose purchase is
+    /// unknown. Use ``revocation(of:)`` for the revocation that counts.
     public private(set) var revocations: [TransactionReference: Revocation] = [:]
-    /// How subscriptions that a store renews go on, by their first transaction.
+    /// The renewal states of auto-renewable subscriptions, by the first transaction of the subscription.
     public private(set) var renewalStates: [TransactionReference: RenewalState] = [:]
-    /// Expiries from systems that keep no purchases, by (date of the statement, reference).
+    /// Asserted expiries, by ascending (date of the statement, reference).
     public private(set) var assertions: [Assertion] = []
     /// The marks of each product that was ever marked.
     public private(set) var flags: [FlagMarks.Reference: FlagMarks] = [:]
-    /// Spends by (logical time, key).
+    /// All spends, by ascending (logical time, key).
     public private(set) var spends: [Spend] = []
-    /// The account that adopted this ledger of nobody.
+    /// The claim of the account that adopted this anonymous ledger; `nil` if there is none.
     public private(set) var claim: Claim?
-    /// What the account's server decided about purchases.
+    /// The decisions of the account's server about purchases.
     public private(set) var acceptances: [TransactionReference: Acceptance] = [:]
-    /// Requests for approval, withdrawn ones included.
+    /// Requests for approval, including withdrawn ones.
     public private(set) var pending: [ProductID: PendingPurchase] = [:]
-    /// Transactions that were stated with two contents, as this device noticed it.
+    /// Transactions for which this device saw two different statements.
     public private(set) var contradictions: [Contradiction] = []
-    /// Test environments that were put back.
+    /// The latest reset of each test environment.
     public private(set) var resets: [EnvironmentID: EnvironmentReset] = [:]
-    /// Records that count nothing because this version cannot read them, or because they stand where only the account's
-    /// server may write.
+    /// Records without effect, because this version cannot read them or because only the account's server may write
+    /// them.
     public private(set) var unreadable: [Fact] = []
-    /// The latest logical time of any fact: the next fact comes after it.
+    /// The latest logical time of all facts. The next fact must have a later one.
     public private(set) var latestTime = LogicalTime.zero
 
-    /// Acceptances that stand where only somebody else than the server can have written them.
+    /// Acceptances in a ledger that the server does not write, so a client must have written them.
     private(set) var misplacedAcceptances: [TransactionReference: Acceptance] = [:]
     private var purchaseIndex: [TransactionReference: Int] = [:]
     private var purchaseIndices: [ProductID: [Int]] = [:]
@@ -39,17 +43,20 @@ public struct Facts: Sendable {
     private var statedDates: [TransactionReference: Timestamp] = [:]
     private var heldPurchases: Set<TransactionReference> = []
     private var heldSpends: Set<SpendID> = []
-    /// The keys of the records that the remote held; `nil` when all count as held.
+    /// The keys of the records that the remote held; `nil` if every record counts as held.
     private var confirmedKeys: Set<[UInt8]>?
 
-    /// The facts of an account.
+    /// Reads the facts of an account.
+    ///
+    /// Records that cannot be read are kept in ``unreadable``; reading never fails.
     ///
     /// - Parameters:
-    ///   - account: the account's ledger.
-    ///   - device: the ledger that this device keeps to itself.
-    ///   - server: the ledger that only the account's server writes.
-    ///   - remote: what the remote held when it was last met, for rules that count nothing else; where it is not given,
-    ///     everything counts as held.
+    ///   - account: The account's ledger.
+    ///   - device: The ledger that stays on this device.
+    ///   - server: The ledger that only the account's server writes.
+    ///   - remote: The ledger that the remote held at the last contact, for rules with ``ConflictRule/asksRemote``.
+    ///     If `nil`, every fact counts as held by the remote.
+    /// - Complexity: O(*n* log *n*) in the number of records.
     public init(
         account: Ledger, device: Ledger = Ledger(), server: Ledger = Ledger(), remote: Ledger? = nil
     ) {
@@ -58,8 +65,13 @@ public struct Facts: Sendable {
             server: server.records.map { Fact($0) }, remote: remote)
     }
 
-    /// Facts that were read, one a key: all that the account's and the device's ledgers hold, what of it the device's
-    /// holds, and what the server's does.
+    /// Creates a value from decoded facts, one per key.
+    ///
+    /// - Parameters:
+    ///   - known: The facts of the account's and the device's ledgers.
+    ///   - device: The facts of the device's ledger.
+    ///   - server: The facts of the server's ledger.
+    ///   - remote: The ledger that the remote held at the last contact.
     init(_ known: [Fact], device: [Fact] = [], server: [Fact] = [], remote: Ledger? = nil) {
         confirmedKeys = remote.map { Set($0.records.map(\.key)) }
         for fact in server {
@@ -79,7 +91,8 @@ public struct Facts: Sendable {
         spends.sort { ($0.logicalTime, $0.id) < ($1.logicalTime, $1.id) }
         assertions.sort { ($0.assertedAt, $0.reference) < ($1.assertedAt, $1.reference) }
         purchaseIndex = Dictionary(uniqueKeysWithValues: zip(purchases.map(\.transaction), purchases.indices))
-        // What is asked for each product must not look through all facts each time: a ledger may name many products.
+        // Indexed, because a ledger may name many products and a scan of all facts for each of them would be
+        // quadratic.
         purchaseIndices = Dictionary(grouping: purchases.indices) { purchases[$0].product }
         spendIndices = Dictionary(grouping: spends.indices) { spends[$0].product }
     }
@@ -119,7 +132,7 @@ public struct Facts: Sendable {
             .add(flag, isHeld: confirmedKeys == nil)
     }
 
-    /// A mark as the remote held it: this replica may have made the same mark anew since.
+    /// Notes a mark as the remote held it. This replica may have made the same mark again since then.
     private mutating func noteRemote(_ fact: Fact) {
         guard case .flag(let flag) = fact else { return }
         flags[FlagMarks.Reference(flag.product, flag.environment), default: FlagMarks()].noteRemote(flag)
@@ -133,7 +146,7 @@ public struct Facts: Sendable {
         }
     }
 
-    /// Adds a purchase that nobody has made yet, for a preview.
+    /// Returns the facts with a hypothetical purchase added, for a preview.
     func adding(_ purchase: Purchase, _ recording: Recording) -> Facts {
         var facts = self
         facts.recordings[purchase.transaction] = [recording]
@@ -143,13 +156,13 @@ public struct Facts: Sendable {
         return facts
     }
 
-    /// Whether the device's own ledger holds this purchase.
+    /// Returns `true` if the device's own ledger holds this purchase.
     public func isOnDevice(_ purchase: Purchase) -> Bool { heldPurchases.contains(purchase.transaction) }
 
-    /// Whether the device's own ledger holds this spend.
+    /// Returns `true` if the device's own ledger holds this spend.
     public func isOnDevice(_ spend: Spend) -> Bool { heldSpends.contains(spend.id) }
 
-    /// The purchase of this transaction, if it is known.
+    /// The purchase with this transaction; `nil` if it is unknown.
     public subscript(transaction: TransactionReference) -> Purchase? {
         purchaseIndex[transaction].map { purchases[$0] }
     }
@@ -160,12 +173,15 @@ public struct Facts: Sendable {
     /// The spends of `product`, by (logical time, key).
     func spends(of product: ProductID) -> [Spend] { (spendIndices[product] ?? []).map { spends[$0] } }
 
-    /// The date that the purchase itself states; differs from its date when the account's server counts it as of
-    /// another one.
+    /// Returns the date that the purchase itself states.
+    ///
+    /// It differs from ``Purchase/date`` if the account's server counts the purchase as of another date.
     public func statedDate(of purchase: Purchase) -> Timestamp { statedDates[purchase.transaction] ?? purchase.date }
 
-    /// The revocation that counts against `purchase`; `nil` when there is none, when it was reversed, or when nobody
-    /// signed it while a store signed the purchase.
+    /// Returns the revocation that counts against `purchase`.
+    ///
+    /// - Returns: `nil` if there is no revocation, if it was reversed, if it precedes a reset of its environment, or
+    ///   if it is unsigned while a store signed the purchase.
     public func revocation(of purchase: Purchase) -> Revocation? {
         guard let revocation = revocations[purchase.transaction], revocation.revokedAt != nil,
             !isBehindReset(revocation.stamp.logicalTime, in: revocation.transaction.environment)
@@ -173,8 +189,8 @@ public struct Facts: Sendable {
         return isOverruled(revocation) ? nil : revocation
     }
 
-    /// What counts of what is said about the subscription that `purchase` belongs to; `nil` when nothing is, when it
-    /// was said before a reset, or when nobody signed it while a store signed the purchase.
+    /// Returns the renewal state that counts for the subscription of `purchase`; `nil` if there is none, if it
+    /// precedes a reset, or if it is unsigned while a store signed the purchase.
     func renewalState(of purchase: Purchase) -> RenewalState? {
         guard let state = renewalStates[purchase.line],
             !isBehindReset(state.stamp.logicalTime, in: state.line.environment),
@@ -183,37 +199,39 @@ public struct Facts: Sendable {
         return state
     }
 
-    /// Whether a statement about a purchase counts nothing because a store signed the purchase, and nobody signed this.
+    /// Returns `true` if the revocation has no effect because it is unsigned while a store signed the purchase.
     func isOverruled(_ revocation: Revocation) -> Bool {
         revocation.stamp.signedDate == nil && self[revocation.transaction]?.stamp.signedDate != nil
     }
 
-    /// When a purchase that counts was taken back.
+    /// Returns the date on which `purchase` was revoked; `nil` if no revocation counts against it.
     func revocationDate(of purchase: Purchase) -> Timestamp? { revocation(of: purchase)?.revokedAt }
 
-    /// Whether the remote held this fact when it was last met, as far as is known.
+    /// Returns `true` if the remote held this fact at the last contact, or if the remote's state is not tracked.
     func isConfirmed(_ fact: Fact) -> Bool { confirmedKeys?.contains(fact.record.key) ?? true }
 
-    /// Whether a fact was entered before its environment was reset.
+    /// Returns `true` if a fact with this logical time was recorded before its environment was reset.
     func isBehindReset(_ time: LogicalTime, in environment: EnvironmentID) -> Bool {
         resets[environment].map { time <= $0.logicalTime } ?? false
     }
 
-    /// When a purchase first entered anybody's ledger: units count from then on, so that recording a purchase once more
-    /// on another device does not move its units behind what was spent of them.
+    /// Returns the logical time at which any replica first recorded the purchase.
+    ///
+    /// Units count from this time on. A later recording on another device therefore does not move the units behind
+    /// spends that already used them.
     func firstRecorded(_ purchase: Purchase) -> LogicalTime {
         let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
         return min(times.min() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
     }
 
-    /// When a purchase last entered anybody's ledger.
+    /// Returns the logical time at which any replica last recorded the purchase.
     func lastRecorded(_ purchase: Purchase) -> LogicalTime {
         let times = (recordings[purchase.transaction] ?? []).map(\.logicalTime)
         return max(times.max() ?? purchase.stamp.logicalTime, purchase.stamp.logicalTime)
     }
 }
 
-/// The two marks that a product can have, side by side, for a ``FlagRule`` to decide between.
+/// The set and cleared marks of a product, the input of a ``FlagRule``.
 public struct FlagMarks: Hashable, Sendable {
     /// A product in an environment.
     public struct Reference: Hashable, Comparable, Sendable {
@@ -222,28 +240,28 @@ public struct FlagMarks: Hashable, Sendable {
         /// The environment.
         public var environment: EnvironmentID
 
-        /// The marks of `product` in `environment`.
+        /// Creates a reference to the marks of `product` in `environment`.
         public init(_ product: ProductID, _ environment: EnvironmentID = .production) {
             self.product = product
             self.environment = environment
         }
 
-        /// By product, then environment.
+        /// Orders references by product, then environment.
         public static func < (left: Reference, right: Reference) -> Bool {
             (left.product, left.environment) < (right.product, right.environment)
         }
     }
 
-    /// The mark that sets, if there is one.
+    /// The mark that sets the flag, if there is one.
     public var set: Flag?
-    /// The mark that clears, if there is one.
+    /// The mark that clears the flag, if there is one.
     public var cleared: Flag?
-    /// The mark that sets, if the remote held it when it was last met.
+    /// The mark that sets the flag, if the remote held one at the last contact.
     public var setAtRemote: Flag?
-    /// The mark that clears, if the remote held it when it was last met.
+    /// The mark that clears the flag, if the remote held one at the last contact.
     public var clearedAtRemote: Flag?
 
-    /// No marks.
+    /// Creates a value without marks.
     public init() {}
 
     mutating func add(_ flag: Flag, isHeld: Bool) {
@@ -255,17 +273,17 @@ public struct FlagMarks: Hashable, Sendable {
         if flag.isSet { setAtRemote = flag } else { clearedAtRemote = flag }
     }
 
-    /// The later mark of both, if there is one.
+    /// The later of the two marks: by logical time, then by replica. `nil` if there are none.
     public var latest: Flag? { Self.later(set, cleared) }
 
-    /// The later of two marks: by logical time, then by replica, as merging orders them.
+    /// Returns the later of two marks: by logical time, then by replica, which is the order that merging uses.
     static func later(_ left: Flag?, _ right: Flag?) -> Flag? {
         guard let left else { return right }
         guard let right else { return left }
         return (left.logicalTime, left.replica) < (right.logicalTime, right.replica) ? right : left
     }
 
-    /// The marks that were made after a reset.
+    /// Returns the marks made after a reset.
     func after(_ time: LogicalTime) -> FlagMarks {
         var marks = self
         for path in [\FlagMarks.set, \.cleared, \.setAtRemote, \.clearedAtRemote] {

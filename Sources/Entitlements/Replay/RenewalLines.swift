@@ -1,31 +1,33 @@
-/// A purchase in an auto-renewable group, valued.
+/// A purchase in an auto-renewable group, with its level and its end.
 struct SoldRenewal: Hashable {
     let purchase: Purchase
     let level: Int64
-    /// The store's own end where it gave one, else what the terms give.
+    /// The end that the store stated, or else the end that the terms give.
     let end: Timestamp
     let revokedAt: Timestamp?
 }
 
 /// Turns the purchases of one auto-renewable group into periods.
 ///
-/// They bring their own ends, so nothing is appended. The purchases of one subscription are its line: where another
-/// product follows in it, what came before ends at its start (an upgrade takes over at once, and the store pays the
-/// rest back; a downgrade begins where the period ends anyway). After a failed payment the store may grant grace: it
-/// goes on from the end of the purchase that was the line's last when the store said so, and ends where another
-/// product follows, as that purchase does.
+/// Purchases state their own ends, so none is appended to another. The purchases of one subscription form its line. If
+/// another product follows in a line, the earlier purchase ends at the start of the later one: an upgrade takes effect
+/// at once, and the store refunds the rest; a downgrade begins at the end of the period anyway.
+///
+/// After a failed payment the store may grant grace. The grace extends the purchase that was the last of the line when
+/// the store stated it, and ends when another product follows.
 struct RenewalLines {
     let sold: [SoldRenewal]
     let facts: Facts
 
-    /// One period a purchase, and one for each grace. Linear in the number of purchases.
+    /// Returns one period for each purchase, and one for each grace. Linear in the number of purchases, except for
+    /// sorting the lines.
     func periods() -> [Period] {
         var lines: [TransactionReference: [SoldRenewal]] = [:]
         for renewal in sold { lines[renewal.purchase.line, default: []].append(renewal) }
         return lines.keys.sorted().flatMap { line in periods(of: lines[line] ?? []) }
     }
 
-    /// `line` is in ascending order of date.
+    /// - Parameter line: The purchases of one subscription, in ascending order of date.
     private func periods(of line: [SoldRenewal]) -> [Period] {
         let takeovers = Self.takeovers(in: line)
         var periods = zip(line, takeovers).map { renewal, takeover in
@@ -50,7 +52,7 @@ struct RenewalLines {
         return periods
     }
 
-    /// For each purchase the start of the first one after it that is of another product.
+    /// Returns for each purchase the start of the next purchase of another product.
     private static func takeovers(in line: [SoldRenewal]) -> [Timestamp?] {
         var takeovers = [Timestamp?](repeating: nil, count: line.count)
         for index in line.indices.dropLast().reversed() {
@@ -60,8 +62,8 @@ struct RenewalLines {
         return takeovers
     }
 
-    /// The purchase that the store prolongs after a failed payment, and until when: the last one that was made when the
-    /// store said so. What came later was paid.
+    /// Returns the purchase that the store extends after a failed payment, and the end of the grace. It is the last
+    /// purchase made before the store's statement, because later purchases were paid.
     private func grace(in line: [SoldRenewal]) -> (index: Int, end: Timestamp)? {
         guard let last = line.last, let known = facts.renewalStates[last.purchase.line], let end = known.graceEnd
         else { return nil }
@@ -75,29 +77,29 @@ struct RenewalLines {
 }
 
 extension Purchase {
-    /// Whether an end that a store gives is not more than 100 years away.
+    /// Returns `true` if `end` is at most 100 years after the purchase.
     func bounds(_ end: Timestamp) -> Bool {
         end <= date.adding(CalendarDuration(months: CalendarDuration.longestYears * 12))
     }
 }
 
 extension Snapshot {
-    /// How the subscription goes on that counts in a group, by its store's latest word.
+    /// The renewal of the subscription that counts in a group, as last stated by its store.
     public struct Renewal: Hashable, Sendable {
-        /// Whether the store will renew it.
+        /// A Boolean value that indicates whether the store will renew the subscription.
         public var willRenew: Bool
-        /// Until when access goes on although a payment failed, if the store grants that.
+        /// The end of the grace that the store grants after a failed payment; `nil` if it grants none.
         public var graceEnd: Timestamp?
-        /// Whether a payment failed and the store keeps trying.
+        /// A Boolean value that indicates whether a payment failed and the store is retrying it.
         public var isInBillingRetry: Bool
-        /// What it renews as, when that is another product.
+        /// The product to which the subscription changes at the next renewal; `nil` if it stays the same.
         public var pendingProduct: ProductID?
     }
 }
 
 extension Replay {
-    /// Of the periods of `group` at `instant` the one that counts: the highest level, then the latest end. When nothing
-    /// is active, the one that ended last.
+    /// Returns the period that counts at `instant`: among active periods the one with the highest level, then the
+    /// latest end. If none is active, returns the period that ended last.
     func leadingPeriod(of timeline: Timeline, at instant: Timestamp) -> Period? {
         let active = timeline.periods.filter { $0.contains(instant) }
         if !active.isEmpty {
@@ -108,7 +110,7 @@ extension Replay {
         return timeline.periods.filter { $0.start <= instant }.max { $0.end < $1.end }
     }
 
-    /// What the store says about the subscription that `period` belongs to.
+    /// Returns the renewal state of the subscription that `period` belongs to.
     func renewal(of period: Period?) -> Snapshot.Renewal? {
         guard let transaction = period?.transaction, period?.level != nil, let purchase = facts[transaction],
             let state = facts.renewalState(of: purchase)

@@ -1,9 +1,17 @@
 extension Replay {
-    /// Whether `entitlement` is granted at `instant`; `nil` when the catalogue does not know it.
+    /// Decides access to `entitlement` at `instant`.
     ///
-    /// Ownership is preferred to time, time to units, and of several groups the one that lasts longest. Of the reasons
-    /// for a denial the first that applies is given: pending approval, sign-in needed, restore needed, then the later
-    /// of expiry and revocation, then used up, then not purchased.
+    /// Ownership takes precedence over time, and time over units. Among active groups, the one that lasts longest
+    /// grants access.
+    ///
+    /// A denial gives the first reason that applies, in this order: pending approval, sign-in needed, restore needed,
+    /// the later of expiry and revocation, used up, not purchased.
+    ///
+    /// - Parameters:
+    ///   - entitlement: The entitlement that content asks for.
+    ///   - instant: The instant for which to decide, usually the trusted current time.
+    ///   - context: The sign-in and restore state. By default nothing is missing.
+    /// - Returns: The decision; `nil` if the catalogue does not contain `entitlement`.
     public func access(to entitlement: EntitlementID, at instant: Timestamp, context: AccessContext = AccessContext())
         -> Access?
     {
@@ -76,15 +84,15 @@ extension Replay {
         facts.purchases(of: product).compactMap(facts.revocationDate(of:)).filter { $0 <= instant }.max()
     }
 
-    /// Whether a non-consumable is owned at `instant`.
+    /// Returns `true` if the non-consumable `product` is owned at `instant`.
     public func isOwned(_ product: ProductID, at instant: Timestamp) -> Bool {
         ownerships[product]?.isOwned(at: instant) ?? false
     }
 
-    /// Whether a purchase of `product` was asked for and neither arrived nor was withdrawn since.
+    /// Returns `true` if a purchase of `product` was requested and has neither arrived nor been withdrawn since.
     ///
-    /// A purchase has arrived once anybody recorded it after the request: the clock of the device that made it may be
-    /// behind.
+    /// A purchase has arrived if any replica recorded it after the request. The comparison uses logical times, because
+    /// the clock of the purchasing device may be behind.
     public func isPending(_ product: ProductID) -> Bool {
         guard let request = facts.pending[product], !request.isWithdrawn else { return false }
         return !facts.purchases(of: product).contains { facts.lastRecorded($0) > request.logicalTime }
@@ -99,26 +107,35 @@ extension Replay {
         }
     }
 
-    /// The end of the current chain of `product`'s group if it were bought now; `nil` for anything but a non-renewing
-    /// subscription that the catalogue knows, and for a quantity other than 1 to 10,000. For a renewal dialogue.
+    /// Returns the expiry of the product's group if the product were bought at `instant`.
+    ///
+    /// Use it to preview the new expiry before a purchase.
+    ///
+    /// - Parameters:
+    ///   - product: A non-renewing subscription of the catalogue.
+    ///   - quantity: The quantity to buy, 1 to 10,000.
+    ///   - instant: The hypothetical purchase date.
+    /// - Returns: The end of the current chain of periods; `nil` for any other kind of product, for an unknown
+    ///   product, or if the quantity is out of range.
     public func end(afterBuying product: ProductID, quantity: Int64 = 1, at instant: Timestamp) -> Timestamp? {
         guard let terms = catalog.terms(of: product), case .nonRenewing(let group, _) = terms.kind,
-            Purchase.quantityRange.contains(quantity), let nobody = ReplicaID(bytes: [UInt8](repeating: 0, count: 16))
+            Purchase.quantityRange.contains(quantity), let replica = ReplicaID(bytes: [UInt8](repeating: 0, count: 16))
         else { return nil }
-        // No fact of a ledger can be about this id: ids there have no control characters.
+        // No stored fact can have this id, because valid ids contain no control characters.
         let transaction = TransactionReference(store: "preview", environment: environment, id: "\u{1}")
         let time = facts.latestTime.next(at: instant)
         let purchase = Purchase(
             transaction: transaction, product: product, terms: terms, date: instant, quantity: quantity,
             stamp: Stamp(logicalTime: time))
         let recording = Recording(
-            transaction: transaction, replica: nobody, recordedAt: instant, knownEnd: knownEnd(of: group),
+            transaction: transaction, replica: replica, recordedAt: instant, knownEnd: knownEnd(of: group),
             logicalTime: time)
         let after = Replay(facts.adding(purchase, recording), catalog: catalog, environment: environment)
         return after.timelines[group]?.chain(at: instant)?.end
     }
 
-    /// The end that a replica which is about to record a purchase knows, as the tutorials store it.
+    /// Returns the latest end of all periods of `group`, as a replica stores it in ``Recording/knownEnd`` when it
+    /// records a purchase.
     public func knownEnd(of group: GroupID) -> Timestamp? {
         timelines[group]?.periods.map(\.end).max()
     }

@@ -1,14 +1,16 @@
 extension Replay {
-    /// The units of a consumable that are left at `instant`.
+    /// Returns the number of units of a consumable that are left at `instant`, 0 or more.
     ///
-    /// Grants and spends are replayed by (logical time, key), and the running balance never falls below 0: what two
-    /// offline devices overspent is written off once, and a later purchase is whole. Purchases dated after `instant`
-    /// and those revoked by then grant nothing. Linear in the number of facts about the product but for sorting.
+    /// Grants and spends are replayed by (logical time, key), and the running balance never falls below 0. Units that
+    /// offline devices overspent are written off once and do not reduce later purchases. Purchases that are dated
+    /// after `instant`, or revoked by then, grant nothing.
+    ///
+    /// - Complexity: O(*n* log *n*) in the number of facts about the product.
     public func balance(of product: ProductID, at instant: Timestamp) -> Int64 {
         balanceSteps(of: product, at: instant).last?.balance ?? 0
     }
 
-    /// A change of a balance.
+    /// One change of a balance.
     struct BalanceStep {
         enum Cause {
             case grant(Purchase)
@@ -62,14 +64,14 @@ extension Replay {
             && (rules.consumables == .shared || facts.isOnDevice(spend))
     }
 
-    /// All consumables that the catalogue or a fact names, ascending.
+    /// All consumables that the catalogue or a purchase names, in ascending order.
     public var consumables: [ProductID] {
         var ids: Set<ProductID> = []
         for product in catalog.products {
             if case .consumable = product.kind { ids.insert(product.id) }
         }
         for purchase in facts.purchases {
-            // Sold as something else: it counts as that, or as nothing.
+            // A purchase sold as another kind does not count as a consumable.
             if let terms = purchase.terms { guard case .consumable = terms.kind else { continue } }
             if case .counts(.consumable) = verdicts[purchase.transaction] { ids.insert(purchase.product) }
         }

@@ -1,22 +1,37 @@
-/// What the facts of one environment say under a catalogue's rules, for all times at once.
+/// The state that the facts of one environment imply under a catalogue and its rules.
 ///
-/// Pure: no clock, no I/O. Ask it about an instant with ``snapshot(at:context:)`` or ``access(to:at:context:)``.
+/// A replay covers all instants at once, so one value answers any number of questions about the past, present or
+/// future.
+///
+/// It is pure: it uses no clock and performs no I/O. Ask about one instant with ``access(to:at:context:)``,
+/// ``snapshot(at:context:)`` or ``explanation(of:at:context:)``.
+///
+/// ```swift
+/// let replay = Replay(Facts(account: ledger), catalog: catalog)
+/// if replay.access(to: "owl", at: now)?.isGranted == true { showOwl() }
+/// ```
 public struct Replay: Sendable {
     /// The facts that were read.
     public let facts: Facts
-    /// What they were read with.
+    /// The catalogue that values the facts, with the rules in force.
     public let catalog: Catalog
     /// The environment whose transactions count.
     public let environment: EnvironmentID
     /// The periods of each group that the catalogue or a fact names.
     public let timelines: [GroupID: Timeline]
-    /// When each product is owned.
+    /// The ownership of each non-consumable.
     let ownerships: [ProductID: Ownership]
-    /// What became of each purchase.
+    /// The verdict on each purchase.
     let verdicts: [TransactionReference: Verdict]
 
-    /// Reads `facts` of `environment` with `catalog`, by `rules` instead of the catalogue's own where they are given.
-    /// Linear in the number of facts but for sorting.
+    /// Replays the facts of one environment.
+    ///
+    /// - Parameters:
+    ///   - facts: The facts of an account.
+    ///   - catalog: The catalogue that values purchases without terms and names the entitlements.
+    ///   - environment: The environment whose facts count; facts of other environments are set aside.
+    ///   - rules: The rules to use instead of those of the catalogue.
+    /// - Complexity: O(*n* log *n*) in the number of facts.
     public init(
         _ facts: Facts, catalog: Catalog, environment: EnvironmentID = .production, rules: ConflictRules? = nil
     ) {
@@ -30,61 +45,65 @@ public struct Replay: Sendable {
         verdicts = pass.verdicts
     }
 
-    /// The rules in force.
+    /// The conflict rules in force.
     public var rules: ConflictRules { catalog.policy.rules }
 
-    /// Why a purchase counts nothing, or that it counts.
+    /// The decision that a purchase counts as a kind of product, or is set aside.
     enum Verdict: Hashable {
         case counts(ProductKind)
         case setAside(SetAside)
     }
 }
 
-/// Why a fact counts nothing.
+/// The reason for which a fact has no effect.
+///
+/// A fact that is set aside stays in the ledger and may count later, for example when the catalogue learns its
+/// product.
 public enum SetAside: Hashable, Sendable, CustomStringConvertible {
-    /// No catalogue at hand knows the product. It will count once one does.
+    /// No available catalogue contains the product. The purchase counts once one does.
     case unknownProduct
-    /// The quantity is not 1 to 10,000, or the duration none or more than 100 years.
+    /// The quantity is not 1 to 10,000, or the duration is zero or longer than 100 years.
     case outOfBounds
-    /// It belongs to another environment.
+    /// The fact belongs to another environment.
     case otherEnvironment(EnvironmentID)
-    /// Units count on the device that bought them, and this is another.
+    /// Units count only on the device that bought them, which is not this one.
     case otherDevice
-    /// It was entered before its test environment was reset.
+    /// The fact was recorded before its test environment was reset.
     case behindReset
-    /// The account's server refused it, for this reason.
+    /// The account's server refused the purchase, for this reason.
     case refused(String)
-    /// The purchase belongs to the account of this name now.
+    /// The purchase now belongs to the account with this name.
     case transferred(to: String)
-    /// The purchase is signed by a store, and nobody signed this.
+    /// The statement is unsigned, but a store signed the purchase.
     case unsigned
-    /// Only the account's server may write such a record, and it stands elsewhere; or there is no such thing.
+    /// Only the account's server may write this record, and it is in another ledger; or the record refers to something
+    /// that does not exist.
     case notFromServer
-    /// It adds nothing to what is known: the time up to its date is covered, or was over when it was said.
+    /// The assertion adds no time: its date is already covered, or had passed when it was stated.
     case covered
-    /// It was taken back at this date.
+    /// The purchase was revoked at this date.
     case revoked(Timestamp)
-    /// It was sold as something else than this source counts: a consumable, for instance.
+    /// The purchase was sold as another kind of product than the source counts.
     case otherKind(String)
     /// This version cannot read the record.
     case unreadable(String)
-    /// A rule prefers another fact.
+    /// The rule with this name prefers another fact.
     case overruled(String)
 
-    /// The reason, for a person.
+    /// The reason as readable text.
     public var description: String {
         switch self {
-        case .unknownProduct: "no catalogue at hand knows the product"
+        case .unknownProduct: "no available catalogue contains the product"
         case .outOfBounds: "quantity or duration is out of bounds"
         case .otherEnvironment(let environment): "it belongs to environment \(environment)"
         case .otherDevice: "its units stay on the device that bought them (consumables: deviceLocal)"
-        case .behindReset: "its environment was reset since"
+        case .behindReset: "its environment was reset later"
         case .refused(let reason): "the account's server refused it: \(reason.singleLine)"
         case .transferred(let account): "the purchase belongs to \"\(account.singleLine)\" now"
-        case .unsigned: "a store signed the purchase, and nobody signed this"
+        case .unsigned: "a store signed the purchase, but this statement is unsigned"
         case .notFromServer: "only the account's server may state this"
-        case .covered: "the time up to its date is covered without it, or was over already"
-        case .revoked(let date): "it was taken back at \(date)"
+        case .covered: "the time up to its date is already covered, or had passed"
+        case .revoked(let date): "it was revoked at \(date)"
         case .otherKind(let kind): "it was sold as \(kind)"
         case .unreadable(let reason): "it cannot be read: \(reason)"
         case .overruled(let rule): "overruled by \(rule)"
@@ -98,7 +117,7 @@ extension Catalog {
     }
 }
 
-/// When a product is owned: from a purchase on until its revocation, or ever since a flag was set.
+/// The ownership of a product: from a purchase to its revocation, or without limits while a flag counts.
 struct Ownership: Hashable, Sendable {
     var holdings: [Period] = []
     var isFlagged = false
@@ -107,7 +126,8 @@ struct Ownership: Hashable, Sendable {
         isFlagged || holdings.contains { $0.contains(instant) }
     }
 
-    /// When an ownership that holds at `instant` ends: at a revocation that is yet to come; `nil` for no end.
+    /// Returns the end of an ownership that holds at `instant`, which is the date of a future revocation; `nil` if it
+    /// is permanent.
     func end(at instant: Timestamp) -> Timestamp? {
         let current = holdings.filter { $0.contains(instant) }
         guard !isFlagged, current.allSatisfy({ $0.revokedAt != nil }) else { return nil }

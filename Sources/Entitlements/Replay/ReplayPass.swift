@@ -1,4 +1,4 @@
-/// One pass over the facts: values each purchase and sorts it to its group or product.
+/// One pass over the facts, which values each purchase and assigns it to its group or product.
 struct ReplayPass {
     let facts: Facts
     let catalog: Catalog
@@ -28,7 +28,7 @@ struct ReplayPass {
                 catalog.policy.rules.flags.isOwned(counted)
         }
         let assertions = Dictionary(grouping: facts.assertions.filter(counts), by: \.reference.group)
-        // The catalogue's groups appear even when nothing was bought in them.
+        // The catalogue's groups appear even if they have no purchases.
         let groups = Set(catalog.groups).union(soldTime.keys).union(renewals.keys).union(assertions.keys)
         for group in groups {
             let statements = Self.merged(soldTime[group] ?? [], asserted(assertions[group] ?? []))
@@ -47,7 +47,8 @@ struct ReplayPass {
         assertions.map { AssertedTime(assertion: $0, isAtRemote: facts.isConfirmed(.assertion($0))) }
     }
 
-    /// Both in the order of replay: an assertion stands after the purchases of the date at which it was made.
+    /// Merges both lists in the order of replay: an assertion follows the purchases made on or before the date of its
+    /// statement.
     private static func merged(_ sold: [SoldTime], _ asserted: [AssertedTime]) -> [TimelineInput] {
         var statements: [TimelineInput] = []
         var waiting = asserted[...]
@@ -129,12 +130,12 @@ extension Terms {
         case .nonRenewing(_, let duration):
             return duration != .zero && duration.isWithinBounds
         case .autoRenewable(_, let level, let duration, _):
-            // A forged level 0 would stand above the highest.
+            // A forged level 0 would rank above the highest.
             return level >= 1 && duration != .zero && duration.isWithinBounds
         }
     }
 
-    /// Whether the introductory time, where there is one, is not longer than what may be sold.
+    /// True if there is no introductory offer or its duration is within bounds.
     var offerIsWithinBounds: Bool {
         guard case .autoRenewable(_, _, _, let introductory?) = kind else { return true }
         return introductory.duration.isWithinBounds

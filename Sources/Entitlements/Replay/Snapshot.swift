@@ -1,75 +1,83 @@
-/// All that holds at one instant, sorted.
+/// The complete state of an account at one instant.
+///
+/// Every list is sorted, so equal states are equal values.
 public struct Snapshot: Hashable, Sendable {
-    /// The instant.
+    /// The instant that the snapshot describes.
     public var at: Timestamp
-    /// Whether somebody was signed in, and whether the account's facts were at hand.
+    /// The sign-in and restore state in which access was decided.
     public var context: AccessContext
-    /// Every group, ascending.
+    /// The state of every group, in ascending order of their ids.
     public var subscriptions: [Subscription]
-    /// The non-consumables that are owned, ascending.
+    /// The non-consumables that are owned, in ascending order.
     public var owned: [ProductID]
-    /// The units of every consumable, ascending.
+    /// The balance of every consumable, in ascending order.
     public var balances: [Balance]
-    /// Every entitlement, ascending.
+    /// The access to every entitlement, in ascending order.
     public var access: [EntitlementAccess]
-    /// Products whose purchase waits for approval, ascending.
+    /// The products whose purchase awaits approval, in ascending order.
     public var pending: [ProductID]
 
-    /// A group at one instant.
+    /// The state of a group at one instant.
     public struct Subscription: Hashable, Sendable {
         /// The group.
         public var group: GroupID
-        /// Whether the instant lies in a period.
+        /// A Boolean value that indicates whether a period contains the instant.
         public var isActive: Bool
-        /// The level of service in an auto-renewable group: the highest of those that are active, 1 is the highest;
-        /// `nil` in other groups and when nothing is active.
+        /// The highest active level of service in an auto-renewable group, where 1 is the highest; `nil` in other
+        /// groups and when nothing is active.
         public var level: Int64?
-        /// What was bought that counts now, or last when nothing is active; `nil` when no purchase gives it.
+        /// The product of the period that counts now, or of the last one when nothing is active; `nil` if no purchase
+        /// gives it.
         public var product: ProductID?
-        /// How the store goes on with it, when it renews it and said so.
+        /// The renewal state of the subscription; `nil` if the store stated none.
         public var renewal: Renewal?
-        /// The end of the current chain of periods, or of the last one when inactive; `nil` when none has begun.
+        /// The end of the current chain of periods, or of the last one when nothing is active; `nil` if none has
+        /// begun.
         public var expires: Timestamp?
-        /// Days until ``expires``, rounded up; 0 only when inactive.
+        /// The number of days until ``expires``, rounded up; 0 only when nothing is active.
         public var daysRemaining: Int
-        /// All periods, past and future, ascending.
+        /// All periods, past and future, in ascending order.
         public var periods: [Period]
     }
 
-    /// The units of a consumable.
+    /// The balance of a consumable.
     public struct Balance: Hashable, Sendable {
         /// The consumable.
         public var product: ProductID
-        /// How many are left, 0 or more.
+        /// The number of units left, 0 or more.
         public var units: Int64
     }
 
-    /// Access to one entitlement.
+    /// The access to one entitlement.
     public struct EntitlementAccess: Hashable, Sendable {
         /// The entitlement.
         public var entitlement: EntitlementID
-        /// Whether it is granted.
+        /// The access decision.
         public var access: Access
     }
 
-    /// Access to `entitlement`, `nil` when the catalogue does not know it.
+    /// The access to `entitlement`; `nil` if the catalogue does not contain it.
     public subscript(access entitlement: EntitlementID) -> Access? {
         access.first { $0.entitlement == entitlement }?.access
     }
 
-    /// The state of `group`, `nil` when neither catalogue nor facts know it.
+    /// The state of `group`; `nil` if neither the catalogue nor a fact names it.
     public subscript(group group: GroupID) -> Subscription? {
         subscriptions.first { $0.group == group }
     }
 
-    /// The units left of `product`, 0 when there never were any.
+    /// The number of units of `product` that are left; 0 if there were never any.
     public subscript(balance product: ProductID) -> Int64 {
         balances.first { $0.product == product }?.units ?? 0
     }
 }
 
 extension Replay {
-    /// All that holds at `instant`.
+    /// Returns the complete state at `instant`.
+    ///
+    /// - Parameters:
+    ///   - instant: The instant for which to derive the state.
+    ///   - context: The sign-in and restore state. By default nothing is missing.
     public func snapshot(at instant: Timestamp, context: AccessContext = AccessContext()) -> Snapshot {
         Snapshot(
             at: instant, context: context,
@@ -94,11 +102,15 @@ extension Replay {
             daysRemaining: isActive ? expires.map(instant.daysRemaining(until:)) ?? 0 : 0, periods: timeline.periods)
     }
 
-    /// The next instant after `instant` at which something may change without a new fact: a chain of periods begins or
-    /// ends, or the date of a purchase that counts or of its revocation comes; `nil` when nothing is to come.
+    /// Returns the next instant after `instant` at which the state may change without a new fact.
+    ///
+    /// Such an instant is the start or end of a chain of periods or of a level, or the date of a purchase or
+    /// revocation that counts. Use it to schedule the next refresh.
+    ///
+    /// - Returns: The instant; `nil` if no change is due.
     public func nextBoundary(after instant: Timestamp) -> Timestamp? {
         var times = timelines.values.compactMap { $0.nextBoundary(after: instant) }
-        // Within a chain the level may change.
+        // The level may change within a chain.
         for timeline in timelines.values {
             times += timeline.periods.lazy.filter { $0.level != nil }.flatMap { [$0.start, $0.end] }
         }

@@ -1,26 +1,27 @@
 /// The periods of one group, in ascending order.
 ///
-/// Active means inside a period, never "before the last end": a purchase dated next year unlocks nothing today.
+/// A group is active only while a period contains the instant. A purchase dated next year does not unlock anything
+/// today.
 public struct Timeline: Hashable, Sendable {
-    /// The periods that hold time, by start, then end.
+    /// The periods that are not empty, by start, then end.
     public let periods: [Period]
-    /// All periods that the facts gave, those of which nothing is left included.
+    /// All periods that the facts gave, including empty ones.
     public let contributions: [Period]
-    /// The stretches of time without a gap, ascending.
+    /// The stretches of time without a gap, in ascending order.
     public let chains: [Chain]
 
-    /// A timeline of `contributions` in any order.
+    /// Creates a timeline of `contributions`, which may be in any order.
     public init(_ contributions: [Period] = []) {
         self.contributions = contributions
         periods = contributions.filter { !$0.isEmpty }.sorted { ($0.start, $0.end) < ($1.start, $1.end) }
         chains = Self.chains(of: periods)
     }
 
-    /// Periods that touch or overlap, as one stretch of time.
+    /// A stretch of time covered by periods that touch or overlap.
     public struct Chain: Hashable, Sendable {
-        /// The first instant.
+        /// The first instant of the chain.
         public var start: Timestamp
-        /// The first instant after it.
+        /// The first instant after the chain.
         public var end: Timestamp
     }
 
@@ -36,23 +37,23 @@ public struct Timeline: Hashable, Sendable {
         return chains
     }
 
-    /// Whether `instant` lies in a period.
+    /// Returns `true` if a period contains `instant`.
     public func isActive(at instant: Timestamp) -> Bool {
         chains.contains { $0.start <= instant && instant < $0.end }
     }
 
-    /// The chain that has begun last at `instant`: the current one, or the last one when nothing is active; `nil` when
-    /// none has begun.
+    /// Returns the chain that began last at or before `instant`: the current chain, or the last one when nothing is
+    /// active; `nil` if none has begun.
     public func chain(at instant: Timestamp) -> Chain? {
         chains.last { $0.start <= instant }
     }
 
-    /// The first instant after `instant` at which a chain begins or ends.
+    /// Returns the first instant after `instant` at which a chain begins or ends; `nil` if there is none.
     public func nextBoundary(after instant: Timestamp) -> Timestamp? {
         chains.lazy.flatMap { [$0.start, $0.end] }.first { $0 > instant }
     }
 
-    /// The latest revocation at or before `instant`.
+    /// Returns the latest revocation at or before `instant`.
     func lastRevocation(at instant: Timestamp) -> Timestamp? {
         contributions.compactMap(\.revokedAt).filter { $0 <= instant }.max()
     }

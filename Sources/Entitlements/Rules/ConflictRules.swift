@@ -1,14 +1,22 @@
-/// How facts are read where they disagree. Rules never touch merging: they delete nothing, may differ between devices,
-/// and can be changed later without loss.
+/// The rules that interpret facts which disagree.
+///
+/// Rules take effect only in replay, never in merging. They delete nothing, may differ between devices, and can be
+/// changed later without loss.
+///
+/// A catalogue chooses the built-in rules by ``ConflictRule/name``. To use a rule of your own, pass it to
+/// ``Replay/init(_:catalog:environment:rules:)``.
 public struct ConflictRules: Sendable {
-    /// How purchases of a non-renewing group become periods.
+    /// The rule that turns the purchases and assertions of a non-renewing group into periods.
     public var expiry: any ExpiryRule
-    /// Which of a flag's two marks counts.
+    /// The rule that decides between the set and cleared marks of a product.
     public var flags: any FlagRule
-    /// Which units count on this device.
+    /// The scope in which units of consumables count.
     public var consumables: ConsumableScope
 
-    /// Rules; by default nothing that was paid is lost, and units stay on their device as the tutorials have it.
+    /// Creates a set of rules.
+    ///
+    /// By default no paid time or ownership is lost, and units of consumables count only on the device that bought
+    /// them.
     public init(
         expiry: any ExpiryRule = StackPurchases(), flags: any FlagRule = PurchasedWins(),
         consumables: ConsumableScope = .deviceLocal
@@ -18,40 +26,50 @@ public struct ConflictRules: Sendable {
         self.consumables = consumables
     }
 
-    /// The expiry rules that a catalogue can name.
+    /// The built-in expiry rules, which a catalogue can select by name.
     public static let expiryRules: [any ExpiryRule] = [StackPurchases(), LatestExpiryWins(), RemoteWins()]
-    /// The flag rules that a catalogue can name.
+    /// The built-in flag rules, which a catalogue can select by name.
     public static let flagRules: [any FlagRule] = [PurchasedWins(), LastWriterWins(), RemoteWins()]
 }
 
-/// Where units of consumables live.
+/// The scope in which units of consumables count.
 public enum ConsumableScope: String, Hashable, Sendable, CaseIterable {
-    /// In a ledger of the device that is never synced: units are not restored. The tutorials' way, and the default.
+    /// Units stay in a ledger of the device that is never synced, so they are not restored on other devices. The
+    /// default.
     case deviceLocal
-    /// In the account's ledger, on every device.
+    /// Units are kept in the account's ledger and count on every device.
     case shared
 }
 
-/// What every rule says of itself.
+/// A rule that interprets facts during replay.
+///
+/// Conform to ``ExpiryRule`` or ``FlagRule``. A rule must be pure: equal inputs give equal results, on every device
+/// and at every time.
 public protocol ConflictRule: Sendable {
-    /// The name in a catalogue and in explanations.
+    /// The name that selects the rule in a catalogue and identifies it in explanations.
     var name: String { get }
 
-    /// Whether it asks what the remote held, so that the store keeps track of that. `false` unless said otherwise.
+    /// A Boolean value that indicates whether the rule depends on what the remote held at the last contact.
+    ///
+    /// If it is `true` for a rule in use, the store records the state of the remote at each contact. The default is
+    /// `false`.
     var asksRemote: Bool { get }
 }
 
 extension ConflictRule {
-    /// `false`: it reads what is known, wherever it came from.
+    /// `false`. The rule uses all known facts, regardless of their origin.
     public var asksRemote: Bool { false }
 }
 
-/// Turns what is known of one non-renewing group into periods. Pure: the same statements give the same periods.
+/// A rule that turns the purchases and assertions of one non-renewing group into periods.
 ///
-/// An implementer gets purchases that count (known terms, quantity and duration in range) and assertions, in the order
-/// of replay: purchases in ascending order of (date, key), an assertion after the purchases of the date at which it was
-/// made. It returns one period or more for each of them, empty ones included, so that `explain` can tell what became of
-/// it; a period that is empty without a revocation is explained as overruled by the rule.
+/// A rule must be pure: the same statements give the same periods.
+///
+/// The rule receives only purchases that count (their terms are known, quantity and duration are in range) and
+/// assertions. They arrive in the order of replay: purchases by ascending (date, key), and an assertion after the
+/// purchases made on or before the date of its statement. The rule returns at least one period for each statement,
+/// even if the period is empty, so that an ``Explanation`` can account for it. An empty period without a revocation is
+/// explained as overruled by the rule.
 ///
 /// ```swift
 /// struct EachOnItsOwn: ExpiryRule {
@@ -67,38 +85,49 @@ extension ConflictRule {
 /// }
 /// ```
 public protocol ExpiryRule: ConflictRule {
-    /// The periods that `statements` give.
+    /// Returns the periods that `statements` give.
+    ///
+    /// - Parameter statements: The purchases and assertions of one group, in the order of replay.
+    /// - Returns: At least one period for each statement, in any order. Periods may overlap and may be empty.
     func periods(of statements: [TimelineInput]) -> [Period]
 }
 
-/// Decides which of a product's marks counts. Pure.
+/// A rule that decides whether the marks of a product make it owned.
+///
+/// A rule must be pure: the same marks give the same result. It sees only marks made after the last reset of the
+/// environment.
 public protocol FlagRule: ConflictRule {
-    /// Whether a product with these marks is owned.
+    /// Returns a Boolean value that indicates whether a product with these marks is owned.
     func isOwned(_ marks: FlagMarks) -> Bool
 }
 
-/// Once set it counts, whatever was cleared. The default: clearing by an old device must not take back what was paid.
+/// A flag rule by which a product stays owned once it was marked as owned. The default.
+///
+/// Clearing the flag has no effect, so a device with outdated state cannot take back a paid product.
 public struct PurchasedWins: FlagRule {
-    /// `purchasedWins`.
+    /// The string `purchasedWins`.
     public let name = "purchasedWins"
 
-    /// The rule.
+    /// Creates the rule.
     public init() {}
 
-    /// Whether the flag was ever set.
+    /// Returns `true` if the flag was ever set.
     public func isOwned(_ marks: FlagMarks) -> Bool { marks.set != nil }
 }
 
-/// The later mark counts, by logical time, then by replica. For apps that take unlocks back by clearing the flag.
+/// A flag rule by which the later mark counts: by logical time, then by replica.
 ///
-/// It loses an unlock when a device whose state is old clears the flag after another has set it.
+/// Use it in apps that revoke unlocks by clearing the flag.
+///
+/// - Important: This rule loses an unlock when a device with outdated state clears the flag after another device has
+///   set it.
 public struct LastWriterWins: FlagRule {
-    /// `lastWriterWins`.
+    /// The string `lastWriterWins`.
     public let name = "lastWriterWins"
 
-    /// The rule.
+    /// Creates the rule.
     public init() {}
 
-    /// Whether the later mark sets.
+    /// Returns `true` if the later mark sets the flag.
     public func isOwned(_ marks: FlagMarks) -> Bool { marks.latest?.isSet ?? false }
 }

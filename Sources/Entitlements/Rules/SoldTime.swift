@@ -1,32 +1,34 @@
-/// What is known about the time in a non-renewing group, in the order of replay.
+/// A purchase or assertion of time in a non-renewing group, as an ``ExpiryRule`` receives it.
 public enum TimelineInput: Hashable, Sendable {
-    /// Time was sold.
+    /// A purchase of time.
     case sold(SoldTime)
-    /// A system that keeps no purchases says until when the group is paid.
+    /// An expiry asserted by a system that keeps no purchases.
     case asserted(AssertedTime)
 }
 
-/// A purchase of time in a non-renewing group, with all that is known about it.
+/// A purchase of time in a non-renewing group, with everything that is known about it.
 public struct SoldTime: Hashable, Sendable {
     /// The purchase.
     public let purchase: Purchase
-    /// What was sold: duration × quantity, to be added at once.
+    /// The duration of the product × the quantity, added in one step.
     public let duration: CalendarDuration
-    /// The bonus as sold, added after it.
+    /// The bonus in force at the time of sale, added after ``duration``.
     public let bonus: CalendarDuration
-    /// From when on it counts nothing, if it was taken back.
+    /// The date of the revocation; `nil` if the purchase is not revoked.
     public let revokedAt: Timestamp?
-    /// Who recorded it and what they then knew, in ascending order of replica.
+    /// The recordings of the purchase, in ascending order of replica.
     public let recordings: [Recording]
-    /// Whether the remote held the purchase when it was last met; true where nobody keeps track of that.
+    /// A Boolean value that indicates whether the remote held the purchase at the last contact.
+    ///
+    /// `true` if the remote's state is not tracked.
     public let isAtRemote: Bool
 
-    /// The end of what was sold if it begins at `start`.
+    /// Returns the end of the purchased time if it begins at `start`.
     public func end(from start: Timestamp) -> Timestamp {
         start.adding(duration).adding(bonus)
     }
 
-    /// The period from `start` to `end`, cut off at the revocation where there is one.
+    /// Returns the period from `start` to `end`, cut off at the revocation if there is one.
     public func period(from start: Timestamp, to end: Timestamp) -> Period {
         let cut = revokedAt.map { max(start, min($0, end)) } ?? end
         return Period(
@@ -35,15 +37,21 @@ public struct SoldTime: Hashable, Sendable {
     }
 }
 
-/// An expiry that a system asserts which keeps no purchases.
+/// An assertion of an expiry date by a system that keeps no purchases.
 public struct AssertedTime: Hashable, Sendable {
     /// The assertion.
     public let assertion: Assertion
-    /// Whether the remote held the assertion when it was last met; true where nobody keeps track of that.
+    /// A Boolean value that indicates whether the remote held the assertion at the last contact.
+    ///
+    /// `true` if the remote's state is not tracked.
     public let isAtRemote: Bool
 
-    /// The period that the assertion adds when `endSoFar` is the end of what is known before it: from the later of
-    /// that end and the date of the statement to the asserted date; an empty one when nothing is left of it.
+    /// Returns the period that the assertion adds after `endSoFar`.
+    ///
+    /// The period starts at the later of `endSoFar` and the date of the statement, and ends at the asserted date. It
+    /// is empty if nothing remains.
+    ///
+    /// - Parameter endSoFar: The end of all earlier periods; ``Timestamp/earliest`` if there are none.
     public func period(after endSoFar: Timestamp) -> Period {
         let start = max(endSoFar, assertion.assertedAt)
         return Period(
@@ -51,30 +59,32 @@ public struct AssertedTime: Hashable, Sendable {
     }
 }
 
-/// Time in a group that one fact gives: active from `start` on, no longer at `end`.
+/// The time in a group that one fact gives.
+///
+/// A period is half-open: it contains ``start`` but not ``end``.
 public struct Period: Hashable, Sendable {
-    /// What gives a period.
+    /// The fact that gives a period.
     public enum Origin: Hashable, Sendable {
         /// A purchase of this product.
         case purchase(TransactionReference, ProductID)
-        /// A store's grace after a failed payment for what this purchase gave.
+        /// The grace that a store grants after a failed payment, as an extension of this purchase.
         case grace(TransactionReference, ProductID)
-        /// An expiry from a system that keeps no purchases.
+        /// An expiry asserted by a system that keeps no purchases.
         case assertion(Assertion.Reference)
     }
 
-    /// The first instant.
+    /// The first instant of the period.
     public var start: Timestamp
-    /// The first instant after it; equal to ``start`` when nothing is left of it.
+    /// The first instant after the period; equal to ``start`` if the period is empty.
     public var end: Timestamp
-    /// What gives it.
+    /// The fact that gives the period.
     public var origin: Origin
-    /// When the purchase was revoked, if it was.
+    /// The date on which the purchase was revoked; `nil` if it was not.
     public var revokedAt: Timestamp?
-    /// The level of service in an auto-renewable group, 1 is the highest; `nil` in other groups.
+    /// The level of service in an auto-renewable group, where 1 is the highest; `nil` in other groups.
     public var level: Int64?
 
-    /// A period.
+    /// Creates a period.
     public init(
         start: Timestamp, end: Timestamp, origin: Origin, revokedAt: Timestamp? = nil, level: Int64? = nil
     ) {
@@ -85,7 +95,7 @@ public struct Period: Hashable, Sendable {
         self.level = level
     }
 
-    /// The purchase, when one gives it.
+    /// The transaction of the purchase that gives the period; `nil` for an assertion.
     public var transaction: TransactionReference? {
         switch origin {
         case .purchase(let transaction, _), .grace(let transaction, _): transaction
@@ -93,7 +103,7 @@ public struct Period: Hashable, Sendable {
         }
     }
 
-    /// What was bought, when a purchase gives it.
+    /// The product of the purchase that gives the period; `nil` for an assertion.
     public var product: ProductID? {
         switch origin {
         case .purchase(_, let product), .grace(_, let product): product
@@ -101,9 +111,9 @@ public struct Period: Hashable, Sendable {
         }
     }
 
-    /// Whether nothing is left of it.
+    /// A Boolean value that indicates whether the period contains no instant.
     public var isEmpty: Bool { start >= end }
 
-    /// Whether `instant` lies in it: `start ≤ instant < end`.
+    /// Returns `true` if `start ≤ instant < end`.
     public func contains(_ instant: Timestamp) -> Bool { start <= instant && instant < end }
 }

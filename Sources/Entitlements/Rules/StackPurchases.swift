@@ -1,16 +1,20 @@
-/// Each purchase is appended to what is left: it starts at the later of its date and the end so far. The default.
+/// An expiry rule that appends each purchase to the time that is left. The default.
 ///
-/// A revoked purchase keeps its period up to the revocation, possibly none, and what follows moves up. An assertion
-/// adds what its date is later than the end so far. Adding a fact that is no revocation never uncovers an instant that
-/// was covered, in whatever order facts become known.
+/// A purchase starts at the later of its date and the end so far.
+///
+/// A revoked purchase keeps its period up to the revocation, which may be empty, and later purchases move up. An
+/// assertion adds the time between the end so far and its date, if there is any. Adding a fact that is not a
+/// revocation never uncovers an instant that was covered, whatever the order in which facts become known.
 public struct StackPurchases: ExpiryRule {
-    /// `stackPurchases`.
+    /// The string `stackPurchases`.
     public let name = "stackPurchases"
 
-    /// The rule.
+    /// Creates the rule.
     public init() {}
 
-    /// One period a statement, none overlapping another.
+    /// Returns one period for each statement. The periods do not overlap.
+    ///
+    /// - Complexity: O(*n*) in the number of statements.
     public func periods(of statements: [TimelineInput]) -> [Period] {
         var endSoFar = Timestamp.earliest
         return statements.map { statement in
@@ -28,20 +32,29 @@ public struct StackPurchases: ExpiryRule {
     }
 }
 
-/// The tutorials' rule, for comparison and for apps that must keep it: each recording computes
-/// max(known end, purchase date) + duration on its own, and the latest of all ends counts.
+/// An expiry rule by which the latest of all computed expiry dates counts.
 ///
-/// It loses paid time: two devices that each buy three months offline both compute the same end. A purchase that no
-/// replica recorded (it came from a store, or from a history) counts as recorded by someone who knew all earlier ones.
+/// Each recording of a purchase computes max(known end, purchase date) + duration independently. The rule reproduces
+/// the common approach of storing one expiry date per user. Use it for comparison, or in apps that must keep that
+/// behaviour.
+///
+/// - Important: This rule loses paid time. Two devices that each buy three months offline compute the same end.
+///
+/// A purchase without recordings (it came from a store or from a history) counts as if its recorder had known all
+/// earlier purchases.
 public struct LatestExpiryWins: ExpiryRule {
-    /// `latestExpiryWins`.
+    /// The string `latestExpiryWins`.
     public let name = "latestExpiryWins"
 
-    /// The rule.
+    /// Creates the rule.
     public init() {}
 
-    /// One period a purchase, from its date to the latest end that a recording of it computed; they may overlap. An
-    /// assertion gives the time from its statement to its date.
+    /// Returns one period for each statement; the periods may overlap.
+    ///
+    /// The period of a purchase runs from its date to the latest end that one of its recordings computed. The period
+    /// of an assertion runs from its statement to its date.
+    ///
+    /// - Complexity: O(*n*) in the number of statements and recordings.
     public func periods(of statements: [TimelineInput]) -> [Period] {
         var latest: Timestamp?
         return statements.map { statement in
@@ -63,20 +76,23 @@ public struct LatestExpiryWins: ExpiryRule {
     }
 }
 
-/// Only what the remote held when it was last met counts; what it held is stacked as ``StackPurchases`` does.
+/// A rule by which only facts that the remote held at the last contact count.
 ///
-/// For apps whose server has the last word: a purchase made here counts once the remote has it. Until the remote was
-/// met, nothing counts. It loses nothing for good, but a buyer who is offline waits for what was paid.
+/// The purchases that the remote held are stacked as by ``StackPurchases``.
+///
+/// Use it in apps whose server has the final say: a purchase made on this device counts once the remote has it. Before
+/// the first contact with the remote, nothing counts. No purchase is lost permanently, but a buyer who is offline must
+/// wait for access.
 public struct RemoteWins: ExpiryRule, FlagRule {
-    /// `remoteWins`.
+    /// The string `remoteWins`.
     public let name = "remoteWins"
-    /// It does.
+    /// `true`.
     public let asksRemote = true
 
-    /// The rule.
+    /// Creates the rule.
     public init() {}
 
-    /// The periods of what the remote held, and an empty one for anything else.
+    /// Returns the periods of the statements that the remote held, and an empty period for every other statement.
     public func periods(of statements: [TimelineInput]) -> [Period] {
         let atRemote = statements.filter { statement in
             switch statement {
@@ -95,7 +111,7 @@ public struct RemoteWins: ExpiryRule, FlagRule {
         return StackPurchases().periods(of: atRemote) + others
     }
 
-    /// Whether the later of the marks that the remote held sets.
+    /// Returns `true` if the later of the marks that the remote held sets the flag.
     public func isOwned(_ marks: FlagMarks) -> Bool {
         FlagMarks.later(marks.setAtRemote, marks.clearedAtRemote)?.isSet ?? false
     }

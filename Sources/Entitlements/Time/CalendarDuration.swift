@@ -1,39 +1,45 @@
-/// A length of calendar time as a store sells it: months, days and seconds, each 0 or more.
+/// A duration of calendar time: months, days and seconds, each 0 or more.
 ///
-/// Kept apart because they are not convertible: a month has no fixed number of days.
+/// The parts are stored separately because they cannot be converted: a month has no fixed number of days.
 public struct CalendarDuration: Hashable, Sendable {
-    /// Calendar months.
+    /// The number of calendar months.
     public let months: Int64
-    /// Days of 24 hours.
+    /// The number of days of 24 hours.
     public let days: Int64
-    /// Seconds.
+    /// The number of seconds.
     public let seconds: Int64
 
-    /// A duration of the given parts, each 0 or more.
+    /// Creates a duration.
+    ///
+    /// - Precondition: No part is negative.
     public init(months: Int64 = 0, days: Int64 = 0, seconds: Int64 = 0) {
-        precondition(months >= 0 && days >= 0 && seconds >= 0, "the parts of a duration are never negative")
+        precondition(months >= 0 && days >= 0 && seconds >= 0, "the parts of a duration must not be negative")
         self.months = months
         self.days = days
         self.seconds = seconds
     }
 
-    /// No time at all.
+    /// The empty duration.
     public static let zero = CalendarDuration()
 
-    /// The longest duration that counts, a bound against forged and mistaken input: 100 years, in any mix of units.
+    /// The maximum duration that counts, in years, in any mix of units. It is a bound against forged and mistaken
+    /// input.
     public static let longestYears: Int64 = 100
 
-    /// Whether the duration is at most 100 years.
+    /// A Boolean value that indicates whether the duration is at most 100 years.
     public var isWithinBounds: Bool {
-        // Each part is bounded first, so that the sum below cannot overflow.
+        // Each part is checked first, so that the sum below cannot overflow.
         let years = Self.longestYears
         guard months <= years * 12, days <= years * 366, seconds <= years * 366 * 86_400 else { return false }
         return Timestamp(milliseconds: 0).adding(self) <= Timestamp(milliseconds: 0).adding(Self(months: years * 12))
     }
 
-    /// The duration `count` times over; parts saturate. `P1M` × 3 is `P3M`, which is added at once.
+    /// Returns the duration multiplied by `count`. `P1M` × 3 is `P3M`, which is added in one step. Parts that overflow
+    /// saturate.
+    ///
+    /// - Precondition: `count` is not negative.
     public func multiplied(by count: Int64) -> CalendarDuration {
-        precondition(count >= 0, "a duration is not multiplied by \(count)")
+        precondition(count >= 0, "a duration cannot be multiplied by \(count), which is negative")
         func times(_ part: Int64) -> Int64 {
             let (product, overflow) = part.multipliedReportingOverflow(by: count)
             return overflow ? .max : product
@@ -43,7 +49,8 @@ public struct CalendarDuration: Hashable, Sendable {
 }
 
 extension CalendarDuration: CustomStringConvertible {
-    /// The duration in ISO 8601: `P3M`, `P1Y2M3DT4S`; weeks appear as days, and years as months beyond whole years.
+    /// The duration in ISO 8601, for example `P3M` or `P1Y2M3DT4S`. Weeks are written as days, and 12 months as a
+    /// year.
     public var description: String {
         var text = "P"
         if months >= 12 { text += "\(months / 12)Y" }
@@ -53,12 +60,14 @@ extension CalendarDuration: CustomStringConvertible {
         return text == "P" ? "P0D" : text
     }
 
-    /// Reads an ISO 8601 duration: `P3M`, `P1W`, `P1Y6M`, `P1DT12H`. Whole numbers only.
+    /// Parses an ISO 8601 duration of whole numbers: `P3M`, `P1W`, `P1Y6M`, `P1DT12H`.
     ///
-    /// - Throws: ``DurationError`` when the text is no such duration, or longer than 100 years.
+    /// - Throws: ``DurationError`` if the text is not a valid duration or exceeds 100 years.
     public init(_ text: String) throws(DurationError) {
         var rest = text[...].utf8
-        guard rest.popFirst() == UInt8(ascii: "P") else { throw DurationError(text: text, reason: "it begins with P") }
+        guard rest.popFirst() == UInt8(ascii: "P") else {
+            throw DurationError(text: text, reason: "it must begin with P")
+        }
         var units: [(letter: UInt8, months: Int64, days: Int64, seconds: Int64)] = [
             (UInt8(ascii: "Y"), 12, 0, 0), (UInt8(ascii: "M"), 1, 0, 0),
             (UInt8(ascii: "W"), 0, 7, 0), (UInt8(ascii: "D"), 0, 1, 0),
@@ -91,20 +100,20 @@ extension CalendarDuration: CustomStringConvertible {
                 months: sum.months + count * unit.months, days: sum.days + count * unit.days,
                 seconds: sum.seconds + count * unit.seconds)
         }
-        guard parts > 0 else { throw DurationError(text: text, reason: "it names no length") }
+        guard parts > 0 else { throw DurationError(text: text, reason: "it contains no number") }
         guard sum.isWithinBounds else { throw DurationError(text: text, reason: "it is longer than 100 years") }
         self = sum
     }
 }
 
-/// A text is not a duration.
+/// An error that is thrown when a text is not a valid duration.
 public struct DurationError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The text as it was given.
+    /// The rejected text.
     public let text: String
-    /// What is wrong with it.
+    /// The reason for the error.
     public let reason: String
 
-    /// One line: the text, the reason, and what a duration looks like.
+    /// The text, the reason and examples of valid durations, on one line.
     public var description: String {
         "\"\(text.singleLine)\" is not a duration: \(reason) (write P3M, P1W or P1D)"
     }

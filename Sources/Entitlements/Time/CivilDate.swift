@@ -1,16 +1,16 @@
 /// A day of the proleptic Gregorian calendar.
 ///
-/// The conversions count days in 400-year eras that begin on 1 March, so that the leap day comes last; ISO 8601 is the
-/// source of the calendar's rules.
+/// The conversions count days in 400-year eras that begin on 1 March, so that the leap day is the last day of a year.
+/// The rules are those of ISO 8601.
 struct CivilDate: Hashable {
     var year: Int64
-    /// 1–12.
+    /// The month, 1 to 12.
     var month: Int
-    /// 1–31.
+    /// The day of the month, 1 to 31.
     var day: Int
 
     private static let daysPerEra: Int64 = 146_097
-    /// Days from 0000-03-01 to 1970-01-01.
+    /// The number of days from 0000-03-01 to 1970-01-01.
     private static let epochOffset: Int64 = 719_468
 
     init(year: Int64, month: Int, day: Int) {

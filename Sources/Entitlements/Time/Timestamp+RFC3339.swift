@@ -1,5 +1,5 @@
 extension Timestamp: CustomStringConvertible {
-    /// The instant as RFC 3339 in UTC with milliseconds: `2026-01-01T00:00:00.000Z`.
+    /// The instant in RFC 3339, in UTC with milliseconds: `2026-01-01T00:00:00.000Z`.
     public var description: String {
         let dayNumber = milliseconds.flooredQuotient(by: Self.millisecondsPerDay)
         let timeOfDay = milliseconds - dayNumber * Self.millisecondsPerDay
@@ -11,12 +11,12 @@ extension Timestamp: CustomStringConvertible {
         return "\(day)T\(hour):\(minute):\(second).\(padded(timeOfDay % 1_000, 3))Z"
     }
 
-    /// Reads an RFC 3339 date and time (`2026-01-31T12:30:00Z`, with an offset, with fractions of a second), or a plain
-    /// date (`2026-01-31`), which means 00:00 UTC of that day.
+    /// Parses an RFC 3339 date and time (`2026-01-31T12:30:00Z`), optionally with an offset and fractions of a second,
+    /// or a plain date (`2026-01-31`), which means 00:00 UTC of that day.
     ///
-    /// Digits beyond the millisecond are cut off. A leap second (`:60`) is refused.
+    /// Digits beyond the millisecond are truncated. A leap second (`:60`) is rejected.
     ///
-    /// - Throws: ``TimestampError`` naming the text and what is wrong with it.
+    /// - Throws: ``TimestampError`` with the text and the reason.
     public init(_ text: String) throws(TimestampError) {
         var scanner = DateScanner(text)
         self = try scanner.timestamp()
@@ -28,14 +28,14 @@ private func padded(_ number: Int64, _ width: Int) -> String {
     return String(repeating: "0", count: max(0, width - digits.count)) + digits
 }
 
-/// A text is not a date.
+/// An error that is thrown when a text is not a valid date.
 public struct TimestampError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The text as it was given.
+    /// The rejected text.
     public let text: String
-    /// What is wrong with it.
+    /// The reason for the error.
     public let reason: String
 
-    /// One line: the text, the reason, and what a date looks like.
+    /// The text, the reason and examples of valid dates, on one line.
     public var description: String {
         "\"\(text.singleLine)\" is not a date: \(reason) (write 2026-01-31T12:00:00Z or 2026-01-31)"
     }
@@ -61,11 +61,11 @@ private struct DateScanner {
         let second = try number(digits: 2, in: 0...59, "second")
         let fraction = take(anyOf: ".") == nil ? 0 : try fractionOfSecond()
         let offset = try zoneOffset()
-        guard rest.isEmpty else { throw failure("something follows the date") }
+        guard rest.isEmpty else { throw failure("unexpected text after the date") }
         let timeOfDay = (hour * 3_600 + minute * 60 + second - offset) * 1_000 + fraction
         let milliseconds = day * Timestamp.millisecondsPerDay + timeOfDay
         let timestamp = Timestamp(milliseconds: milliseconds)
-        guard timestamp.milliseconds == milliseconds else { throw failure("it lies outside of the years 1 to 9999") }
+        guard timestamp.milliseconds == milliseconds else { throw failure("it is outside the years 1 to 9999") }
         return timestamp
     }
 
@@ -93,7 +93,7 @@ private struct DateScanner {
         return milliseconds
     }
 
-    /// Seconds east of UTC.
+    /// Parses the zone offset, in seconds east of UTC.
     private mutating func zoneOffset() throws(TimestampError) -> Int64 {
         guard let sign = take(anyOf: "Zz+-") else { throw failure("the time zone is missing (Z, or +01:00)") }
         guard sign == "+" || sign == "-" else { return 0 }

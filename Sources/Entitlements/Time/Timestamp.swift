@@ -1,17 +1,16 @@
-/// An instant in UTC, in whole milliseconds, between the years 1 and 9999.
+/// An instant in UTC with millisecond precision, in the years 1 to 9999.
 ///
-/// Arithmetic saturates at ``earliest`` and ``latest`` instead of overflowing, so that no sum of paid durations can
-/// trap or turn negative.
+/// Arithmetic saturates at ``earliest`` and ``latest``, so a sum of paid durations cannot overflow.
 public struct Timestamp: Hashable, Comparable, Sendable {
-    /// Milliseconds since 1970-01-01T00:00:00Z, leap seconds not counted.
+    /// The number of milliseconds since 1970-01-01T00:00:00Z, without leap seconds.
     public let milliseconds: Int64
 
-    /// 0001-01-01T00:00:00.000Z.
+    /// The earliest instant, 0001-01-01T00:00:00.000Z.
     public static let earliest = Timestamp(unchecked: -62_135_596_800_000)
-    /// 9999-12-31T23:59:59.999Z.
+    /// The latest instant, 9999-12-31T23:59:59.999Z.
     public static let latest = Timestamp(unchecked: 253_402_300_799_999)
 
-    /// The instant so many milliseconds after 1970-01-01T00:00:00Z, or the nearest one in range.
+    /// Creates the instant `milliseconds` after 1970-01-01T00:00:00Z, or the nearest instant in range.
     public init(milliseconds: Int64) {
         self = Timestamp(
             unchecked: min(max(milliseconds, Self.earliest.milliseconds), Self.latest.milliseconds))
@@ -21,7 +20,7 @@ public struct Timestamp: Hashable, Comparable, Sendable {
         self.milliseconds = milliseconds
     }
 
-    /// Whether `left` is before `right`.
+    /// Returns `true` if `left` is before `right`.
     public static func < (left: Timestamp, right: Timestamp) -> Bool {
         left.milliseconds < right.milliseconds
     }
@@ -30,11 +29,11 @@ public struct Timestamp: Hashable, Comparable, Sendable {
 extension Timestamp {
     static let millisecondsPerDay: Int64 = 86_400_000
 
-    /// The instant `duration` later: months first, then days and seconds.
+    /// Returns the instant `duration` later. Months are added first, then days and seconds.
     ///
-    /// Months are those of the proleptic Gregorian calendar in UTC and keep the time of day. A day that does not exist
+    /// Months follow the proleptic Gregorian calendar in UTC and keep the time of day. A day that does not exist
     /// becomes 00:00 of the following day: 31 January + 1 month is 1 March 00:00. Clamping to the end of February, as
-    /// calendars do, is not monotone: a later start, or more paid months, could end sooner.
+    /// most calendar libraries do, is not monotonic: a later start or more paid months could end sooner.
     public func adding(_ duration: CalendarDuration) -> Timestamp {
         let (seconds, secondsOverflow) = duration.seconds.multipliedReportingOverflow(by: 1_000)
         let (days, daysOverflow) = duration.days.multipliedReportingOverflow(by: Self.millisecondsPerDay)
@@ -61,9 +60,9 @@ extension Timestamp {
         return Timestamp(milliseconds: (lastDay.daysSince1970 + 1) * Self.millisecondsPerDay)
     }
 
-    /// Whole days from this instant to `end`, rounded up; 0 when `end` is not later.
+    /// Returns the number of whole days from this instant to `end`, rounded up; 0 if `end` is not later.
     ///
-    /// Rounding down, as the tutorials do, tells a payer on the last day that nothing is left.
+    /// Rounding down would tell a buyer on the last day that no time is left.
     public func daysRemaining(until end: Timestamp) -> Int {
         guard end > self else { return 0 }
         return Int((end.milliseconds - milliseconds - 1) / Self.millisecondsPerDay) + 1

@@ -156,7 +156,7 @@ struct MigrationTests {
             await refusal { try await store.migrate(old, group: "nothing") }
                 == #"unknownProduct: the catalogue has no group "nothing""#)
         old.source = ""
-        #expect(await refusal { try await store.migrate(old) } == "invalid: source: an id is not empty")
+        #expect(await refusal { try await store.migrate(old) } == "invalid: source: an id must not be empty")
         #expect(try await contents(of: local).isEmpty)
     }
 

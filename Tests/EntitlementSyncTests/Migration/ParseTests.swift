@@ -86,7 +86,7 @@ struct ParseTests {
             (user("x", #","updatedAt":true"#), "updatedAt: a date is expected, not true or false"),
             (
                 user("x", #","sessionToken":"5EC4E7""#),
-                "line 1, column 93: \"sessionToken\" stands here twice"
+                "line 1, column 93: \"sessionToken\" is repeated"
             ),
             (String(repeating: "[", count: 100_000), "line 1, column 65: nested deeper than 64 levels"),
         ])

@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("A bad catalogue is refused with the place and the reason")
+@Suite("An invalid catalogue is rejected with the place and the reason")
 struct BadCatalogTests {
     private static func refusal(of json: String) -> InputError? {
         refusal(of: Array(json.utf8))
@@ -19,7 +19,7 @@ struct BadCatalogTests {
     private static func product(_ members: String) -> String { #"{"products":[{"id":"a",\#(members)}]}"# }
 
     @Test(
-        "Products",
+        "Invalid products are rejected",
         arguments: [
             (#"{"products":[{"type":"nonConsumable"}]}"#, "products[0].id", "this is missing"),
             (#"{"products":[{"id":null,"type":"nonConsumable"}]}"#, "products[0].id", "this is missing"),
@@ -30,11 +30,11 @@ struct BadCatalogTests {
             ),
             (
                 product(#""type":"lease""#), "products[0].type",
-                "\"lease\" is none of consumable, nonConsumable, nonRenewing, autoRenewable"
+                "must be one of consumable, nonConsumable, nonRenewing, autoRenewable, not \"lease\""
             ),
             (
                 product(#""type":"nonConsumable","colour":1"#), "products[0].colour",
-                "nothing is known by this name (known: id, type, group, duration, units, level, introductory, names, "
+                "unknown member (known: id, type, group, duration, units, level, introductory, names, "
                     + "forSale, requiresAccount)"
             ),
             (product(#""type":"nonConsumable","units":1"#), "products[0].units", "a nonConsumable has none"),
@@ -43,11 +43,11 @@ struct BadCatalogTests {
                 product(#""type":"nonRenewing","group":"g","duration":"P1M","level":1"#), "products[0].level",
                 "a nonRenewing has none"
             ),
-            (product(#""type":"consumable","units":0"#), "products[0].units", "units are 1 to 1000000, not 0"),
-            (product(#""type":"consumable","units":-5"#), "products[0].units", "units are 1 to 1000000, not -5"),
+            (product(#""type":"consumable","units":0"#), "products[0].units", "units must be 1 to 1,000,000, not 0"),
+            (product(#""type":"consumable","units":-5"#), "products[0].units", "units must be 1 to 1,000,000, not -5"),
             (
                 product(#""type":"consumable","units":1000001"#), "products[0].units",
-                "units are 1 to 1000000, not 1000001"
+                "units must be 1 to 1,000,000, not 1000001"
             ),
             (
                 product(#""type":"consumable","units":1.5"#), "products[0].units",
@@ -63,14 +63,17 @@ struct BadCatalogTests {
             ),
             (product(#""type":"nonRenewing","duration":"P1M""#), "products[0].group", "this is missing"),
             (product(#""type":"nonRenewing","group":"g""#), "products[0].duration", "this is missing"),
-            (product(#""type":"nonRenewing","group":"","duration":"P1M""#), "products[0].group", "an id is not empty"),
+            (
+                product(#""type":"nonRenewing","group":"","duration":"P1M""#), "products[0].group",
+                "an id must not be empty"
+            ),
             (
                 product(#""type":"nonRenewing","group":"g","duration":"3M""#), "products[0].duration",
-                "\"3M\" is not a duration: it begins with P (write P3M, P1W or P1D)"
+                "\"3M\" is not a duration: it must begin with P (write P3M, P1W or P1D)"
             ),
             (
                 product(#""type":"nonRenewing","group":"g","duration":"P0D""#), "products[0].duration",
-                "a duration is longer than nothing"
+                "a duration must be longer than zero"
             ),
             (
                 product(#""type":"nonRenewing","group":"g","duration":"P101Y""#), "products[0].duration",
@@ -78,7 +81,7 @@ struct BadCatalogTests {
             ),
             (
                 product(#""type":"autoRenewable","group":"g","duration":"P1M","level":0"#), "products[0].level",
-                "a level is 1 (highest) to 1000, not 0"
+                "a level must be 1 (highest) to 1,000, not 0"
             ),
             (
                 product(#""type":"autoRenewable","group":"g","duration":"P1M","introductory":{"mode":"gift"}"#),
@@ -93,7 +96,7 @@ struct BadCatalogTests {
                     #""type":"autoRenewable","group":"g","duration":"P1M","#
                         + #""introductory":{"mode":"free","duration":"P0D"}"#
                 ),
-                "products[0].introductory.duration", "a duration is longer than nothing"
+                "products[0].introductory.duration", "a duration must be longer than zero"
             ),
             (
                 product(#""type":"nonConsumable","names":["A"]"#), "products[0].names",
@@ -113,21 +116,21 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "Ids",
+        "Invalid ids are rejected",
         arguments: [
-            ("", "an id is not empty"),
-            (String(repeating: "x", count: 256), "an id has at most 255 bytes, this one has 256"),
-            (String(repeating: "x", count: 1_000_000), "an id has at most 255 bytes, this one has 1000000"),
-            (#"a\u0000b"#, "\"a\u{FFFD}b\" has control characters, an id has none"),
-            (#"a\nb"#, "\"a\u{FFFD}b\" has control characters, an id has none"),
-            (#"\u007f"#, "\"\u{FFFD}\" has control characters, an id has none"),
+            ("", "an id must not be empty"),
+            (String(repeating: "x", count: 256), "an id must have at most 255 bytes, not 256"),
+            (String(repeating: "x", count: 1_000_000), "an id must have at most 255 bytes, not 1000000"),
+            (#"a\u0000b"#, "\"a\u{FFFD}b\" contains control characters, which an id must not"),
+            (#"a\nb"#, "\"a\u{FFFD}b\" contains control characters, which an id must not"),
+            (#"\u007f"#, "\"\u{FFFD}\" contains control characters, which an id must not"),
         ])
     func ids(id: String, reason: String) {
         let json = #"{"products":[{"id":"ok","type":"nonConsumable"},{"id":"\#(id)","type":"nonConsumable"}]}"#
         #expect(Self.refusal(of: json) == InputError(path: "products[1].id", reason: reason))
     }
 
-    @Test("Duplicate ids are refused at the second")
+    @Test("A duplicate id is rejected at its second use")
     func duplicates() {
         let product = #"{"id":"a","type":"nonConsumable"}"#
         #expect(
@@ -139,7 +142,7 @@ struct BadCatalogTests {
                 == InputError(path: "entitlements[1].id", reason: "\"e\" is used twice"))
     }
 
-    @Test("A group that mixes kinds is refused at the product that differs")
+    @Test("A group that mixes kinds is rejected at the differing product")
     func mixedKinds() {
         let json = #"""
             {"products":[{"id":"a","type":"nonRenewing","group":"g","duration":"P1M"},
@@ -153,12 +156,12 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "Entitlements that nothing grants",
+        "Entitlements without a valid source are rejected",
         arguments: [
             (#"{"id":"e"}"#, "entitlements[0].grantedBy", "this is missing"),
             (#"{"id":"e","grantedBy":[]}"#, "entitlements[0].grantedBy", "nothing grants \"e\""),
             (#"{"grantedBy":["product:owl"]}"#, "entitlements[0].id", "this is missing"),
-            (#"{"id":"","grantedBy":["product:owl"]}"#, "entitlements[0].id", "an id is not empty"),
+            (#"{"id":"","grantedBy":["product:owl"]}"#, "entitlements[0].id", "an id must not be empty"),
             (
                 #"{"id":"e","grantedBy":["product:owl","product:cat"]}"#, "entitlements[0].grantedBy[1]",
                 "no product has the id \"cat\""
@@ -181,11 +184,11 @@ struct BadCatalogTests {
             ),
             (
                 #"{"id":"e","grantedBy":["owl"]}"#, "entitlements[0].grantedBy[0]",
-                "\"owl\" is none of product:ID, group:ID, units:ID"
+                "must be one of product:ID, group:ID, units:ID, not \"owl\""
             ),
             (
                 #"{"id":"e","grantedBy":["Product:owl"]}"#, "entitlements[0].grantedBy[0]",
-                "\"Product:owl\" is none of product:ID, group:ID, units:ID"
+                "must be one of product:ID, group:ID, units:ID, not \"Product:owl\""
             ),
             (#"{"id":"e","grantedBy":[1]}"#, "entitlements[0].grantedBy[0]", "a string is expected, not a number"),
             (
@@ -206,7 +209,7 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "The whole and the policy",
+        "Invalid documents and policies are rejected",
         arguments: [
             ("[]", "", "an object is expected, not an array"),
             ("{}", "products", "this is missing"),
@@ -214,7 +217,7 @@ struct BadCatalogTests {
             (#"{"products":[7]}"#, "products[0]", "an object is expected, not a number"),
             (
                 #"{"products":[],"prices":[]}"#, "prices",
-                "nothing is known by this name (known: products, entitlements, policy)"
+                "unknown member (known: products, entitlements, policy)"
             ),
             (
                 #"{"products":[],"policy":{"bonus":"P1"}}"#, "policy.bonus",
@@ -223,11 +226,11 @@ struct BadCatalogTests {
             ),
             (
                 #"{"products":[],"policy":{"expiry":"newest"}}"#, "policy.expiry",
-                "\"newest\" is none of stackPurchases, latestExpiryWins, remoteWins"
+                "must be one of stackPurchases, latestExpiryWins, remoteWins, not \"newest\""
             ),
             (
                 #"{"products":[],"policy":{"flags":"never"}}"#, "policy.flags",
-                "\"never\" is none of purchasedWins, lastWriterWins, remoteWins"
+                "must be one of purchasedWins, lastWriterWins, remoteWins, not \"never\""
             ),
             (
                 #"{"products":[],"policy":{"consumables":true}}"#, "policy.consumables",
@@ -235,11 +238,11 @@ struct BadCatalogTests {
             ),
             (
                 #"{"products":[],"policy":{"consumables":"none"}}"#, "policy.consumables",
-                "\"none\" is none of deviceLocal, shared"
+                "must be one of deviceLocal, shared, not \"none\""
             ),
             (
                 #"{"products":[],"policy":{"rule":"x"}}"#, "policy.rule",
-                "nothing is known by this name (known: bonus, expiry, flags, consumables)"
+                "unknown member (known: bonus, expiry, flags, consumables)"
             ),
         ])
     func wholeAndPolicy(json: String, path: String, reason: String) {
@@ -247,27 +250,27 @@ struct BadCatalogTests {
     }
 
     @Test(
-        "Text that is no JSON is refused at its line and column",
+        "A syntax error is reported with line and column",
         arguments: [
             ("", "line 1, column 1", "the text ends where a value is expected"),
             ("{\n  \"products\": [\n    {\"id\": }\n]}", "line 3, column 12", "a value is expected here"),
             ("{\"products\":[],}", "line 1, column 16", "a member name in quotes is expected"),
             ("{\"products\":[]\n\"policy\":{}}", "line 2, column 1", "\",\" or \"}\" is expected"),
-            ("{\"products\":[]}\n\n]", "line 3, column 1", "something follows the end of the text"),
-            ("{\"products\":[],\n \"products\":[]}", "line 2, column 2", "\"products\" stands here twice"),
-            ("{\"products\":[\"\\ud83d\"]}", "line 1, column 21", "half of a surrogate pair stands alone"),
+            ("{\"products\":[]}\n\n]", "line 3, column 1", "unexpected text after the end"),
+            ("{\"products\":[],\n \"products\":[]}", "line 2, column 2", "\"products\" is repeated"),
+            ("{\"products\":[\"\\ud83d\"]}", "line 1, column 21", "unpaired surrogate"),
         ])
     func syntax(json: String, place: String, reason: String) {
         #expect(Self.refusal(of: json) == InputError(path: place, reason: reason))
     }
 
-    @Test("Bytes that are not UTF-8 are refused where they stand")
+    @Test("Invalid UTF-8 is rejected at its position")
     func invalidUTF8() {
         let json = Array("{\n \"products\":[\"".utf8) + [0xC3, 0x28] + Array("\"]}".utf8)
         #expect(Self.refusal(of: json) == InputError(path: "line 2, column 15", reason: "the text is not UTF-8"))
     }
 
-    @Test("Every message is one line of bounded length, whatever stands in the catalogue")
+    @Test("Every message is one line of bounded length for any catalogue")
     func messagesAreOneLine() throws {
         let odd = String(repeating: #"\n\u0000x"#, count: 500)
         for json in [

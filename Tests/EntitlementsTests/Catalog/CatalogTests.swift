@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("A catalogue keeps what it is given")
+@Suite("A catalogue preserves its input")
 struct CatalogTests {
     @Test("Every member of every kind of product is read")
     func readsAll() throws {
@@ -33,7 +33,7 @@ struct CatalogTests {
         #expect(catalog.terms(of: "unknown") == nil)
     }
 
-    @Test("A name is given in the language asked for, else in English, else as the id")
+    @Test("A name is in the requested language, or else in English, or else the id")
     func names() {
         let product = Product(id: "owl", kind: .nonConsumable, names: ["en": "Owl", "de": "Eule"])
         #expect(product.name(in: "de") == "Eule")
@@ -60,9 +60,9 @@ struct CatalogTests {
         #expect(try Catalog(json: json.utf8)[product: "a"]?.isForSale == true)
     }
 
-    @Test("A bonus beyond 100 years is refused in a catalogue made by hand as well")
+    @Test("A bonus beyond 100 years is also rejected in a catalogue built in code")
     func boundsOfHandMadeCatalogues() {
-        #expect(throws: InputError(path: "policy.bonus", reason: "a bonus is at most 100 years")) {
+        #expect(throws: InputError(path: "policy.bonus", reason: "a bonus must be at most 100 years")) {
             try Catalog(products: [], policy: Policy(bonus: CalendarDuration(days: .max)))
         }
     }

@@ -2,7 +2,7 @@ import Entitlements
 import Foundation
 import Testing
 
-@Suite("The example catalogues read as their tutorials sell")
+@Suite("The example catalogues match the products of their tutorials")
 struct ExampleCatalogTests {
     private static let owls = [
         "CarefreeOwl", "CouchOwl", "CryingOwl", "GoodJobOwl", "GoodNightOwl", "InLoveOwl", "LonelyOwl", "NightOwl",
@@ -32,7 +32,7 @@ struct ExampleCatalogTests {
         #expect(catalog.groups == ["random"])
     }
 
-    @Test("InsomniOwl's random owls open by subscription or by units, each owl by its own product")
+    @Test("InsomniOwl's random owls are granted by subscription or units, each single owl by its own product")
     func insomniOwlEntitlements() throws {
         let catalog = try Self.example("insomniowl")
         #expect(
@@ -53,7 +53,7 @@ struct ExampleCatalogTests {
         #expect(policy.rules.consumables == .deviceLocal)
     }
 
-    @Test("In Rage an active subscription unlocks every comic, and a bought comic stays after it ended")
+    @Test("In Rage an active subscription unlocks every comic, and a bought comic stays owned after it ends")
     func rage() throws {
         let catalog = try Self.example("rage")
         let comic: ProductID = "com.razeware.inapprage.nightlyrage"

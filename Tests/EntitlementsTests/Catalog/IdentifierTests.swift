@@ -3,10 +3,10 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("Ids are bytes: fit to be shown on one line, never normalized")
+@Suite("Ids are compared as bytes and never normalized")
 struct IdentifierTests {
     @Test(
-        "Slashes, emoji, blanks, a leading combining mark and 255 bytes are fine",
+        "Slashes, emoji, blanks, a leading combining mark and 255 bytes are accepted",
         arguments: [
             "a", "com.example/owl/🦉", " ", "\u{301}", "..", "%2F", "a\u{80}", String(repeating: "x", count: 255),
         ])
@@ -15,15 +15,15 @@ struct IdentifierTests {
     }
 
     @Test(
-        "Nothing, more than 255 bytes, and control characters are refused",
+        "An empty id, more than 255 bytes, and control characters are rejected",
         arguments: [
-            ("", "an id is not empty"),
-            (String(repeating: "x", count: 256), "an id has at most 255 bytes, this one has 256"),
-            (String(repeating: "🦉", count: 64), "an id has at most 255 bytes, this one has 256"),
-            ("a\u{0}b", "\"a\u{FFFD}b\" has control characters, an id has none"),
-            ("a\nb", "\"a\u{FFFD}b\" has control characters, an id has none"),
-            ("\r\n", "\"\u{FFFD}\u{FFFD}\" has control characters, an id has none"),
-            ("a\u{7F}", "\"a\u{FFFD}\" has control characters, an id has none"),
+            ("", "an id must not be empty"),
+            (String(repeating: "x", count: 256), "an id must have at most 255 bytes, not 256"),
+            (String(repeating: "🦉", count: 64), "an id must have at most 255 bytes, not 256"),
+            ("a\u{0}b", "\"a\u{FFFD}b\" contains control characters, which an id must not"),
+            ("a\nb", "\"a\u{FFFD}b\" contains control characters, which an id must not"),
+            ("\r\n", "\"\u{FFFD}\u{FFFD}\" contains control characters, which an id must not"),
+            ("a\u{7F}", "\"a\u{FFFD}\" contains control characters, which an id must not"),
         ])
     func refuses(text: String, reason: String) {
         #expect(throws: IdentifierError(reason: reason)) { try ProductID(text).validate() }

@@ -2,9 +2,9 @@ import Entitlements
 import Foundation
 import Testing
 
-@Suite("StoreKit configurations of Xcode as catalogues")
+@Suite("StoreKit configurations are read as catalogues")
 struct StoreKitTests {
-    /// One product of each kind, as Xcode 15 lays a file out, cut to what matters and what is ignored.
+    /// One product of each kind in the layout of Xcode 15, reduced to the relevant members and some ignored ones.
     private static func file(
         version: String = #"{"major":4,"minor":0}"#, products: String = coins + "," + owl,
         nonRenewing: String = quarter,
@@ -92,7 +92,7 @@ struct StoreKitTests {
         #expect(catalog[entitlement: "quarter"] == nil)
     }
 
-    @Test("A group whose name is taken is asked for by its id")
+    @Test("The entitlement of a group whose name is taken has the id of the group")
     func takenName() throws {
         let catalog = try Catalog(
             anyJSON: Self.file(products: Self.owl.replacing("owl", with: "Selfies"), nonRenewing: ""))
@@ -100,7 +100,7 @@ struct StoreKitTests {
         #expect(catalog[entitlement: "20999999"]?.grantedBy == [.group("20999999")])
     }
 
-    @Test("A later major version is read as long as what is needed is there; one before 4 is not")
+    @Test("A later major version is read if the required members exist; versions before 4 are rejected")
     func versions() {
         #expect(Self.refusal(of: Self.file(version: #"{"major":9,"minor":1}"#)) == nil)
         #expect(
@@ -115,7 +115,7 @@ struct StoreKitTests {
                 + "has none")
     }
 
-    @Test("Missing durations are named all at once")
+    @Test("One error lists all missing durations")
     func missingDurations() {
         let more = ["half", "year"].map { Self.quarter.replacing("quarter", with: $0) }
         #expect(
@@ -126,7 +126,7 @@ struct StoreKitTests {
                 + #"--duration ID=P3M for each of "quarter", "year""#)
     }
 
-    @Test("A supplement for something else is refused, and so is one for our own catalogues")
+    @Test("A supplement for an unsuitable product or for a JSON catalogue is rejected")
     func strayedSupplement() {
         var supplement = Self.quarterLasts
         supplement.durations["nothing"] = CalendarDuration(months: 1)
@@ -145,11 +145,11 @@ struct StoreKitTests {
                 == #"a number of units is given for "owl", which is nonConsumable"#)
         #expect(
             Self.refusal(of: Array(#"{"products":[]}"#.utf8), Self.quarterLasts)
-                == "durations, groups and units are given for .storekit files only; this catalogue says them itself")
+                == "durations, groups and units are for .storekit files only; this catalogue contains them")
     }
 
     @Test(
-        "What is wrong is told with its place in the file",
+        "Errors are reported with their place in the file",
         arguments: [
             (file(products: #"{"productID":"a","type":"Lease"}"#), "products[0].type"),
             (file(products: #"{"type":"Consumable"}"#), "products[0].productID"),

@@ -3,16 +3,16 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("Over random histories of all kinds of facts, what takes nothing back uncovers nothing")
+@Suite("Over random histories, facts that revoke nothing never uncover an instant")
 struct CoverageHistoriesTests {
-    /// What was covered or owned stays so, under stackPurchases and purchasedWins, when there become known: purchases
-    /// of every kind (with known, unknown and unfit terms, of other environments, signed and unsigned, renewals of
-    /// one product in a line among them), recordings, assertions (also earlier ones of the same date),
-    /// reinstatements, acceptances that accept (also after a refusal), marks of either sort, spends, and resets of
-    /// production, which there are none of. Refunds and refusals are known from the start or never.
+    /// Under stackPurchases and purchasedWins, covered and owned instants stay so when these facts become known:
+    /// purchases of every kind (with known, unknown and invalid terms, of other environments, signed and unsigned,
+    /// including renewals of one product in a line), recordings, assertions (including earlier ones of the same date),
+    /// reinstatements, acceptances that accept (including after a refusal), marks of either kind, spends, and resets
+    /// of production, which have no effect. Refunds and refusals are known from the start or never.
     ///
-    /// Not among them, because with them a store or the server takes back or restates: refunds, refusals, transfers,
-    /// acceptances that re-date, resets of a test environment, an upgrade in a line, renewal states.
+    /// Excluded are facts by which a store or the server revokes or restates: refunds, refusals, transfers,
+    /// acceptances that redate, resets of a test environment, an upgrade in a line, and renewal states.
     @Test(
         "Purchases, recordings, assertions, reinstatements, acceptances, marks and spends, one by one: 200,000",
         arguments: 1...4)
@@ -44,7 +44,7 @@ struct CoverageHistoriesTests {
         #expect(owned > 5_000)
     }
 
-    @Test("Facts are the same whether they were written and read anew or not")
+    @Test("Facts are equal with and without encoding and decoding")
     func asTheyAre() throws {
         let catalog = try Shop.catalog()
         try forAll("facts as they are", cases: 2_000) { random, place in

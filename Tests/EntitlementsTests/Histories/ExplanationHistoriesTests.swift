@@ -3,11 +3,11 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("An explanation names every fact that concerns a source, and what it says agrees with the answer")
+@Suite("An explanation lists every fact that concerns a source and agrees with the decision")
 struct ExplanationHistoriesTests {
     private static let center = Timestamp(milliseconds: 1_767_225_600_000)
 
-    /// A random history with renewal states and refunds among its facts, its replay and an instant to ask about.
+    /// A random history with renewal states and refunds among its facts, its replay and an instant.
     private static func replay(using random: inout SplitMix64) throws -> (replay: Replay, now: Timestamp) {
         let rules = ConflictRules(
             expiry: random.pick(ConflictRules.expiryRules), flags: random.pick(ConflictRules.flagRules),
@@ -38,7 +38,7 @@ struct ExplanationHistoriesTests {
         return (replay, .near(center, years: 3, using: &random))
     }
 
-    /// What concerns a source, found without the code that explains.
+    /// The facts that concern a source, found independently of the explaining code.
     private static func concerned(_ source: Entitlement.Source, in replay: Replay) -> Set<Fact> {
         let facts = replay.facts
         let purchases = facts.purchases.filter { purchase in
@@ -71,7 +71,7 @@ struct ExplanationHistoriesTests {
         return found
     }
 
-    @Test("Every purchase, refund, assertion, mark, spend, renewal state and acceptance, and nothing else")
+    @Test("An explanation lists every relevant fact and no other")
     func complete() throws {
         var reasons: Set<String> = []
         try forAll("explanations are complete", cases: 3_000) { random, place in
@@ -89,7 +89,7 @@ struct ExplanationHistoriesTests {
         #expect(reasons.count >= 10, "\(reasons)")
     }
 
-    @Test("Periods, ownership and balances told are those of the answer, each once")
+    @Test("Explained periods, ownership and balances equal those of the decision, each once")
     func agreement() throws {
         try forAll("explanations agree", cases: 3_000) { random, place in
             let (replay, now) = try Self.replay(using: &random)
@@ -125,7 +125,7 @@ struct ExplanationHistoriesTests {
         }
     }
 
-    @Test("A refunded, a future and an otherwise sold purchase of units say so")
+    @Test("Refunded and future purchases of units, and those sold as another kind, are explained")
     func units() throws {
         let story = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
             .refunding("A", at: "2026-02-01").buying(Shop.coins, at: "2026-09-01", transaction: "B")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("Facts that somebody made to do harm do none")
+@Suite("Malicious facts do no harm")
 struct HostileFactsTests {
     private static let edges: [Int64] = [.min, .min + 1, -62_135_596_800_000, -1, 0, 1, 253_402_300_799_999, .max]
 
@@ -69,7 +69,7 @@ struct HostileFactsTests {
         }
     }
 
-    @Test("A purchase, or a refund, named as the preview's own does not touch the preview")
+    @Test("A purchase or refund with the id of the preview does not affect the preview")
     func preview() throws {
         let now = try Timestamp("2026-03-01")
         let end = try Timestamp("2026-06-01")
@@ -85,8 +85,8 @@ struct HostileFactsTests {
             try Story().refunding(forged, at: "2020-01-01").replay().end(afterBuying: Shop.threeMonths, at: now) == end)
     }
 
-    /// Facts a second apart: a line of renewals, lines of one, purchases of time and their refunds, assertions, units
-    /// of one product and of as many as there are, their spends, and requests.
+    /// Facts one second apart: a long line of renewals, lines of one, purchases of time and their refunds, assertions,
+    /// units of one product and of many products, their spends, and requests.
     private static func flood(_ count: Int) -> Facts {
         let replica = ReplicaID(bytes: [UInt8](repeating: 1, count: 16))
         let facts = (1...count).flatMap { number -> [Fact] in
@@ -154,7 +154,7 @@ struct HostileFactsTests {
         }
     }
 
-    @Test("What takes 16 times as long is found to, whatever else the machine does")
+    @Test("A 16-fold increase of time is detected regardless of other load")
     func quadratic() {
         func work(_ count: Int) -> () -> Void {
             { #expect((0..<count * count).reduce(into: 0) { $0 ^= $1 } >= 0) }
@@ -164,15 +164,15 @@ struct HostileFactsTests {
     }
 }
 
-/// The processor time of two pieces of work: the least of several runs of each, so that what else runs on the machine
-/// has no say in it.
+/// The processor time of two pieces of work: the minimum of several runs of each, so that other load on the machine
+/// does not matter.
 private struct Growth {
     private(set) var small = Duration.seconds(86_400)
     private(set) var large = Duration.seconds(86_400)
     var ratio: Double { large / small }
 
-    /// Runs both in turns, 3 times, and then on until `large` takes less than `aim` times as long: at most 20 times.
-    /// The least time of a piece of work only gets nearer to the truth, so this excuses nothing that is really slower.
+    /// Runs both alternately 3 times, and then until `large` takes less than `aim` times as long, at most 20 times.
+    /// The minimum time only approaches the true cost, so further runs do not hide real slowness.
     init(of small: () -> Void, to large: () -> Void, aim: Double) {
         for round in 0..<20 where round < 3 || ratio >= aim {
             self.small = min(self.small, Self.processorTime(of: small))
@@ -180,7 +180,7 @@ private struct Growth {
         }
     }
 
-    /// Of this thread alone: other tests run on others, and the time in which it was not let run does not count.
+    /// The time of this thread alone, because other tests run on other threads and waiting time does not count.
     private static func processorTime(of work: () -> Void) -> Duration {
         func spent() -> Duration {
             var time = timespec()

@@ -2,14 +2,14 @@ import EntitlementsTestSupport
 
 @testable import Entitlements
 
-/// A small random history of one account: what is known at first, and what becomes known later, one fact after the
-/// other. The late facts take nothing back.
+/// A small random history of one account: the facts known at first, and facts that become known later, one at a time.
+/// The late facts revoke nothing.
 struct RandomHistory {
-    /// Facts of any kind, refunds and refusals among them.
+    /// Facts of any kind, including refunds and refusals.
     private(set) var early: [Fact] = []
-    /// Facts that take nothing back, in the order in which they arrive.
+    /// Facts that revoke nothing, in the order of their arrival.
     private(set) var late: [Fact] = []
-    /// The records of all, early ones first.
+    /// The records of all facts, early ones first.
     private var records: [Record] = []
 
     private let center: Timestamp
@@ -26,8 +26,7 @@ struct RandomHistory {
         records = (early + late).map(\.record)
     }
 
-    /// The facts known when `count` of the late ones have arrived, as a device reads them that keeps no ledger to
-    /// itself.
+    /// The facts known after `count` of the late ones have arrived, on a device without a ledger of its own.
     func facts(late count: Int, remote: Ledger? = nil) -> Facts {
         let known = early + late.prefix(count)
         return Facts(
@@ -35,7 +34,7 @@ struct RandomHistory {
             server: Ledger(known.filter(\.isServers).map(\.record)), remote: remote)
     }
 
-    /// The same facts without writing and reading them anew: what takes the time of many histories.
+    /// The same facts without encoding and decoding, which would dominate the time of many histories.
     func factsAsTheyAre(late count: Int) -> Facts {
         let known = early + late.prefix(count)
         var winners: [Int] = []
@@ -50,7 +49,7 @@ struct RandomHistory {
         return Facts(facts.filter { !$0.isServers }, server: facts.filter(\.isServers))
     }
 
-    /// What is needed to read the histories, and no more: there are many.
+    /// Only the entries that the histories need, because there are many histories.
     static func catalog(rules: ConflictRules = ConflictRules()) throws -> Catalog {
         let threeMonths = ProductKind.nonRenewing(group: Shop.random, duration: CalendarDuration(months: 3))
         return try Catalog(
@@ -63,7 +62,7 @@ struct RandomHistory {
             ], policy: Policy(bonus: CalendarDuration(days: 1), rules: rules))
     }
 
-    /// Later than all before, so that of two statements about one thing the later counts.
+    /// Later than all earlier times, so that the later of two statements about one subject counts.
     private mutating func time() -> LogicalTime {
         count += 1
         return LogicalTime(rawValue: count)
@@ -110,11 +109,11 @@ struct RandomHistory {
         }
     }
 
-    /// A purchase is told once: the same transaction is the same purchase.
+    /// Every transaction occurs once, because the same transaction is the same purchase.
     private mutating func purchase(using random: inout SplitMix64) -> Purchase {
         let number = count + 1
         let product = random.pick([Shop.threeMonths, Shop.threeMonths, Shop.threeMonths, Shop.owl, Shop.coins, "new"])
-        // Short ones move what follows by little: that is where a rule for missing days shows its flaws.
+        // Short durations move later purchases slightly, which exposes flaws in a rule for missing days.
         let duration = random.pick([
             CalendarDuration(months: 1), CalendarDuration(months: 3), CalendarDuration(months: 12),
             CalendarDuration(months: 1, days: 1, seconds: 1), CalendarDuration(days: 1),
@@ -128,7 +127,7 @@ struct RandomHistory {
             terms = Terms(
                 kind: .nonRenewing(group: Shop.random, duration: duration),
                 bonus: random.pick([.zero, CalendarDuration(days: 1), CalendarDuration(months: 1)]))
-        default: break  // Unknown terms; of the three months a catalogue knows them.
+        default: break  // Unknown terms; the catalogue supplies those of the three months.
         }
         let isSigned = random.chance(1, in: 4)
         let time = time()
@@ -141,7 +140,7 @@ struct RandomHistory {
             stamp: Stamp(signedDate: isSigned ? center : nil, logicalTime: time))
     }
 
-    /// A renewal of one product; in the same group, so that both timelines meet.
+    /// A renewal of one product, in the same group, so that both timelines meet.
     private mutating func renewal(using random: inout SplitMix64) -> Purchase {
         let kind = ProductKind.autoRenewable(
             group: Shop.random, level: 1, duration: CalendarDuration(months: 1), introductory: nil)
@@ -154,7 +153,7 @@ struct RandomHistory {
             stamp: Stamp(signedDate: center, logicalTime: time))
     }
 
-    /// One of few dates, so that the same is said again, also as of an earlier time.
+    /// One of a few dates, so that the same assertion is repeated, also as of an earlier time.
     private mutating func assertion(using random: inout SplitMix64) -> Assertion {
         let until = center.adding(CalendarDuration(months: random.int(-2...12) + 2, days: random.pick([0, 30])))
         let date = Timestamp.near(center, years: years, using: &random)
@@ -185,7 +184,7 @@ struct RandomHistory {
                     id: SpendID("\(time.rawValue)"), product: Shop.coins, units: random.int(1...7), date: center,
                     replica: Self.replica, logicalTime: time))
         default:
-            // There is no such thing as a reset of production.
+            // A reset of production has no effect.
             return .reset(EnvironmentReset(environment: .production, date: center, logicalTime: time()))
         }
     }
@@ -201,7 +200,8 @@ extension Fact {
 }
 
 extension Timeline {
-    /// Whether every instant that `other` covers is covered. Chains are as long as can be, so each lies in one.
+    /// Returns `true` if every instant that `other` covers is covered. Chains are maximal, so each lies within one
+    /// chain.
     func covers(_ other: Timeline) -> Bool {
         other.chains.allSatisfy { inner in
             chains.contains { $0.start <= inner.start && inner.end <= $0.end }

@@ -3,15 +3,15 @@ import EntitlementsTestSupport
 import Foundation
 import Testing
 
-/// Where both follow RFC 8259 our parser and Foundation's agree. Known differences, which are not generated or are told
-/// apart below:
+/// JSONParser and Foundation's parser agree where both follow RFC 8259. The known differences are not generated, or
+/// are recognised below:
 ///
-/// - a member given twice: ours refuses it, Foundation keeps one of them;
-/// - a comma after the last element or member: ours refuses it, Foundation does not mind;
-/// - more than 64 levels: ours refuses them, Foundation up to 512;
-/// - numbers beyond `Double`: ours keeps them as written, Foundation refuses them;
-/// - a byte order mark, UTF-16 and UTF-32: Foundation guesses, ours reads UTF-8 only.
-@Suite("Our JSON parser agrees with Foundation's")
+/// - A repeated member: JSONParser rejects it; Foundation keeps one of the values.
+/// - A comma after the last element or member: JSONParser rejects it; Foundation accepts it.
+/// - More than 64 levels: JSONParser rejects them; Foundation accepts up to 512.
+/// - Numbers beyond `Double`: JSONParser keeps them as written; Foundation rejects them.
+/// - A byte order mark, UTF-16 and UTF-32: JSONParser accepts only UTF-8; Foundation detects the encoding.
+@Suite("The JSON parser agrees with Foundation's parser")
 struct JSONDifferentialTests {
     @Test("Generated valid texts are read by both, with equal values")
     func validTexts() throws {
@@ -23,7 +23,7 @@ struct JSONDifferentialTests {
         }
     }
 
-    @Test("Generated texts with a few bytes changed are accepted by both or refused by both")
+    @Test("Generated texts with a few bytes changed are accepted by both or rejected by both")
     func damagedTexts() throws {
         var (accepted, refused) = (0, 0)
         try forAll("damaged JSON", cases: 30_000) { random, place in
@@ -44,7 +44,7 @@ struct JSONDifferentialTests {
                 try #require(holdsHugeNumber(value), text)
             }
         }
-        // The mutations reach both outcomes, so that agreement means something.
+        // The mutations reach both outcomes, so agreement is significant.
         #expect(accepted > 3_000)
         #expect(refused > 3_000)
     }
@@ -52,7 +52,7 @@ struct JSONDifferentialTests {
     private func damage(_ bytes: inout [UInt8], using random: inout SplitMix64) {
         guard !bytes.isEmpty else { return }
         let index = Int(random.int(0...Int64(bytes.count - 1)))
-        // No NUL and no 0xEF: Foundation takes them for another encoding.
+        // No NUL and no 0xEF, from which Foundation infers another encoding.
         let byte = random.pick(Array("{}[]:,\"\\ntfu0e.-+/ \n\t1aD".utf8) + [0x01, 0x1F, 0x7F, 0x80, 0xC3, 0xFF])
         switch random.int(0...3) {
         case 0: bytes[index] = byte
@@ -68,7 +68,7 @@ struct JSONDifferentialTests {
         case .bool(let flag): return (theirs as? NSNumber)?.boolValue == flag
         case .integer(let number): return (theirs as? NSNumber)?.int64Value == number
         case .number(let text):
-            // Ours keeps the text; Foundation rounds through a decimal number, so the last digits may differ.
+            // JSONParser keeps the text; Foundation rounds through a decimal number, so the last digits may differ.
             guard let number = theirs as? NSNumber, let expected = Double(text) else { return false }
             return abs(number.doubleValue - expected) <= abs(expected) * 1e-12
         case .string(let text):
@@ -84,7 +84,7 @@ struct JSONDifferentialTests {
     }
 
     private func isKnownDifference(_ error: JSONSyntaxError, in bytes: [UInt8]) -> Bool {
-        if error.reason.contains("stands here twice") { return true }
+        if error.reason.contains("is repeated") { return true }
         let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
         let offset = lines[..<(error.line - 1)].reduce(0) { $0 + $1.count + 1 } + error.column - 1
         let before = bytes[..<offset].last { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
@@ -102,7 +102,7 @@ struct JSONDifferentialTests {
     }
 }
 
-/// Random JSON texts, with all that the grammar allows: escapes, exponents, white space in every place.
+/// Random JSON texts, with everything that the grammar allows: escapes, exponents, white space in every place.
 private enum JSONText {
     static func random(depth: Int, using random: inout SplitMix64) -> String {
         let kind = random.int(0...(depth > 0 ? 7 : 5))
@@ -118,7 +118,7 @@ private enum JSONText {
             default:
                 "{"
                     + (0..<random.int(0...4)).map { index in
-                        // The index keeps names apart.
+                        // The index makes the names unique.
                         space(using: &random) + "\"\(index)" + string(using: &random).dropFirst()
                             + space(using: &random) + ":" + Self.random(depth: depth - 1, using: &random)
                     }.joined(separator: ",") + "}"

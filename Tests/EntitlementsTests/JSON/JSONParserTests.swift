@@ -2,12 +2,12 @@ import Entitlements
 import Foundation
 import Testing
 
-@Suite("JSON is read as RFC 8259 says")
+@Suite("JSON is parsed according to RFC 8259")
 struct JSONParserTests {
     private static func parse(_ text: String) throws -> JSONValue { try JSONValue(parsing: text.utf8) }
 
     @Test(
-        "Values",
+        "Valid texts are parsed",
         arguments: [
             ("null", .null), ("true", .bool(true)), (" false\r\n\t", .bool(false)),
             ("0", .integer(0)), ("-0", .integer(0)), ("-17", .integer(-17)),
@@ -25,34 +25,34 @@ struct JSONParserTests {
     }
 
     @Test(
-        "What is no JSON is refused at its line and column",
+        "A syntax error is reported with line and column",
         arguments: [
             (" ", 1, 2, "the text ends where a value is expected"), ("\n\n x", 3, 2, "a value is expected here"),
-            ("nul", 1, 1, "a value is expected here"), ("nullx", 1, 5, "something follows the end of the text"),
+            ("nul", 1, 1, "a value is expected here"), ("nullx", 1, 5, "unexpected text after the end"),
             ("True", 1, 1, "a value is expected here"), ("NaN", 1, 1, "a value is expected here"),
             ("+1", 1, 1, "a value is expected here"), (".5", 1, 1, "a value is expected here"),
             ("-", 1, 2, "a digit is expected"), ("1.", 1, 3, "a digit is expected"),
             ("1e", 1, 3, "a digit is expected"),
-            ("1e+", 1, 4, "a digit is expected"), ("01", 1, 2, "a number has no leading zero"),
-            ("-01", 1, 3, "a number has no leading zero"), ("0x1", 1, 2, "something follows the end of the text"),
+            ("1e+", 1, 4, "a digit is expected"), ("01", 1, 2, "a number must not have a leading zero"),
+            ("-01", 1, 3, "a number must not have a leading zero"), ("0x1", 1, 2, "unexpected text after the end"),
             ("[1,]", 1, 4, "a value is expected here"), ("[1 2]", 1, 4, "\",\" or \"]\" is expected"),
             ("[", 1, 2, "the text ends where a value is expected"), ("[1", 1, 3, "\",\" or \"]\" is expected"),
             ("{", 1, 2, "a member name in quotes is expected"), ("{a:1}", 1, 2, "a member name in quotes is expected"),
             ("{\"a\" 1}", 1, 6, "\":\" is expected after a member name"),
             ("{\"a\":1,}", 1, 8, "a member name in quotes is expected"), ("{\"a\":}", 1, 6, "a value is expected here"),
             ("{\"a\":1", 1, 7, "\",\" or \"}\" is expected"), ("]", 1, 1, "a value is expected here"),
-            ("\"", 1, 2, "a string has no end"), ("\"\\", 1, 3, "a string has no end"),
+            ("\"", 1, 2, "the string is not terminated"), ("\"\\", 1, 3, "the string is not terminated"),
             ("\"a\nb\"", 1, 3, "a control character stands in a string, write it as \\u00XX"),
             ("\"\u{0}\"", 1, 2, "a control character stands in a string, write it as \\u00XX"),
-            ("\"\\x\"", 1, 4, "no such escape in a string"),
+            ("\"\\x\"", 1, 4, "invalid escape sequence in a string"),
             ("\"\\u12\"", 1, 6, "four hexadecimal digits are expected after \\u"),
-            ("\"\\uD83Ex\"", 1, 8, "half of a surrogate pair stands alone"),
-            ("\"\\uDC00\"", 1, 8, "half of a surrogate pair stands alone"),
-            ("\"\\uD83E\\uD83E\"", 1, 14, "half of a surrogate pair stands alone"),
-            ("\u{FEFF}1", 1, 1, "a value is expected here"), ("1\u{0}", 1, 2, "something follows the end of the text"),
+            ("\"\\uD83Ex\"", 1, 8, "unpaired surrogate"),
+            ("\"\\uDC00\"", 1, 8, "unpaired surrogate"),
+            ("\"\\uD83E\\uD83E\"", 1, 14, "unpaired surrogate"),
+            ("\u{FEFF}1", 1, 1, "a value is expected here"), ("1\u{0}", 1, 2, "unexpected text after the end"),
             ("// no\n1", 1, 1, "a value is expected here"), ("\u{A0}1", 1, 1, "a value is expected here"),
-            ("{\"a\":1,\n\"a\":2}", 2, 1, "\"a\" stands here twice"),
-            ("{\"a\":1,\"\\u0061\":2}", 1, 8, "\"a\" stands here twice"),
+            ("{\"a\":1,\n\"a\":2}", 2, 1, "\"a\" is repeated"),
+            ("{\"a\":1,\"\\u0061\":2}", 1, 8, "\"a\" is repeated"),
         ] as [(String, Int, Int, String)])
     func refuses(text: String, line: Int, column: Int, reason: String) {
         do {
@@ -65,7 +65,7 @@ struct JSONParserTests {
         }
     }
 
-    @Test("64 levels are read, 65 are refused, and a million do not crash")
+    @Test("64 levels are accepted, 65 are rejected, and a million do not crash")
     func depth() throws {
         func nested(_ levels: Int, _ inner: String = "") -> String {
             String(repeating: "[", count: levels) + inner + String(repeating: "]", count: levels)
@@ -77,7 +77,7 @@ struct JSONParserTests {
         #expect(throws: JSONSyntaxError.self) { try Self.parse(String(repeating: "{\"a\":", count: 100_000)) }
     }
 
-    @Test("Member names that differ only in normalization count as one given twice")
+    @Test("Member names that differ only in normalization count as repeated")
     func canonicallyEqualNames() {
         #expect(throws: JSONSyntaxError.self) { try Self.parse(#"{"caf\u00e9":1,"cafe\u0301":2}"#) }
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("A damaged or newer document is refused with the place, and never half read")
+@Suite("A damaged or newer document is rejected with the place and never partly read")
 struct DamagedDocumentTests {
     private static func refusal(of bytes: [UInt8]) -> LedgerFormatError? {
         do {
@@ -15,7 +15,7 @@ struct DamagedDocumentTests {
         }
     }
 
-    @Test("Cut off at any length")
+    @Test("A document truncated at any length is rejected")
     func everyLength() throws {
         let bytes = try Sample.document().encoded()
         for length in 0..<bytes.count {
@@ -25,7 +25,7 @@ struct DamagedDocumentTests {
         }
     }
 
-    @Test("Any one bit flipped")
+    @Test("A document with any flipped bit is rejected")
     func everyBit() throws {
         let bytes = try Sample.document().encoded()
         let sectionStart = bytes.count - 3
@@ -46,7 +46,7 @@ struct DamagedDocumentTests {
         }
     }
 
-    @Test("Anything that follows the end")
+    @Test("Trailing bytes are rejected")
     func trailingBytes() throws {
         let bytes = try Sample.document().encoded()
         for trailing in [[0], [0xFF, 0xFF], bytes] as [[UInt8]] {
@@ -57,15 +57,16 @@ struct DamagedDocumentTests {
     }
 
     @Test(
-        "What is no ledger at all", arguments: ["", "E", "<html>", "ESLH", "eslg and so on and so forth, for 44 bytes"])
+        "Bytes of another format are rejected",
+        arguments: ["", "E", "<html>", "ESLH", "eslg and so on and so forth, for 44 bytes"])
     func strangers(text: String) throws {
         let error = try #require(Self.refusal(of: Array(text.utf8)))
         #expect(error.kind == .damaged)
         #expect(error.offset == 0)
-        #expect(error.description == "at byte 0: this is no ledger: it does not begin with ESLG")
+        #expect(error.description == "at byte 0: this is not a ledger: it does not begin with ESLG")
     }
 
-    @Test("A newer format, whatever follows its number, and features that are yet to come")
+    @Test("A newer format and unknown flags are rejected, regardless of the following bytes")
     func newerFormats() throws {
         var header = DocumentHeader()
         header.format = 2
@@ -84,7 +85,7 @@ struct DamagedDocumentTests {
     }
 
     @Test(
-        "A header that counts wrongly, though its checksums are right",
+        "A header with wrong counts and valid checksums is rejected",
         arguments: [(0, 1, 0, 8), (2, 0, 0, 8), (1, 1, 0, 49), (1, -1, 0, 48), (1, 0, 1, 49), (1, 0, -1, 48)])
     func wrongCounts(records: Int, run: Int, section: Int, offset: Int) throws {
         var header = DocumentHeader()
@@ -97,7 +98,7 @@ struct DamagedDocumentTests {
         #expect(error.offset == (run == 1 && records == 0 ? 49 : offset))
     }
 
-    @Test("The largest sizes that a header can name do not overflow")
+    @Test("The largest sizes in a header do not overflow")
     func hugeCounts() throws {
         var header = DocumentHeader()
         header.recordCount = Int(UInt32.max)
@@ -109,7 +110,7 @@ struct DamagedDocumentTests {
     }
 
     @Test(
-        "Runs that are not sorted, canonical and complete, though their checksums are right",
+        "Unsorted, non-canonical and incomplete runs with valid checksums are rejected",
         arguments: [
             ([1, 0, 0, 9, 1, 0, 0, 7], 4, "the records are out of order"),
             ([1, 0, 0, 7, 1, 0, 0, 7], 4, "the records are out of order"),
@@ -133,7 +134,7 @@ struct DamagedDocumentTests {
         #expect(error == LedgerFormatError(.damaged, offset: 44 + offset, reason: reason))
     }
 
-    @Test("A part beyond the limit of one mebibyte")
+    @Test("A part of more than one mebibyte is rejected")
     func largeParts() throws {
         let payload = [UInt8](repeating: 0, count: LedgerLimits.maximumPartByteCount + 1)
         let record = Record(key: [7], order: [], payload: payload).encoded
@@ -144,7 +145,7 @@ struct DamagedDocumentTests {
         #expect(error.offset == 44)
     }
 
-    @Test("Random runs behind right checksums are refused, or are ledgers that write themselves the same again")
+    @Test("Random runs with valid checksums are rejected or encode to the same bytes again")
     func randomRuns() throws {
         var read = 0
         try forAll("random runs", cases: 20_000) { random, place in
@@ -166,7 +167,7 @@ struct DamagedDocumentTests {
         #expect(read > 100)
     }
 
-    @Test("Documents with a few bytes changed and checksums made right again are refused or read whole")
+    @Test("Documents with a few changed bytes and recomputed checksums are rejected or read completely")
     func mutatedRuns() throws {
         let original = try Sample.document()
         var read = 0
@@ -186,7 +187,7 @@ struct DamagedDocumentTests {
             guard let document = try? LedgerDocument(decoding: bytes) else { return }
             read += 1
             try #require(document.encoded() == bytes, "\(place)")
-            // Reading the facts of what came through must not trap either.
+            // Reading the facts of an accepted document must not trap either.
             let replay = Replay(
                 Facts(account: document.ledger, device: document.ledger), catalog: try Shop.catalog())
             try #require(replay.snapshot(at: try Timestamp("2026-03-01")).subscriptions.count >= 2, "\(place)")
@@ -195,7 +196,7 @@ struct DamagedDocumentTests {
     }
 }
 
-/// Writes a document's header as the layout says, with right checksums around wrong contents.
+/// Writes a document with a valid layout and valid checksums around invalid contents.
 private struct DocumentHeader {
     var format = 1
     var reserved = 0

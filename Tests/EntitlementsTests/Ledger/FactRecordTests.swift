@@ -3,7 +3,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("A fact is a record: the same fact always gives the same bytes")
+@Suite("Equal facts give equal bytes")
 struct FactRecordTests {
     @Test("Facts of every kind read back from their records")
     func roundTrips() throws {
@@ -35,7 +35,7 @@ struct FactRecordTests {
         }
     }
 
-    @Test("Signed beats unsigned, a later signature an earlier one, then the later logical time")
+    @Test("Signed beats unsigned, then a later signature, then a later logical time")
     func stampOrder() {
         let (early, late) = (LogicalTime(rawValue: 1), LogicalTime(rawValue: 2))
         let before1970 = Timestamp(milliseconds: -1)
@@ -51,7 +51,7 @@ struct FactRecordTests {
                 == ascending)
     }
 
-    @Test("The later of two flags, spends or requests stays; on equal times of a flag, the larger replica")
+    @Test("The later of two flags, spends or requests is kept; for flags of equal time, the larger replica")
     func laterStays() throws {
         try forAll("later facts stay", cases: 2_000) { random, place in
             let (one, two) = (LogicalTime.random(using: &random), LogicalTime.random(using: &random))
@@ -65,7 +65,7 @@ struct FactRecordTests {
         }
     }
 
-    @Test("Of several recordings of one purchase by one replica the first stays")
+    @Test("Of several recordings of one purchase by one replica, the first is kept")
     func firstRecordingStays() {
         var random = SplitMix64(seed: 1)
         let replica = ReplicaID.random(using: &random)
@@ -88,7 +88,7 @@ struct FactRecordTests {
         }
     }
 
-    /// What names a fact, independent of its encoding.
+    /// The identity of a fact, independent of its encoding.
     private enum Name: Hashable {
         case purchase(TransactionReference), revocation(TransactionReference)
         case recording(TransactionReference, ReplicaID)
@@ -118,7 +118,7 @@ struct FactRecordTests {
 }
 
 extension Purchase {
-    /// What is stated, without who says so and when.
+    /// The content of a statement without its stamp.
     fileprivate var unstamped: Purchase {
         var purchase = self
         purchase.stamp = Stamp(logicalTime: .zero)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("A ledger document is written in one way only and reads back whole")
+@Suite("A ledger document has one encoding and reads back completely")
 struct LedgerDocumentTests {
     @Test("Every ledger and local section read back as written")
     func roundTrips() throws {
@@ -29,10 +29,10 @@ struct LedgerDocumentTests {
         #expect(try LedgerDocument(decoding: bytes).ledger.isEmpty)
     }
 
-    /// Checked field by field against Docs/ledger.proto and the layout in LedgerDocument.swift, the digests with the
-    /// reference implementation of xxHash. If this fails, the format has changed, and documents that exist can no
-    /// longer be read: raise its number.
-    @Test("One purchase and its revocation give these bytes, for ever")
+    /// Checked field by field against Docs/ledger.proto and the layout in LedgerDocument.swift; the digests come from
+    /// the reference implementation of xxHash. If this test fails, the format has changed and existing documents
+    /// cannot be read: increase the format number.
+    @Test("The encoding of a purchase and its revocation never changes")
     func goldenBytes() throws {
         let document = try Sample.document()
         let header = "45534c47" + "0100" + "0000" + "02000000" + "95000000" + "03000000"
@@ -50,7 +50,7 @@ struct LedgerDocumentTests {
         #expect(hex(document.encoded()) == header + digests + run + "c0ffee")
     }
 
-    @Test("The content digest names the ledger, whatever the local section")
+    @Test("The content digest identifies the ledger, independent of the local section")
     func contentDigest() throws {
         let document = try Sample.document()
         var other = document
@@ -61,7 +61,7 @@ struct LedgerDocumentTests {
         #expect(document.contentDigest != other.contentDigest)
     }
 
-    @Test("Equal ledgers give equal bytes, in whatever order their records came")
+    @Test("Equal ledgers give equal bytes, regardless of the order of their records")
     func equalLedgersGiveEqualBytes() throws {
         try forAll("one spelling", cases: 1_000) { random, place in
             let records = (0..<10).map { _ in Record.random(using: &random) }
@@ -72,7 +72,7 @@ struct LedgerDocumentTests {
     }
 }
 
-/// A small document that the tests of its bytes share.
+/// A small document shared by the tests of the encoding.
 enum Sample {
     static func document() throws -> LedgerDocument {
         let transaction = TransactionReference(store: .appStore, id: "42")

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("Joining ledgers is a union by key, whatever the records say")
+@Suite("Joining ledgers is a union by key, independent of the content of records")
 struct LedgerJoinTests {
     @Test("Commutative, associative, idempotent and absorbing, over every kind of record, known or not")
     func joinLaws() throws {
@@ -21,7 +21,7 @@ struct LedgerJoinTests {
         }
     }
 
-    @Test("A join is what a dictionary of the largest record for each key says")
+    @Test("A join equals a dictionary of the largest record for each key")
     func agreesWithModel() throws {
         try forAll("join model", cases: 10_000) { random, place in
             let left = (0..<random.int(0...10)).map { _ in Record.random(using: &random) }
@@ -41,7 +41,7 @@ struct LedgerJoinTests {
         }
     }
 
-    @Test("Of two records with one key the larger order stays, and of equal orders the larger payload")
+    @Test("Of two records with one key, the larger order is kept; of equal orders, the larger payload")
     func largerStays() {
         func record(_ order: [UInt8], _ payload: [UInt8]) -> Record { Record(key: [1], order: order, payload: payload) }
         let ascending = [
@@ -58,7 +58,7 @@ struct LedgerJoinTests {
         }
     }
 
-    @Test("Equal ledgers lack nothing, and an empty one lacks all")
+    @Test("Equal ledgers lack nothing, and an empty ledger lacks every record")
     func lacks() {
         let ledger = Ledger([Record(key: [1], order: [], payload: [])])
         let same = Ledger.join(ledger, Ledger(ledger.records))
@@ -86,7 +86,7 @@ struct LedgerJoinTests {
         #expect(try LedgerDocument(decoding: LedgerDocument(ledger: union).encoded()).ledger == union)
     }
 
-    @Test("Records of unknown kinds, with unknown fields and without sense survive a merge byte for byte")
+    @Test("Records of unknown kinds, with unknown fields or with random bytes survive a merge unchanged")
     func strangersSurvive() throws {
         try forAll("strangers survive", cases: 2_000) { random, place in
             let stranger = Record(
@@ -117,7 +117,7 @@ struct LedgerJoinTests {
     }
 }
 
-/// What a ledger should hold, by the plainest means: a dictionary and a comparison of arrays.
+/// A reference implementation of a ledger with a dictionary and a comparison of arrays.
 private struct Model {
     var byKey: [[UInt8]: Record] = [:]
 

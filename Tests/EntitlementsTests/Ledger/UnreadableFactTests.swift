@@ -3,7 +3,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("What this version cannot read is kept, travels on byte for byte, and counts nothing")
+@Suite("An unreadable record is kept, synced unchanged, and has no effect")
 struct UnreadableFactTests {
     private static let transaction: [UInt8] = [0x0A, 1, 0x73, 0x12, 1, 0x65, 0x1A, 1, 0x31]  // s/e/1
     private static let key: [UInt8] = [0x0A, 9] + transaction
@@ -17,13 +17,13 @@ struct UnreadableFactTests {
         return reason
     }
 
-    @Test("The record that the others are spoilt from is readable")
+    @Test("The record from which the invalid ones are derived is readable")
     func baseline() {
         #expect(Self.reason() == nil)
     }
 
     @Test(
-        "Keys",
+        "Invalid keys are unreadable",
         arguments: [
             ([0x22, 0], "a transaction lacks store, environment or id"),
             ([0x2A, 0], "an assertion lacks group, source or environment"),
@@ -36,10 +36,10 @@ struct UnreadableFactTests {
             ([0x08, 1], "a length-delimited field is expected"),
             ([0x0A, 0], "a transaction lacks store, environment or id"),
             ([0x0A, 6] + transaction[..<6], "a transaction lacks store, environment or id"),
-            ([0x0A, 2, 0x0A, 0], "an id is not empty"),
-            ([0x0A, 3, 0x0A, 1, 0x0A], "\"\u{FFFD}\" has control characters, an id has none"),
+            ([0x0A, 2, 0x0A, 0], "an id must not be empty"),
+            ([0x0A, 3, 0x0A, 1, 0x0A], "\"\u{FFFD}\" contains control characters, which an id must not"),
             ([0x0A, 4, 0x0A, 2, 0xC3, 0x28], "a text is not UTF-8"),
-            // The same transaction, spelt otherwise: fields in another order, a padded length, a field twice.
+            // The same transaction in other encodings: another field order, a padded length, a repeated field.
             ([0x0A, 9, 0x12, 1, 0x65, 0x0A, 1, 0x73, 0x1A, 1, 0x31], "the key is not written canonically"),
             ([0x0A, 0x89, 0] + transaction, "the key is not written canonically"),
             ([0x8A, 0, 9] + transaction, "the key is not written canonically"),
@@ -56,7 +56,7 @@ struct UnreadableFactTests {
     }
 
     @Test(
-        "Orders",
+        "Invalid orders are unreadable",
         arguments: [[], [UInt8](repeating: 0, count: 16), [UInt8](repeating: 0, count: 18), [2] + order[1...]]
             as [[UInt8]])
     func orders(order: [UInt8]) {
@@ -64,15 +64,15 @@ struct UnreadableFactTests {
     }
 
     @Test(
-        "Payloads of a purchase",
+        "Invalid payloads of a purchase are unreadable",
         arguments: [
-            ([], "a purchase lacks its product"), ([0x0A, 0], "an id is not empty"),
+            ([], "a purchase lacks its product"), ([0x0A, 0], "an id must not be empty"),
             ([0x08, 1], "a length-delimited field is expected"), (owl + [0x18], "a number runs past the end"),
             (owl + [0x1A, 0], "a number is expected"), (owl + [0x12, 0x7F], "a field runs past the end"),
             (owl + [0x12, 2, 0x1A, 0], "a subscription lacks its group"),
             (owl + [0x12, 2, 0x10, 1], "a length-delimited field is expected"),
-            (owl + [0x12, 5, 0x1A, 3, 0x0A, 1, 0], "\"\u{FFFD}\" has control characters, an id has none"),
-            (owl + [0x2A, 0], "an id is not empty"), (owl + [0x19, 1], "a field runs past the end"),
+            (owl + [0x12, 5, 0x1A, 3, 0x0A, 1, 0], "\"\u{FFFD}\" contains control characters, which an id must not"),
+            (owl + [0x2A, 0], "an id must not be empty"), (owl + [0x19, 1], "a field runs past the end"),
             (owl + [0x20] + [UInt8](repeating: 0xFF, count: 9) + [1], "a count is out of range"),
             (owl + [0x74], "wire type 4 is not proto3"),
         ] as [([UInt8], String)])
@@ -80,25 +80,25 @@ struct UnreadableFactTests {
         #expect(Self.reason(payload: payload) == reason)
     }
 
-    @Test("A revocation without a date is a statement of a kind that is yet to come")
+    @Test("A revocation without a date is a statement of an unknown kind")
     func revocationOfAnotherKind() {
         #expect(
             Self.reason(key: [0x1A, 9] + Self.transaction, payload: [])
                 == "a revocation of a kind that this version does not know")
     }
 
-    @Test("Terms of an unknown kind are read as unknown terms, so that a catalogue values the purchase")
+    @Test("Terms of an unknown kind are dropped, so that a catalogue values the purchase")
     func unknownTerms() {
         let fact = Fact(Record(key: Self.key, order: Self.order, payload: Self.owl + [0x12, 3, 0x2A, 1, 7]))
         guard case .purchase(let purchase) = fact else {
-            Issue.record("\(fact) is no purchase")
+            Issue.record("\(fact) is not a purchase")
             return
         }
         #expect(purchase.product == "owl")
         #expect(purchase.terms == nil)
     }
 
-    @Test("Unknown fields in a payload are passed over, of every wire type and size")
+    @Test("Unknown fields of every wire type and size in a payload are skipped")
     func unknownFields() throws {
         let strangers: [[UInt8]] = [
             [0x78, 0x96, 0x01], [0x79, 1, 2, 3, 4, 5, 6, 7, 8], [0x7A, 2, 0xFF, 0xFF], [0x7D, 1, 2, 3, 4],
@@ -110,13 +110,13 @@ struct UnreadableFactTests {
         }
     }
 
-    @Test("A field that a payload gives twice counts as given last, messages included")
+    @Test("The last value of a repeated field counts, including messages")
     func repeatedFields() throws {
         let oneMonth: [UInt8] = [0x12, 9, 0x1A, 7, 0x0A, 1, 0x67, 0x12, 2, 0x08, 1]
         let twoDays: [UInt8] = [0x12, 9, 0x1A, 7, 0x0A, 1, 0x67, 0x12, 2, 0x10, 2]
         let payload = [0x0A, 1, 0x61] + Self.owl + [0x20, 9, 0x20, 2] + oneMonth + twoDays
         guard case .purchase(let purchase) = Fact(Record(key: Self.key, order: Self.order, payload: payload)) else {
-            Issue.record("no purchase")
+            Issue.record("expected a purchase")
             return
         }
         #expect(purchase.product == "owl")
@@ -124,7 +124,7 @@ struct UnreadableFactTests {
         #expect(purchase.terms == Terms(kind: .nonRenewing(group: "g", duration: CalendarDuration(days: 2))))
     }
 
-    @Test("Any bytes in key, order and payload are a fact or kept as they are, and never crash a replay")
+    @Test("Any bytes in key, order and payload are a fact or kept unchanged, and never crash a replay")
     func randomRecords() throws {
         let catalog = try Shop.catalog()
         try forAll("random records", cases: 10_000) { random, place in
@@ -142,7 +142,7 @@ struct UnreadableFactTests {
         }
     }
 
-    @Test("They are listed, grant nothing, and are still there after a merge")
+    @Test("Unreadable records are listed, grant nothing, and survive a merge")
     func countNothing() throws {
         let strange = Record(key: Self.key, order: Self.order, payload: [0x18])
         let ledger = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").ledger

@@ -4,13 +4,13 @@ import Testing
 
 @Suite("XXH64 gives the digests of the reference implementation")
 struct XXHash64Tests {
-    @Test("Of nothing, and of the texts that descriptions of the algorithm give")
+    @Test("Digests of the empty input and of published examples match")
     func published() {
         #expect(XXHash64.digest(of: []) == 0xEF46_DB37_51D8_E999)
         #expect(XXHash64.digest(of: "abc".utf8) == 0x44BC_2CF5_AD77_0999)
     }
 
-    @Test("Of 0 to 300 bytes, with two seeds")
+    @Test("Digests of 0 to 300 bytes with two seeds match")
     func vectors() {
         #expect(XXHash64Vectors.all.count == 98)
         for vector in XXHash64Vectors.all {
@@ -19,7 +19,7 @@ struct XXHash64Tests {
         }
     }
 
-    @Test("Wherever the bytes lie in memory, and in collections that are not contiguous")
+    @Test("Digests match for any alignment and for collections that are not contiguous")
     func places() throws {
         try forAll("places of bytes", cases: 500) { random, place in
             let bytes = random.bytes(0...300)

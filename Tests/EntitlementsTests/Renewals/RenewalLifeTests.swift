@@ -3,7 +3,7 @@ import Testing
 
 @testable import Entitlements
 
-/// A shop of films by the month: two levels, a first week for nothing.
+/// A monthly film subscription with two levels and a free first week.
 enum Cinema {
     static let films: GroupID = "films"
     static let basic: ProductID = "basic"
@@ -23,10 +23,10 @@ enum Cinema {
     }
 }
 
-@Suite("The life of a subscription that its store renews, told in any order, is one timeline")
+@Suite("The facts of an auto-renewable subscription give one timeline in any order")
 struct RenewalLifeTests {
-    /// Trial, two renewals, an upgrade, a failed payment with grace and retries, recovery, a downgrade that waits and
-    /// is taken, a refund and its reversal, cancellation: as far as told by `date`.
+    /// Facts up to `date` of a trial, two renewals, an upgrade, a failed payment with grace and retries, recovery, a
+    /// pending and an effective downgrade, a refund and its reversal, and a cancellation.
     private static func life(until date: String = "2027-01-01") throws -> Story {
         let chapters: [(String, (Story) throws -> Story)] = [
             ("2026-01-01", { try $0.film(Cinema.basic, "T1", at: "2026-01-01", expires: "2026-01-08", isTrial: true) }),
@@ -68,7 +68,7 @@ struct RenewalLifeTests {
         try #require(try replay.snapshot(at: Timestamp(date))[group: Cinema.films])
     }
 
-    @Test("Its periods and levels, by the store's dates")
+    @Test("Periods and levels follow the store's dates")
     func periods() throws {
         let timeline = try #require(try Self.life().replay().timelines[Cinema.films])
         let told = timeline.periods.map { period in
@@ -88,7 +88,7 @@ struct RenewalLifeTests {
     }
 
     @Test(
-        "At each date: level, product and end as far as known by then",
+        "Level, product and end at each date reflect the facts known by then",
         arguments: [
             ("2026-01-03", 2, "basic", "2026-01-08"), ("2026-01-20", 2, "basic", "2026-02-08"),
             ("2026-02-19", 2, "basic", "2026-03-08"), ("2026-02-20", 1, "premium", "2026-03-20"),
@@ -110,7 +110,7 @@ struct RenewalLifeTests {
             replay.access(to: "cinema", at: now) == .granted(Access.Grant(until: end, source: .group(Cinema.films))))
     }
 
-    @Test("When it lapses, is refunded, or ends: no level, and the reason with its date")
+    @Test("After a lapse, refund or end there is no level, and the denial gives the reason and date")
     func inactive() throws {
         let stages: [(date: String, denial: Access.Denial)] = [
             ("2025-12-31", .notPurchased), ("2026-04-05", .expired(try Timestamp("2026-04-05"))),
@@ -126,7 +126,7 @@ struct RenewalLifeTests {
         }
     }
 
-    @Test("How it goes on, by the store's last word")
+    @Test("The renewal state is the store's latest statement")
     func renewal() throws {
         func word(_ date: String) throws -> Snapshot.Renewal? {
             try Self.films(Self.life(until: date).replay(), at: date).renewal
@@ -159,7 +159,7 @@ struct RenewalLifeTests {
             try #require(ledger == story.ledger, "\(place)")
             let replay = Replay(Facts(account: ledger), catalog: story.catalog)
             try #require(replay.timelines == expected.timelines, "\(place)")
-            // Nor does replay itself depend on the order in which facts are given to it.
+            // Replay does not depend on the order of its input either.
             let facts = order.reversed().filter { record in records.contains(record) }.map { Fact($0) }
             let given = Replay(Facts(facts), catalog: story.catalog)
             try #require(given.timelines == expected.timelines, "\(place)")
@@ -176,7 +176,7 @@ struct RenewalLifeTests {
         }
     }
 
-    /// All that was ever told, statements that later ones replaced included: one record a chapter.
+    /// Every statement, including replaced ones, as one record per step.
     private static func tellings() throws -> [Record] {
         let dates = [
             "2026-01-01", "2026-01-08", "2026-02-08", "2026-02-20", "2026-03-20", "2026-04-05", "2026-04-12",

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("A line of renewals: what prolongs, what takes over, and what a store's word is worth")
+@Suite("Grace, upgrades and unsigned statements in a line of renewals")
 struct RenewalLineTests {
     private static func subscribed() throws -> Story {
         try Story(Cinema.catalog())
@@ -12,7 +12,7 @@ struct RenewalLineTests {
 
     private static func chains(_ story: Story) -> [String] { story.replay().chains(of: Cinema.films) }
 
-    @Test("Where the store gave no end, the terms give it: the introductory offer's, or the product's")
+    @Test("Without a store's end, the duration comes from the introductory offer or the product")
     func endsByTerms() throws {
         let trial = try Story(Cinema.catalog())
             .buyingFromStore(Cinema.basic, at: "2026-01-31", transaction: "T1", isIntroductory: true)
@@ -21,12 +21,12 @@ struct RenewalLineTests {
         #expect(Self.chains(paid) == [days("2026-01-31", "2026-03-01")])
     }
 
-    @Test("Grace prolongs the purchase that was the last when the store said so, and none that was paid since")
+    @Test("Grace extends the last purchase before the store's statement, not a later paid one")
     func graceOfThePast() throws {
         let failed = try Self.subscribed()
             .stating(renewalOf: "T1", at: "2026-02-01", graceEnd: "2026-02-17", isInBillingRetry: true)
         #expect(Self.chains(failed) == [days("2026-01-01", "2026-02-17")])
-        // The payment went through, for a week; the store's next word on the renewal has not arrived.
+        // The payment succeeded, for a week; the store's next renewal state has not arrived.
         let recovered = try failed.buyingFromStore(
             Cinema.basic, at: "2026-02-05", transaction: "T2", original: "T1", expires: "2026-02-12")
         #expect(Self.chains(recovered) == [days("2026-01-01", "2026-02-17")])
@@ -39,7 +39,7 @@ struct RenewalLineTests {
         #expect(graces?.map { "\($0.start) – \($0.end)" } == [days("2026-02-01", "2026-02-17")])
     }
 
-    @Test("Grace ends where another product takes over, and with a refund of what it prolongs")
+    @Test("Grace ends when another product follows or the extended purchase is refunded")
     func endOfGrace() throws {
         let failed = try Self.subscribed()
             .stating(renewalOf: "T1", at: "2026-02-01", graceEnd: "2026-02-17", isInBillingRetry: true)
@@ -51,7 +51,7 @@ struct RenewalLineTests {
     }
 
     @Test(
-        "Grace that nobody signed prolongs nothing that a store signed, and says why; unsigned beside unsigned counts")
+        "Unsigned grace does not extend a signed purchase and is explained; it extends an unsigned one")
     func unsignedGrace() throws {
         let story = try Self.subscribed()
             .stating(renewalOf: "T1", at: "2026-02-01", graceEnd: "2026-02-17", isSigned: false)
@@ -71,7 +71,7 @@ struct RenewalLineTests {
         #expect(Self.chains(stated) == [days("2026-01-01", "2026-02-17")])
     }
 
-    @Test("Of two subscriptions in one group both give time, and the highest level counts while it is active")
+    @Test("Two subscriptions in one group both give time, and the highest active level counts")
     func twoLines() throws {
         let story = try Self.subscribed()
             .buyingFromStore(Cinema.premium, at: "2026-01-10", transaction: "U1", expires: "2026-01-20")
@@ -80,14 +80,14 @@ struct RenewalLineTests {
             try story.replay().snapshot(at: Timestamp(date))[group: Cinema.films]?.level
         }
         #expect(levels == [2, 1, 1, 2])
-        // Something changes where the level does.
+        // A change of level is a boundary.
         #expect(
             try story.replay().nextBoundary(after: Timestamp("2026-01-05")) == Timestamp("2026-01-10"))
         #expect(
             try story.replay().nextBoundary(after: Timestamp("2026-01-10")) == Timestamp("2026-01-20"))
     }
 
-    @Test("Appended and renewed time in one group are two timelines, and both count")
+    @Test("Appended and renewed time in one group are independent, and both count")
     func mixedGroup() throws {
         let month = CalendarDuration(months: 1)
         let story = try Self.subscribed()
@@ -104,7 +104,7 @@ struct RenewalLineTests {
         #expect(Self.chains(story) == [days("2026-01-01", "2026-03-15"), days("2026-04-01", "2026-05-01")])
     }
 
-    @Test("Original transactions that name each other, or themselves, are lines like any other")
+    @Test("Original transactions that name each other or themselves form ordinary lines")
     func cycles() throws {
         let story = try Story(Cinema.catalog())
             .buyingFromStore(
@@ -118,7 +118,7 @@ struct RenewalLineTests {
         #expect(Self.chains(story) == [days("2026-01-01", "2026-02-10"), days("2026-03-01", "2026-04-01")])
     }
 
-    @Test("Ends out of bounds: grace, introductory time and levels that nobody sells count nothing")
+    @Test("Grace, introductory time and levels out of bounds have no effect")
     func bounds() throws {
         let endless = try Self.subscribed()
             .stating(renewalOf: "T1", at: "2026-01-15", graceEnd: "9999-12-31")

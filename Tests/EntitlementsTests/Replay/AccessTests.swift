@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("Access is granted by the best that was bought, and denied for the first reason that applies")
+@Suite("Access is granted by the best source and denied for the first reason that applies")
 struct AccessTests {
     private static let now = "2026-06-01"
 
@@ -12,17 +12,17 @@ struct AccessTests {
         story.replay().access(to: entitlement, at: try Timestamp(date), context: context)
     }
 
-    @Test("Nothing was bought: not purchased")
+    @Test("Without purchases, access is denied as not purchased")
     func notPurchased() throws {
         #expect(try Self.access(Story()) == .denied(.notPurchased))
     }
 
-    @Test("An entitlement that the catalogue does not know has no answer")
+    @Test("An unknown entitlement has no access decision")
     func unknown() throws {
         #expect(try Self.access(Story(), to: "unknown") == nil)
     }
 
-    @Test("It ended: expired, from its very end on")
+    @Test("Access is expired from the end of the period on")
     func expired() throws {
         let story = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
         #expect(try Self.access(story) == .denied(.expired(Timestamp("2026-02-01"))))
@@ -30,7 +30,7 @@ struct AccessTests {
         #expect(try Self.access(story, at: "2026-01-31T23:59:59.999Z")?.isGranted == true)
     }
 
-    @Test("It was taken back: revoked; of expiry and revocation the later, of equal ones the revocation")
+    @Test("A denial gives the later of expiry and revocation, and the revocation if both are equal")
     func revoked() throws {
         let story = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
             .refunding("A", at: "2026-01-10")
@@ -49,7 +49,7 @@ struct AccessTests {
         #expect(try Self.access(coins) == .denied(.revoked(Timestamp("2026-02-01"))))
     }
 
-    @Test("A denial after all units are spent says so, unless something expired or was revoked")
+    @Test("After all units are spent, access is used up unless something expired or was revoked")
     func usedUp() throws {
         let spent = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
             .spending(5, id: "s1", at: "2026-01-02")
@@ -62,7 +62,7 @@ struct AccessTests {
         #expect(try Self.access(refunded) == .denied(.revoked(Timestamp("2026-02-01"))))
     }
 
-    @Test("A store that never met its remote says: restore, whatever it knows to be expired")
+    @Test("A store that never reached its remote asks to restore, even after an expiry")
     func restoreNeeded() throws {
         let context = AccessContext(hasRestored: false)
         #expect(try Self.access(Story(), context) == .denied(.restoreNeeded))
@@ -71,7 +71,7 @@ struct AccessTests {
         #expect(try Self.access(expired, at: "2026-01-15", context)?.isGranted == true)
     }
 
-    @Test("What is sold to accounts says: sign in; other things do not")
+    @Test("Only products that require an account ask to sign in")
     func signInNeeded() throws {
         let catalog = try Catalog(
             products: [
@@ -91,7 +91,7 @@ struct AccessTests {
         #expect(try Self.access(owned, to: "a", context)?.isGranted == true)
     }
 
-    @Test("A request waits for approval until it is withdrawn or the purchase arrives")
+    @Test("A request is pending until it is withdrawn or the purchase arrives")
     func pendingApproval() throws {
         let asked = try Story().asking(for: Shop.oneMonth, at: "2026-01-01")
         #expect(try Self.access(asked) == .denied(.pendingApproval))
@@ -104,7 +104,7 @@ struct AccessTests {
         #expect(try Self.access(askedAgain) == .denied(.pendingApproval))
     }
 
-    @Test("Ownership is preferred to time, and time to units")
+    @Test("Ownership takes precedence over time, and time over units")
     func preference() throws {
         let units = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
         #expect(
@@ -121,7 +121,7 @@ struct AccessTests {
                 == .granted(Access.Grant(until: Timestamp("2026-07-01"), source: .group(Shop.random))))
     }
 
-    @Test("Of several active groups the one that lasts longest grants, in whatever order the catalogue names them")
+    @Test("The active group that lasts longest grants, regardless of the order in the catalogue")
     func longestGroup() throws {
         func product(_ id: ProductID, _ group: GroupID, _ months: Int64) -> Product {
             Product(id: id, kind: .nonRenewing(group: group, duration: CalendarDuration(months: months)))
@@ -147,7 +147,7 @@ struct AccessTests {
                 == .granted(Access.Grant(until: Timestamp("2026-07-15"), source: .group(Shop.random))))
     }
 
-    @Test("A subscription that renews brings the store's end, else its own length from its date")
+    @Test("A renewing subscription ends at the store's date, or else after its own duration")
     func autoRenewable() throws {
         let own = try Story().buying(Shop.weekly, at: "2026-06-01", transaction: "A")
         #expect(

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Entitlements
 
-@Suite("Units are replayed in logical order, and a balance is never below nothing")
+@Suite("Units are replayed in logical order, and a balance is never negative")
 struct BalanceTests {
     private static let now = "2026-06-01"
 
@@ -13,7 +13,7 @@ struct BalanceTests {
         replay.balance(of: Shop.coins, at: try Timestamp(date))
     }
 
-    @Test("Bought units minus spent ones")
+    @Test("The balance is bought units minus spent units")
     func sums() throws {
         let story = try Story().buying(Shop.coins, at: "2026-01-01", quantity: 3, transaction: "A")
             .spending(4, id: "s1", at: "2026-01-02")
@@ -28,7 +28,7 @@ struct BalanceTests {
         #expect(try Self.units(story.replay()) == 4)
     }
 
-    @Test("What two offline devices overspent is written off once, and the next purchase is whole")
+    @Test("Units that two offline devices overspent are written off once, and the next purchase is whole")
     func overspend() throws {
         let start = try Story(Self.shared(), replica: 1).buying(Shop.coins, at: "2026-01-01", transaction: "A")
         let phone = try start.spending(4, id: "phone", at: "2026-02-01")
@@ -43,13 +43,13 @@ struct BalanceTests {
         #expect(try Self.units(next.replay()) == 5)
     }
 
-    @Test("Written off once: not again for a third device, nor after a backup was put back, which forgets no spend")
+    @Test("Overspent units are written off once, even with a third device or a restored backup")
     func overspendIsWrittenOffOnce() throws {
         let start = try Story(Self.shared(), replica: 1).buying(Shop.coins, at: "2026-01-01", transaction: "A")
         let phone = try start.spending(4, id: "phone", at: "2026-02-01")
         let tablet = try Story(Self.shared(), replica: 2, knowing: start.ledger).spending(
             4, id: "tablet", at: "2026-02-02")
-        // The phone is put back to its backup of January, and tries the same spend under the same key once more.
+        // The phone restores its backup of January and repeats the same spend under the same key.
         let putBack = try Story(Self.shared(), replica: 1, knowing: start.ledger)
             .spending(4, id: "phone", at: "2026-02-03")
         for order in orders(of: [phone, tablet, putBack, start]) {
@@ -63,7 +63,7 @@ struct BalanceTests {
         }
     }
 
-    @Test("A running balance is never negative, and never more than what was bought")
+    @Test("A running balance is never negative, and never exceeds the bought units")
     func bounds() throws {
         let catalog = try Self.shared()
         try forAll("balances", cases: 2_000) { random, place in
@@ -90,7 +90,7 @@ struct BalanceTests {
         }
     }
 
-    @Test("deviceLocal counts what the device's own ledger holds; shared counts the account's")
+    @Test("deviceLocal counts the device's ledger; shared counts the account's ledger")
     func scopes() throws {
         let here = try Story(replica: 1).buying(Shop.coins, at: "2026-01-01", transaction: "A")
             .spending(1, id: "s1", at: "2026-01-02").ledger
@@ -104,7 +104,7 @@ struct BalanceTests {
         #expect(try Self.units(Replay(Facts(account: here.joined(with: elsewhere)), catalog: Shop.catalog())) == 0)
     }
 
-    @Test("Recording a purchase once more on another device does not move its units behind what was spent")
+    @Test("Recording a purchase again on another device does not move its units behind spends")
     func recordingAgainElsewhere() throws {
         let phone = try Story(Self.shared(), replica: 1).buying(Shop.coins, at: "2026-01-01", transaction: "A")
             .spending(5, id: "s1", at: "2026-01-02")
@@ -113,7 +113,7 @@ struct BalanceTests {
         #expect(try Self.units(tablet.synced(with: phone).replay()) == 0)
     }
 
-    @Test("A device that was put back to a backup and records its purchase once more refills nothing")
+    @Test("A device that restores a backup and records its purchase again gains no units")
     func recordingAgainAfterABackup() throws {
         let bought = try Story(Self.shared()).buying(Shop.coins, at: "2026-01-01", transaction: "A")
         let spent = try bought.spending(5, id: "s1", at: "2026-01-02")
@@ -132,7 +132,7 @@ struct BalanceTests {
         #expect(try Self.units(replay, at: "2026-03-01") == 0)
     }
 
-    @Test("A refund of spent units leaves nothing, and the next purchase is whole")
+    @Test("A refund of spent units leaves a balance of 0, and the next purchase is whole")
     func refundOfSpentUnits() throws {
         let story = try Story().buying(Shop.coins, at: "2026-01-01", transaction: "A")
             .spending(3, id: "s1", at: "2026-01-02").refunding("A", at: "2026-01-03")

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("A purchase that arrives late never uncovers an instant that was covered")
 struct CoverageTests {
-    @Test("Over random histories with times of day, month ends, quantities, bonuses and refunds")
+    @Test("This holds for random histories with times of day, month ends, quantities, bonuses and refunds")
     func lateArrivals() throws {
         let catalog = try Shop.catalog()
         var gaps = 0
@@ -26,12 +26,12 @@ struct CoverageTests {
             gaps += before.chains.count > 1 ? 1 : 0
             moved += after.chains.count > 0 && after.periods.last?.end != before.periods.last?.end ? 1 : 0
         }
-        // The histories are not trivial: many have gaps, and in most the late purchase moves the end.
+        // The histories are not trivial: many have gaps, and in most of them the late purchase moves the end.
         #expect(gaps > 2_000)
         #expect(moved > 5_000)
     }
 
-    @Test("Periods never overlap, and each lasts what was bought unless it was refunded")
+    @Test("Periods never overlap, and each has its purchased duration unless it was refunded")
     func periodsAreWhole() throws {
         let catalog = try Shop.catalog()
         try forAll("whole periods", cases: 5_000) { random, place in
@@ -81,7 +81,7 @@ private struct History {
         for number in 1...random.int(1...7) {
             let transaction = TransactionReference(id: TransactionID("\(number)"))
             let date = Timestamp.near(center, years: years, using: &random)
-            // Short ones move what follows by little: that is where a rule for missing days shows its flaws.
+            // Short durations move later purchases slightly, which exposes flaws in a rule for missing days.
             let duration = random.pick([
                 CalendarDuration(months: 1), CalendarDuration(months: 3), CalendarDuration(months: 12),
                 CalendarDuration(months: 1, days: 1, seconds: 1), CalendarDuration(days: 1),

@@ -1,13 +1,13 @@
 import Entitlements
 import Testing
 
-@Suite("A non-consumable is owned from its purchase until its refund, or once it was flagged")
+@Suite("A non-consumable is owned from its purchase until its refund, or permanently after a flag")
 struct OwnershipTests {
     private static func isOwned(_ story: Story, at date: String) throws -> Bool {
         story.replay().isOwned(Shop.owl, at: try Timestamp(date))
     }
 
-    @Test("From the millisecond of the purchase on, without an end")
+    @Test("Ownership begins at the millisecond of the purchase and is permanent")
     func purchase() throws {
         let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A")
         #expect(try !Self.isOwned(story, at: "2025-12-31T23:59:59.999Z"))
@@ -16,7 +16,7 @@ struct OwnershipTests {
         #expect(try story.replay().snapshot(at: Timestamp("2026-01-01")).owned == [Shop.owl])
     }
 
-    @Test("Until the refund, and again by another purchase")
+    @Test("Ownership ends at a refund and resumes with another purchase")
     func refund() throws {
         let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-02-01")
         #expect(try Self.isOwned(story, at: "2026-01-31T23:59:59.999Z"))
@@ -26,14 +26,14 @@ struct OwnershipTests {
         #expect(try Self.isOwned(again, at: "2026-03-01"))
     }
 
-    @Test("Refunded before it was bought, it was never owned")
+    @Test("A product that was refunded before its purchase date was never owned")
     func refundBeforePurchase() throws {
         let story = try Story().buying(Shop.owl, at: "2026-02-01", transaction: "A").refunding("A", at: "2026-01-01")
         #expect(try !Self.isOwned(story, at: "2026-01-15"))
         #expect(try !Self.isOwned(story, at: "2026-02-01"))
     }
 
-    @Test("A refund that is yet to come is the end of the grant; a second purchase without one takes it away")
+    @Test("A future refund ends the grant; a second purchase without a refund makes it permanent")
     func futureRefund() throws {
         let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-06-01")
         let now = try Timestamp("2026-02-01")
@@ -51,7 +51,7 @@ struct OwnershipTests {
                 == .granted(Access.Grant(until: nil, source: .product(Shop.owl))))
     }
 
-    @Test("A flag once set counts, whatever was cleared before or after, on whichever device")
+    @Test("A set flag counts, regardless of clears before or after it on any device")
     func flags() throws {
         let set = try Story(replica: 1).flagging(Shop.owl, isSet: true, at: "2026-01-02")
         let cleared = try Story(replica: 2).flagging(Shop.owl, isSet: false, at: "2026-01-01")
@@ -63,7 +63,7 @@ struct OwnershipTests {
         #expect(cleared.synced(with: set).replay().facts.flags[FlagMarks.Reference(Shop.owl)]?.cleared != nil)
     }
 
-    @Test("A refund takes back the purchase, not a flag")
+    @Test("A refund revokes the purchase, not a flag")
     func refundAndFlag() throws {
         let story = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").refunding("A", at: "2026-01-02")
             .flagging(Shop.owl, isSet: true, at: "2026-01-01")

@@ -2,9 +2,9 @@ import Entitlements
 import EntitlementsTestSupport
 import Testing
 
-@Suite("A preview is the end that a purchase gives when it is made")
+@Suite("A preview equals the end after the actual purchase")
 struct PreviewTests {
-    @Test("It is what buying then gives, over random stories and both rules")
+    @Test("A preview equals the result of buying, over random histories and both rules")
     func agreesWithBuying() throws {
         for rule in ConflictRules.expiryRules {
             let catalog = try Shop.catalog(bonus: CalendarDuration(days: 1), rules: ConflictRules(expiry: rule))
@@ -27,7 +27,7 @@ struct PreviewTests {
         }
     }
 
-    @Test("An early renewal shows the appended end, a new purchase its own")
+    @Test("The preview of an early renewal is the appended end; that of a new purchase is its own end")
     func ends() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
         let (early, late) = (try Timestamp("2026-03-01"), try Timestamp("2026-05-01"))
@@ -35,7 +35,7 @@ struct PreviewTests {
         #expect(story.replay().end(afterBuying: Shop.oneMonth, at: late) == (try Timestamp("2026-06-01")))
     }
 
-    @Test("Nothing but a non-renewing subscription that the catalogue knows has one, in quantities that may be bought")
+    @Test("Only known non-renewing subscriptions in valid quantities have a preview")
     func nothingElse() throws {
         let replay = try Story().replay()
         let now = try Timestamp("2026-01-01")

@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("A refund ends its purchase at its date, and what follows moves up")
+@Suite("A refund ends its purchase at its date, and later purchases move up")
 struct RefundTests {
     private static func overlapping() throws -> Story {
         try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
@@ -25,13 +25,13 @@ struct RefundTests {
         #expect(replay.timelines[Shop.random]?.contributions.map(\.isEmpty) == [false, true])
     }
 
-    @Test("Refunded on the day of purchase: nothing is left of it, and the next one starts at its own date")
+    @Test("Refunded on the day of purchase: its period is empty, and the next one starts at its own date")
     func atOnce() throws {
         let replay = try Self.overlapping().refunding("A", at: "2026-01-01").replay()
         #expect(replay.chains() == [days("2026-02-01", "2026-05-01")])
     }
 
-    @Test("Revoked at a date before its start: nothing is left, nothing is negative")
+    @Test("Revoked before its start: its period is empty, never negative")
     func beforeItsStart() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
             .refunding("A", at: "2025-06-01")
@@ -53,7 +53,7 @@ struct RefundTests {
         #expect(replay.access(to: Shop.randomOwls, at: end) == .denied(.revoked(end)))
     }
 
-    @Test("Revoked after its end: its time was used and stays")
+    @Test("Revoked after its end: its period is unchanged")
     func afterItsEnd() throws {
         let replay = try Self.overlapping().refunding("A", at: "2026-05-01").replay()
         #expect(replay.chains() == [days("2026-01-01", "2026-07-01")])
@@ -68,7 +68,7 @@ struct RefundTests {
         #expect(buyer.synced(with: refunded).replay().chains() == [days("2026-01-01", "2026-02-01")])
     }
 
-    @Test("A refund of an equal id in another store or environment is another purchase's")
+    @Test("A refund with an equal id in another store or environment concerns another purchase")
     func otherStores() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
         for reference in [
@@ -81,7 +81,7 @@ struct RefundTests {
         }
     }
 
-    @Test("The tutorials' rule cuts the refunded purchase and keeps the ends that others computed from it")
+    @Test("latestExpiryWins shortens the refunded purchase and keeps ends that were computed from it")
     func latestExpiryWins() throws {
         let replay = try Self.overlapping().refunding("A", at: "2026-01-15").replay(expiry: LatestExpiryWins())
         #expect(replay.chains() == [days("2026-01-01", "2026-01-15"), days("2026-02-01", "2026-07-01")])

@@ -9,7 +9,8 @@ struct SetAsideTests {
     }
 
     @Test(
-        "Quantities and durations out of bounds count nothing, those at the bounds count", arguments: [0, 10_001, .max])
+        "Quantities and durations out of bounds have no effect; those at the bounds count",
+        arguments: [0, 10_001, .max])
     func outOfBoundsQuantity(quantity: Int64) throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", quantity: quantity, transaction: "A")
         #expect(Self.verdict(story.replay()) == .setAside(.outOfBounds))
@@ -20,7 +21,7 @@ struct SetAsideTests {
     }
 
     @Test(
-        "Terms out of bounds count nothing",
+        "Terms out of bounds have no effect",
         arguments: [
             Terms(kind: .nonRenewing(group: Shop.random, duration: .zero)),
             Terms(kind: .nonRenewing(group: Shop.random, duration: CalendarDuration(months: 1_201))),
@@ -41,7 +42,7 @@ struct SetAsideTests {
         #expect(story.replay().facts.purchases.map(\.terms) == [terms])
     }
 
-    @Test("A product that no catalogue knows is valued when a later one does")
+    @Test("A purchase of an unknown product counts once a later catalogue contains it")
     func unknownProduct() throws {
         let story = try Story().buying("new", at: "2026-01-01", transaction: "A")
         #expect(Self.verdict(story.replay()) == .setAside(.unknownProduct))
@@ -70,7 +71,7 @@ struct SetAsideTests {
         #expect(production.verdicts[reference] == .setAside(.otherEnvironment(.sandbox)))
     }
 
-    @Test("The next boundary is the next instant at which something may change, and nil when nothing will")
+    @Test("The next boundary is the next instant at which the state may change, or nil if it will not")
     func nextBoundary() throws {
         let replay = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A")
             .buying(Shop.oneMonth, at: "2026-02-01", transaction: "B")
@@ -85,7 +86,7 @@ struct SetAsideTests {
         #expect(boundaries == ["2026-01-01", "2026-02-01", "2026-03-01", "2026-06-01"])
     }
 
-    @Test("An ownership without an end has no boundary at the end of time")
+    @Test("Permanent ownership has no boundary at the latest timestamp")
     func noBoundary() throws {
         let replay = try Story().buying(Shop.owl, at: "2026-01-01", transaction: "A").replay()
         #expect(replay.nextBoundary(after: try Timestamp("2026-01-01")) == nil)

@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("Purchases of time are appended to each other, whoever made them")
+@Suite("Purchases of time are appended to each other, whichever device made them")
 struct StackingTests {
     @Test("Two devices, each offline, each buy 3 months: both have 6 after syncing; the latest expiry alone gives 3")
     func twoDevicesOffline() throws {
@@ -13,7 +13,7 @@ struct StackingTests {
         }
     }
 
-    @Test("On one device the tutorials' rule gives both purchases, because the second knew the first's end")
+    @Test("On one device latestExpiryWins gives both purchases, because the second knew the end of the first")
     func latestExpiryOnOneDevice() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
             .buying(Shop.threeMonths, at: "2026-02-01", transaction: "B")
@@ -21,7 +21,7 @@ struct StackingTests {
         #expect(story.replay().chains() == [days("2026-01-01", "2026-07-01")])
     }
 
-    @Test("The tutorials' rule appends purchases that nobody recorded to all earlier ones")
+    @Test("latestExpiryWins appends purchases without recordings to all earlier ones")
     func latestExpiryWithoutRecordings() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
             .buying(Shop.threeMonths, at: "2026-01-02", transaction: "B")
@@ -32,7 +32,7 @@ struct StackingTests {
         #expect(replay.chains() == [days("2026-01-01", "2026-07-01")])
     }
 
-    @Test("Of a purchase's recordings the tutorials' rule takes the one that gives the latest end")
+    @Test("latestExpiryWins uses the recording of a purchase that gives the latest end")
     func latestOfSeveralRecordings() throws {
         let phone = try Story(replica: 1).buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
             .buying(Shop.threeMonths, at: "2026-01-10", transaction: "B")
@@ -42,7 +42,7 @@ struct StackingTests {
         #expect(both.chains() == [days("2026-01-01", "2026-05-01")])
     }
 
-    @Test("A renewal on one device, then a purchase on another before any restore: nothing is lost, in either order")
+    @Test("A renewal on one device, then a purchase on another before any restore: no time is lost, in either order")
     func renewalAndPurchase() throws {
         let first = try Story(replica: 1).buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
         let renewed = try first.buying(Shop.threeMonths, at: "2026-03-15", transaction: "B")
@@ -86,7 +86,7 @@ struct StackingTests {
         #expect(replay.chains() == [days("2026-01-31", "2026-05-02")])
     }
 
-    @Test("Each purchase brings its own bonus")
+    @Test("Each purchase has its own bonus")
     func bonuses() throws {
         let catalog = try Shop.catalog(bonus: CalendarDuration(days: 1))
         let replay = try Story(catalog).buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
@@ -94,7 +94,7 @@ struct StackingTests {
         #expect(replay.chains() == [days("2026-01-01", "2026-03-03")])
     }
 
-    @Test("Terms as sold survive a catalogue that changed, bonus included")
+    @Test("Terms as sold, including the bonus, survive a change of the catalogue")
     func termsAsSold() throws {
         let story = try Story(Shop.catalog(bonus: CalendarDuration(days: 1)))
             .buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
@@ -116,7 +116,7 @@ struct StackingTests {
         #expect(periods.map { "\($0.end)" } == ["2026-05-01T00:00:00.000Z", "2026-06-01T00:00:00.000Z"])
     }
 
-    @Test("Time beyond the year 9999 ends there, and what follows has none")
+    @Test("Time ends with the year 9999, and later purchases give none")
     func saturation() throws {
         let replay = try Story().buying(Shop.threeMonths, at: "2026-01-01", quantity: 10_000, transaction: "A")
             .buying(Shop.threeMonths, at: "2026-01-02", quantity: 10_000, transaction: "B")
@@ -130,14 +130,14 @@ struct StackingTests {
         #expect(timeline.periods.count == 3)
     }
 
-    @Test("A group whose purchases were sold as two kinds has both kinds' periods")
+    @Test("A group whose purchases were sold as two kinds has the periods of both")
     func mixedKinds() throws {
         let week = Terms(
             kind: .autoRenewable(
                 group: Shop.random, level: 1, duration: CalendarDuration(days: 7), introductory: nil))
         let replay = try Story().buying(Shop.oneMonth, at: "2026-01-01", transaction: "A")
             .buying("week", at: "2026-01-29", transaction: "B", terms: week).replay()
-        // The renewing one is not appended: it overlaps.
+        // The auto-renewable purchase is not appended: it overlaps.
         #expect(replay.chains() == [days("2026-01-01", "2026-02-05")])
     }
 }

@@ -2,9 +2,9 @@ import Entitlements
 import EntitlementsTestSupport
 import Testing
 
-@Suite("Rules choose how facts are read; they lose none")
+@Suite("Rules affect the interpretation of facts and never lose a fact")
 struct RuleTests {
-    /// The sample of ``ExpiryRule``.
+    /// The example in the documentation of ``ExpiryRule``.
     private struct EachOnItsOwn: ExpiryRule {
         let name = "eachOnItsOwn"
         func periods(of statements: [TimelineInput]) -> [Period] {
@@ -17,14 +17,14 @@ struct RuleTests {
         }
     }
 
-    /// A rule that gives nothing at all.
+    /// A rule that returns no periods.
     private struct Nothing: ExpiryRule, FlagRule {
         let name = "nothing"
         func periods(of statements: [TimelineInput]) -> [Period] { [] }
         func isOwned(_ marks: FlagMarks) -> Bool { false }
     }
 
-    @Test("A caller's rule decides over time, and explanations name it")
+    @Test("A custom rule determines the periods and is named in explanations")
     func callersRule() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
             .buying(Shop.oneMonth, at: "2026-02-01", transaction: "B").refunding("B", at: "2026-02-10")
@@ -43,7 +43,7 @@ struct RuleTests {
             ])
     }
 
-    @Test("purchasedWins keeps what was once set; lastWriterWins takes the later mark; a caller's rule decides too")
+    @Test("purchasedWins keeps a set flag; lastWriterWins uses the later mark; a custom rule decides for itself")
     func flags() throws {
         let now = try Timestamp("2026-06-01")
         func isOwned(_ story: Story, _ rule: any FlagRule) -> Bool {
@@ -55,20 +55,20 @@ struct RuleTests {
         #expect([set, cleared, setAgain].map { isOwned($0, PurchasedWins()) } == [true, true, true])
         #expect([set, cleared, setAgain].map { isOwned($0, LastWriterWins()) } == [true, false, true])
         #expect([set, cleared, setAgain].map { isOwned($0, Nothing()) } == [false, false, false])
-        // What it loses: a device whose state is old clears after another has set.
+        // The rule loses this unlock: a device with outdated state clears the flag after another device has set it.
         let old = try Story(replica: 2).flagging(Shop.owl, isSet: false, at: "2026-05-01")
         #expect(!isOwned(setAgain.synced(with: old), LastWriterWins()))
         #expect(isOwned(setAgain.synced(with: old), PurchasedWins()))
-        // Neither rule takes back what was bought.
+        // Neither rule revokes a purchase.
         let bought = try cleared.buying(Shop.owl, at: "2026-01-01", transaction: "A")
         #expect(isOwned(bought, LastWriterWins()) && isOwned(bought, Nothing()))
-        // The mark that clears is told as what takes the other back.
+        // The explanation lists the clearing mark as a revocation.
         let replay = cleared.replay(decisions: [], rules: ConflictRules(flags: LastWriterWins()))
         let lines = try #require(replay.explanation(of: "owl", at: now)).sections[0].lines
         #expect(lines.map(\.effect) == [.setAside(.overruled("lastWriterWins")), .revokes])
     }
 
-    @Test("remoteWins counts what the remote held, as it held it; what is new waits")
+    @Test("remoteWins counts facts in the form that the remote held; new facts wait")
     func remoteWins() throws {
         let rules = ConflictRules(expiry: RemoteWins(), flags: RemoteWins())
         let synced = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
@@ -81,12 +81,12 @@ struct RuleTests {
         }
         let now = try Timestamp("2026-03-01")
         #expect(replay(synced.ledger).chains() == [days("2026-01-01", "2026-05-01")])
-        // The mark that was set anew here is not what the remote held: that was cleared.
+        // The remote held a cleared mark, not the mark that was set again here.
         #expect(!replay(synced.ledger).isOwned(Shop.owl, at: now))
         #expect(replay(local.ledger).chains() == [days("2026-01-01", "2027-01-01")])
         #expect(replay(local.ledger).isOwned(Shop.owl, at: now))
         #expect(replay(nil).chains() == replay(local.ledger).chains())
-        // Until the remote was met, nothing counts.
+        // Before the first contact with the remote, nothing counts.
         #expect(replay(Ledger()).chains() == [])
         #expect(!replay(Ledger()).isOwned(Shop.owl, at: now))
         let lines = try #require(replay(synced.ledger).explanation(of: Shop.randomOwls, at: now)).sections[0].lines
@@ -112,7 +112,7 @@ struct RuleTests {
         #expect(less > 300)
     }
 
-    @Test("Switching rules and back gives what was there before, over random histories")
+    @Test("Switching rules and back restores the earlier result, over random histories")
     func switching() throws {
         let rules: [ConflictRules] = [
             ConflictRules(), ConflictRules(expiry: LatestExpiryWins(), flags: LastWriterWins(), consumables: .shared),
@@ -125,7 +125,7 @@ struct RuleTests {
             let facts = history.facts(late: history.late.count)
             let now = Timestamp.near(Timestamp(milliseconds: 1_767_225_600_000), years: 2, using: &random)
             let first = rules.map { Replay(facts, catalog: catalog, rules: $0).snapshot(at: now) }
-            // One replay's facts and catalogue read by the next rule, there and back.
+            // Replays the facts and catalogue of one replay under the other rule, then under the first again.
             var replay = Replay(facts, catalog: catalog)
             for index in [1, 4, 2, 0, 3, 1, 0] {
                 replay = Replay(replay.facts, catalog: replay.catalog, rules: rules[index])

@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("What the account's server decides about a purchase counts, and only where the server writes it")
+@Suite("Decisions of the account's server count only in the server's ledger")
 struct AcceptanceTests {
     private static let now = "2026-02-01"
 
@@ -11,7 +11,7 @@ struct AcceptanceTests {
             .buying(Shop.coins, at: "2026-01-01", transaction: "C")
     }
 
-    @Test("A purchase dated in the future counts as of the server's time, and keeps the date that it states")
+    @Test("A purchase dated in the future counts as of the server's time and keeps its stated date")
     func countsAsOf() throws {
         let date = try Timestamp("2026-01-15")
         let replay = try Self.bought().replay(decisions: [Acceptance("A", .countsAsOf(date))])
@@ -24,7 +24,7 @@ struct AcceptanceTests {
         #expect(lines.count == 2)
     }
 
-    @Test("It takes its place among the others by the date as of which it counts")
+    @Test("A redated purchase is ordered by its new date")
     func order() throws {
         let story = try Self.bought().buying(Shop.oneMonth, at: "2026-02-01", transaction: "D")
         let replay = story.replay(decisions: [Acceptance("A", .countsAsOf(try Timestamp("2026-01-15")))])
@@ -33,7 +33,7 @@ struct AcceptanceTests {
     }
 
     @Test(
-        "A refused or transferred purchase counts nothing, whatever it is of",
+        "A refused or transferred purchase of any kind has no effect",
         arguments: [Acceptance.Decision.refused("no evidence"), .transferred(to: "bob")])
     func refused(decision: Acceptance.Decision) throws {
         let replay = try Self.bought().replay(
@@ -47,13 +47,13 @@ struct AcceptanceTests {
             let explanation = try #require(replay.explanation(of: entitlement, at: now))
             #expect(explanation.sections[section].lines.map(\.effect) == [.setAside(reason), .setAside(reason)])
         }
-        // Its last word counts: what was refused may be accepted later.
+        // The latest decision counts: a refused purchase may be accepted later.
         let accepted = try Self.bought().replay(
             decisions: [Acceptance("A", decision), Acceptance("A", .accepted, at: 2)])
         #expect(accepted.chains() == [days("2026-06-01", "2026-09-01")])
     }
 
-    @Test("One in the account's own ledger, or in the device's, counts nothing, is kept, and says why")
+    @Test("A decision in the account's or device's ledger has no effect, is kept, and is explained")
     func forged() throws {
         let story = try Self.bought()
         let forged = [
@@ -70,13 +70,13 @@ struct AcceptanceTests {
                 explanation.sections.map { $0.lines.last?.effect }
                     == [.setAside(.notFromServer), .setAside(.notFromServer)])
         }
-        // And none of them beats what the server wrote.
+        // None of them overrides the server's decision.
         let facts = Facts(
             account: ledger, server: Ledger([Fact.acceptance(Acceptance("A", .refused("no"))).record]))
         #expect(Replay(facts, catalog: story.catalog).chains() == [])
     }
 
-    @Test("A decision about a purchase that is not known yet waits for it; other records of the server's are not facts")
+    @Test("A decision about an unknown purchase waits for it; other records of the server are ignored")
     func waits() throws {
         let server = try Self.bought().ledger
             .joined(with: Ledger([Fact.acceptance(Acceptance("A", .refused("no"))).record]))

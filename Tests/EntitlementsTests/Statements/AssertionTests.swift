@@ -2,9 +2,9 @@ import Entitlements
 import EntitlementsTestSupport
 import Testing
 
-@Suite("An expiry from a system that keeps no purchases adds what is missing up to its date, once")
+@Suite("An asserted expiry adds the missing time up to its date, once")
 struct AssertionTests {
-    @Test("Imported any number of times, by any device, in any order, it counts as said first")
+    @Test("An expiry imported repeatedly, by any device and in any order, counts as first stated")
     func importedAgain() throws {
         let first = try Story(replica: 1).asserting(until: "2026-05-01", at: "2026-01-10")
         let again = try Story(replica: 2).asserting(until: "2026-05-01", at: "2026-02-01")
@@ -18,7 +18,7 @@ struct AssertionTests {
         }
     }
 
-    @Test("Said by another source, or until another date, it adds only what is later")
+    @Test("An expiry from another source or with another date adds only the later time")
     func otherSources() throws {
         let story = try Story().asserting(until: "2026-05-01", at: "2026-01-10")
             .asserting(until: "2026-05-01", source: "promotion", at: "2026-01-11")
@@ -27,7 +27,7 @@ struct AssertionTests {
         #expect(story.replay().facts.assertions.count == 4)
     }
 
-    @Test("What a migrated user buys next is appended in full, and a refund of it leaves what was migrated")
+    @Test("A purchase after migration is appended in full, and its refund keeps the migrated time")
     func nextPurchase() throws {
         let story = try Story().asserting(until: "2026-05-01", at: "2026-01-10")
             .buying(Shop.threeMonths, at: "2026-02-01", transaction: "A")
@@ -36,7 +36,7 @@ struct AssertionTests {
             try story.refunding("A", at: "2026-03-01").replay().chains() == [days("2026-01-10", "2026-05-01")])
     }
 
-    @Test("One that was over when it was said gives nothing, and says so")
+    @Test("An expiry that had passed when it was stated gives no time and is explained")
     func expired() throws {
         let replay = try Story().asserting(until: "2025-12-01", at: "2026-01-10").replay()
         #expect(replay.chains() == [])
@@ -46,7 +46,7 @@ struct AssertionTests {
         #expect(line.effect == .setAside(.covered))
     }
 
-    @Test("Said at the date of a purchase it stands after it: what was bought is no echo on top")
+    @Test("An expiry stated at the date of a purchase is ordered after it and adds no duplicate time")
     func tie() throws {
         let story = try Story().asserting(until: "2026-03-01", at: "2026-01-01")
             .buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
@@ -57,7 +57,7 @@ struct AssertionTests {
             earlier.replay().chains() == ["2025-12-31T23:59:59.999Z – 2026-06-01T00:00:00.000Z"])
     }
 
-    @Test("In a group that a store renews it stands beside: nothing is appended to either")
+    @Test("In an auto-renewable group an asserted expiry overlaps; neither is appended to the other")
     func besideRenewals() throws {
         let story = try Story()
             .buyingFromStore(Shop.weekly, at: "2026-01-10", transaction: "W", expires: "2026-01-17")
@@ -72,7 +72,7 @@ struct AssertionTests {
         #expect(snapshot?.product == nil)
     }
 
-    @Test("A server that echoes each expiry of two devices to either adds nothing in 50 rounds")
+    @Test("A server that echoes the expiries of two devices adds no time in 50 rounds")
     func echoes() throws {
         var (echoed, bought) = (0, 0)
         try forAll("echoes", cases: 60) { random, place in
@@ -105,7 +105,7 @@ struct AssertionTests {
         #expect(bought > 40 && echoed > 600)
     }
 
-    @Test("With refunds too, echoes never give more than if nothing had been refunded")
+    @Test("With refunds, echoes never give more time than without any refund")
     func echoesAndRefunds() throws {
         try forAll("echoes and refunds", cases: 60) { random, place in
             var story = try Story()
@@ -129,7 +129,7 @@ struct AssertionTests {
         }
     }
 
-    @Test("An echo that was kept stands against a later refund: recording keeps none of what is covered anyway")
+    @Test("A recorded echo outlasts a later refund, so recording drops expiries that are already covered")
     func keptEcho() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
             .asserting(until: "2026-04-01", at: "2026-02-01").refunding("A", at: "2026-03-01")

@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("What testers do counts where it is asked for, and a reset puts it behind")
+@Suite("Facts of test environments count only on request, and a reset discards them")
 struct EnvironmentTests {
     private static let now = "2026-02-01"
 
@@ -19,7 +19,7 @@ struct EnvironmentTests {
                 environment: .sandbox)
     }
 
-    @Test("Purchases, marks, spends, assertions and renewal states of the sandbox count only when asked for")
+    @Test("Purchases, marks, spends, assertions and renewal states of the sandbox count only in the sandbox")
     func sandbox() throws {
         let story = try Self.tested()
         let now = try Timestamp(Self.now)
@@ -36,7 +36,7 @@ struct EnvironmentTests {
         #expect(explained.sections.map(\.lines.count) == [2, 2])
     }
 
-    @Test("A reset puts behind what was entered up to then; what is entered later counts")
+    @Test("A reset discards earlier facts; later facts count")
     func reset() throws {
         let story = try Self.tested().resetting(at: "2026-02-01")
         let now = try Timestamp("2026-02-02")
@@ -48,11 +48,11 @@ struct EnvironmentTests {
             .flagging(Shop.owl, in: .sandbox, at: "2026-02-02")
         #expect(again.replay(environment: .sandbox).chains() == [days("2026-02-02", "2026-03-02")])
         #expect(again.replay(environment: .sandbox).isOwned(Shop.owl, at: now))
-        // A device that had not heard of the reset brings back what it knew, and it stays behind.
+        // A device that missed the reset syncs its old facts, and they still do not count.
         #expect(again.synced(with: try Self.tested()).replay(environment: .sandbox).chains() == again.sandboxChains)
     }
 
-    @Test("A refund and a renewal state from before a reset say nothing about what a store delivers afterwards")
+    @Test("A refund and a renewal state from before a reset do not affect later purchases")
     func statementsBehind() throws {
         let story = try Story().refunding(
             TransactionReference(environment: .sandbox, id: "N"), at: "2026-01-20"
@@ -70,7 +70,7 @@ struct EnvironmentTests {
         #expect(lines.map(\.effect).last == .setAside(.behindReset))
     }
 
-    @Test("There is no reset of production: one in a ledger counts nothing")
+    @Test("A reset of production has no effect")
     func production() throws {
         let story = try Story().buying(Shop.threeMonths, at: "2026-01-01", transaction: "A")
             .resetting(.production, at: "2026-02-01")

@@ -2,9 +2,9 @@ import Entitlements
 import EntitlementsTestSupport
 import Testing
 
-@Suite("A refund counts in any order of arrival, and nobody's word beats a store's signed one")
+@Suite("Refunds count in any order of arrival, and unsigned statements never override signed ones")
 struct SignedStatementTests {
-    /// Every order in which the records of `story` can be joined.
+    /// Returns the ledgers that result from joining the records of `story` in every order.
     private static func replays(_ story: Story) -> [Replay] {
         orders(of: story.ledger.records).map { records in
             var ledger = Ledger()
@@ -21,7 +21,7 @@ struct SignedStatementTests {
     private static let whole = [days("2026-01-01", "2026-07-01")]
     private static let refunded = [days("2026-01-01", "2026-06-01")]
 
-    @Test("A on 1 January and B on 1 February, A refunded on 1 March: 1 January to 1 June, whatever arrives first")
+    @Test("A on 1 January and B on 1 February, A refunded on 1 March: 1 January to 1 June in any order of arrival")
     func middleOfAStack() throws {
         let story = try Self.bought().refunding(.store("A"), at: "2026-03-01", signedAt: "2026-03-01")
         let replays = Self.replays(story)
@@ -29,12 +29,12 @@ struct SignedStatementTests {
         #expect(replays.allSatisfy { $0.chains() == Self.refunded })
     }
 
-    @Test("A reversed refund gives the time back, whatever arrives first")
+    @Test("A reversed refund restores the time in any order of arrival")
     func reversed() throws {
         let story = try Self.bought().refunding(.store("A"), at: "2026-03-01", signedAt: "2026-03-01")
         let reversed = try story.reinstating(.store("A"), at: "2026-03-10", signedAt: "2026-03-10")
         #expect(reversed.replay().chains() == Self.whole)
-        // A replica that hears of the refund after its reversal stays with the reversal.
+        // A replica that receives the refund after its reversal keeps the reversal.
         #expect(reversed.synced(with: story).replay().chains() == Self.whole)
         #expect(story.synced(with: reversed).replay().chains() == Self.whole)
         let again = try reversed.refunding(.store("A"), at: "2026-03-20", signedAt: "2026-03-20")
@@ -42,20 +42,20 @@ struct SignedStatementTests {
         #expect(Self.replays(again).allSatisfy { $0.chains() == [days("2026-01-01", "2026-06-20")] })
     }
 
-    @Test("A later reversal that nobody signed does not beat a signed refund, whatever the dates and logical times")
+    @Test("A later unsigned reversal never overrides a signed refund, regardless of dates and logical times")
     func unsignedReversal() throws {
         let refund = try Self.bought().refunding(.store("A"), at: "2026-03-01", signedAt: "2026-03-01")
         for date in ["2020-01-01", "2026-03-02", "9999-01-01"] {
             let tried = try refund.reinstating(.store("A"), at: date)
             #expect(tried.replay().chains() == Self.refunded)
-            // Nor one that was made before the refund was known, or by a clock that runs ahead.
+            // The same applies to a reversal made before the refund was known, or by a clock that runs ahead.
             let elsewhere = try Self.bought().reinstating(.store("A"), at: date)
             #expect(refund.synced(with: elsewhere).replay().chains() == Self.refunded)
             #expect(elsewhere.synced(with: refund).replay().chains() == Self.refunded)
         }
     }
 
-    @Test("A refund that nobody signed counts nothing against a purchase that a store signed, and says why")
+    @Test("An unsigned refund has no effect on a signed purchase and is explained")
     func unsignedRefund() throws {
         let story = try Self.bought().refunding(.store("A"), at: "9000-03-01")
         for replay in Self.replays(story) {
@@ -67,7 +67,7 @@ struct SignedStatementTests {
         #expect(signed.replay().chains() == Self.refunded)
     }
 
-    @Test("A refund that nobody signed counts until the purchase arrives as the store signed it")
+    @Test("An unsigned refund counts until the signed purchase arrives")
     func signatureArrivesLater() throws {
         let reported = try Story(replica: 2).stating(at: "2026-01-01") { date, time in
             .purchase(
@@ -85,11 +85,11 @@ struct SignedStatementTests {
         }
     }
 
-    @Test("A device that was offline for a year cannot undo a refund by what it recorded meanwhile")
+    @Test("A device that was offline for a year cannot undo a refund with its own records")
     func offlineForAYear() throws {
         let start = try Self.bought()
         let server = try start.refunding(.store("A"), at: "2026-03-01", signedAt: "2026-03-01")
-        // It meets the transaction again and again, reads a backup, and its clock is ten years ahead.
+        // It records the transaction repeatedly, restores a backup, and its clock is ten years ahead.
         var device = try Story(replica: 2, knowing: start.ledger)
         for date in ["2026-06-01", "2027-01-01", "2037-01-01"] {
             device = try device.buying(Shop.threeMonths, at: date, transaction: "A")
@@ -104,7 +104,7 @@ struct SignedStatementTests {
         let both = device.synced(with: server)
         let ofA = try #require(both.replay().timelines[Shop.random]).periods.filter { $0.transaction == .store("A") }
         #expect(ofA.map { "\($0.end)" } == ["2026-03-01T00:00:00.000Z"])
-        // Units and ownership likewise.
+        // The same applies to units and ownership.
         let owl = try Story().buyingFromStore(Shop.owl, at: "2026-01-01", transaction: "O")
         let taken = try owl.refunding(.store("O"), at: "2026-02-01", signedAt: "2026-02-01")
         let late = try Story(replica: 2, knowing: owl.ledger).reinstating(.store("O"), at: "2027-01-01")
@@ -119,7 +119,7 @@ struct SignedStatementTests {
     }
 }
 
-/// All orders of a few elements.
+/// Returns all permutations of a few elements.
 func orders<Element>(of elements: [Element]) -> [[Element]] {
     guard !elements.isEmpty else { return [[]] }
     return elements.indices.flatMap { index -> [[Element]] in

@@ -1,7 +1,7 @@
 import Entitlements
 import Testing
 
-@Suite("Active means inside a period, and a payer has a day left until the last millisecond")
+@Suite("Active means inside a period, and at least one day remains until the last millisecond")
 struct ActivityTests {
     let start: Timestamp
     let end: Timestamp
@@ -13,7 +13,7 @@ struct ActivityTests {
         replay = try Story().buying(Shop.threeMonths, at: "2026-01-01T09:30:00Z", transaction: "B").replay()
     }
 
-    @Test("Active from the first millisecond to the last, and not at the end itself")
+    @Test("A period is active from its first to its last millisecond, but not at its end")
     func bounds() throws {
         let timeline = try #require(replay.timelines[Shop.random])
         #expect(!timeline.isActive(at: start.moved(-1)))
@@ -40,7 +40,7 @@ struct ActivityTests {
         #expect(Timestamp.earliest.daysRemaining(until: .latest) == 3_652_059)
     }
 
-    @Test("A purchase dated next year unlocks nothing today")
+    @Test("A purchase dated next year grants no access today")
     func futurePurchase() throws {
         let replay = try Story().buying(Shop.threeMonths, at: "2027-01-01", transaction: "A").replay()
         let snapshot = replay.snapshot(at: try Timestamp("2026-06-01"))
@@ -63,7 +63,7 @@ struct ActivityTests {
         #expect(subscription?.expires == (try Timestamp("2026-04-01")))
     }
 
-    @Test("A group that nothing was bought in has no end and no periods")
+    @Test("A group without purchases has no end and no periods")
     func emptyGroup() throws {
         let subscription = try Story().replay().snapshot(at: start)[group: Shop.random]
         #expect(subscription?.expires == nil)

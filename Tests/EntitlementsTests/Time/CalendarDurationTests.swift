@@ -14,7 +14,7 @@ struct CalendarDurationTests {
     }
 
     @Test(
-        "What a store sells",
+        "The durations that stores sell are read",
         arguments: [
             ("P3M", 3, 0, 0, "P3M"), ("P1W", 0, 7, 0, "P7D"), ("P1Y", 12, 0, 0, "P1Y"), ("P1Y6M", 18, 0, 0, "P1Y6M"),
             ("P18M", 18, 0, 0, "P1Y6M"), ("P1D", 0, 1, 0, "P1D"), ("PT1H", 0, 0, 3_600, "PT3600S"),
@@ -29,11 +29,11 @@ struct CalendarDurationTests {
     }
 
     @Test(
-        "What is no duration is refused with the reason",
+        "An invalid duration is rejected with the reason",
         arguments: [
-            ("", "it begins with P"), ("3M", "it begins with P"), ("p3m", "it begins with P"),
-            ("-P3M", "it begins with P"), ("P", "it names no length"), ("PT", "it names no length"),
-            ("P1YT", "it names no length"), ("P-3M", "a whole number is missing or too large"),
+            ("", "it must begin with P"), ("3M", "it must begin with P"), ("p3m", "it must begin with P"),
+            ("-P3M", "it must begin with P"), ("P", "it contains no number"), ("PT", "it contains no number"),
+            ("P1YT", "it contains no number"), ("P-3M", "a whole number is missing or too large"),
             ("P+3M", "a whole number is missing or too large"), ("PM", "a whole number is missing or too large"),
             ("P3", "a number is followed by Y, M, W or D, after T by H, M or S"),
             ("P1.5M", "a number is followed by Y, M, W or D, after T by H, M or S"),
@@ -56,7 +56,7 @@ struct CalendarDurationTests {
         #expect(throws: DurationError(text: text, reason: reason)) { try CalendarDuration(text) }
     }
 
-    @Test("Multiplying saturates, so that no quantity can make a duration negative")
+    @Test("Multiplication saturates, so no quantity makes a duration negative")
     func multiplicationSaturates() {
         let long = CalendarDuration(months: .max / 2, days: 3, seconds: .max)
         #expect(long.multiplied(by: 3) == CalendarDuration(months: .max, days: 9, seconds: .max))
@@ -66,7 +66,7 @@ struct CalendarDurationTests {
                 == CalendarDuration(months: 10_000, days: 20_000, seconds: 30_000))
     }
 
-    @Test("100 years are the bound in any mix of units")
+    @Test("The limit is 100 years in any mix of units")
     func bounds() {
         #expect(CalendarDuration(months: 1_200).isWithinBounds)
         #expect(CalendarDuration(months: 1_199, days: 30).isWithinBounds)

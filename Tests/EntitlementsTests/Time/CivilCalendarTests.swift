@@ -3,12 +3,12 @@ import EntitlementsTestSupport
 import Foundation
 import Testing
 
-/// Runs under several values of `TZ` as well: nothing here may depend on the machine's time zone.
+/// Also runs under several values of `TZ`, because no result may depend on the time zone of the machine.
 @Suite("CivilCalendar: months are added in the proleptic Gregorian calendar, in UTC")
 struct CivilCalendarTests {
     static let monthCounts = [1, 2, 3, 6, 11, 12, 13, 48, 1_200]
 
-    @Test("Where the day exists, the result is Foundation's, for every day of 400 years")
+    @Test("If the day exists, the result equals Foundation's for every day of 400 years")
     func agreesWithFoundation() throws {
         let calendar = FoundationCalendar.shared
         let timeOfDay: Int64 = 49_530_123  // 13:45:30.123
@@ -38,7 +38,7 @@ struct CivilCalendarTests {
         }
     }
 
-    @Test("Where the day does not exist, the result is 00:00 UTC of the first of the following month, over 400 years")
+    @Test("If the day does not exist, the result is 00:00 UTC of the first of the following month, over 400 years")
     func missingDaysBecomeTheFollowingMidnight() throws {
         let calendar = FoundationCalendar.shared
         var found = 0
@@ -55,7 +55,7 @@ struct CivilCalendarTests {
     }
 
     @Test(
-        "Month ends, leap days, and dates before 1970",
+        "Month ends, leap days, and dates before 1970 are handled",
         arguments: [
             ("2026-01-31T00:00:00.000Z", 1, "2026-03-01T00:00:00.000Z"),
             ("2026-01-31T18:30:00.000Z", 1, "2026-03-01T00:00:00.000Z"),
@@ -130,7 +130,7 @@ struct CivilCalendarTests {
         #expect(Timestamp(milliseconds: .min) == .earliest)
     }
 
-    @Test("The result is the same whatever the machine's time zone: a digest over many additions has a known value")
+    @Test("The result is independent of the time zone: a digest over many additions has a known value")
     func doesNotDependOnTheTimeZone() throws {
         var random = SplitMix64(seed: 1)
         var digest: UInt64 = 0
@@ -144,7 +144,7 @@ struct CivilCalendarTests {
     }
 }
 
-/// What Foundation's Gregorian calendar in UTC says, as a table of days.
+/// The days of Foundation's Gregorian calendar in UTC, as a table.
 private struct FoundationCalendar {
     private struct Day: Hashable {
         var year: Int
@@ -176,13 +176,13 @@ private struct FoundationCalendar {
         return first.milliseconds / 86_400_000..<end.milliseconds / 86_400_000
     }
 
-    /// The same day so many months later, if there is one.
+    /// The same day a number of months later; `nil` if there is none.
     func day(_ number: Int64, plusMonths months: Int) -> Int64? {
         guard let day = dates[number] else { return nil }
         return numbers[moved(day, by: months)]
     }
 
-    /// The first of the month after the one that lies so many months later.
+    /// The first day of the month that follows the month a number of months later.
     func firstOfMonth(after number: Int64, plusMonths months: Int) -> Int64? {
         guard let day = dates[number] else { return nil }
         let target = moved(day, by: months + 1)
@@ -194,7 +194,7 @@ private struct FoundationCalendar {
         return Day(year: day.year + index / 12, month: index % 12 + 1, day: day.day)
     }
 
-    /// Foundation's own addition, `nil` where it clamped to the end of a month.
+    /// The result of Foundation's addition; `nil` if it clamped to the end of a month.
     func adding(months: Int, to start: Timestamp) throws -> Timestamp? {
         let date = Date(timeIntervalSince1970: Double(start.milliseconds) / 1_000)
         let sum = try #require(calendar.date(byAdding: .month, value: months, to: date))

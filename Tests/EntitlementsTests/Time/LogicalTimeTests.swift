@@ -2,7 +2,7 @@ import Entitlements
 import EntitlementsTestSupport
 import Testing
 
-@Suite("A logical time is later than everything its maker had seen")
+@Suite("A logical time is later than every fact that its replica had seen")
 struct LogicalTimeTests {
     @Test("The next time takes the clock's milliseconds when the clock is ahead, with the counter at 0")
     func followsTheClock() {
@@ -11,7 +11,7 @@ struct LogicalTimeTests {
         #expect(next.counter == 0)
     }
 
-    @Test("While the clock stands still or runs behind, the counter tells facts apart")
+    @Test("While the clock stands still or runs behind, the counter distinguishes facts")
     func countsWithinOneMillisecond() {
         let now = Timestamp(milliseconds: 1_700_000_000_000)
         let first = LogicalTime.zero.next(at: now)
@@ -29,14 +29,14 @@ struct LogicalTimeTests {
         #expect(full.next(at: .earliest) == LogicalTime(rawValue: 6 << 16))
     }
 
-    @Test("A clock before 1970 counts as 1970, and the end of the range is not left")
+    @Test("A clock before 1970 counts as 1970, and the range is not exceeded")
     func staysInRange() {
         #expect(LogicalTime.zero.next(at: .earliest) == LogicalTime(rawValue: 1))
         #expect(LogicalTime(rawValue: .max).next(at: .latest) == LogicalTime(rawValue: .max))
         #expect(LogicalTime.zero.next(at: .latest).physicalMilliseconds == Timestamp.latest.milliseconds)
     }
 
-    @Test("The next time is later than both what was seen and the clock's millisecond before")
+    @Test("The next time is later than every known fact and the previous millisecond of the clock")
     func isLaterThanBoth() throws {
         try forAll("logical time advances", cases: 10_000) { random, place in
             let seen = LogicalTime(rawValue: random.next() >> 1)

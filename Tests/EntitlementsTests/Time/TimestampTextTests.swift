@@ -15,7 +15,7 @@ struct TimestampTextTests {
     }
 
     @Test(
-        "Offsets, fractions, lower case, a blank for the T, and a plain date",
+        "Offsets, fractions, lower case, a blank for the T, and a plain date are read",
         arguments: [
             ("2026-01-31", 1_769_817_600_000),
             ("2026-01-31T00:00:00Z", 1_769_817_600_000),
@@ -41,7 +41,7 @@ struct TimestampTextTests {
     }
 
     @Test(
-        "What is no date is refused with the reason",
+        "An invalid date is rejected with the reason",
         arguments: [
             ("", "the year needs 4 digits"),
             ("yesterday", "the year needs 4 digits"),
@@ -74,28 +74,28 @@ struct TimestampTextTests {
             ("2026-01-31T12:00:00+0100", "\":\" is missing"),
             ("2026-01-31T12:00:00+24:00", "the offset is 24, not 0 to 23"),
             ("2026-01-31T12:00:00+01:60", "the offset is 60, not 0 to 59"),
-            ("2026-01-31T12:00:00Z ", "something follows the date"),
-            ("2026-01-31T12:00:00ZZ", "something follows the date"),
-            ("0001-01-01T00:00:00+00:01", "it lies outside of the years 1 to 9999"),
-            ("9999-12-31T23:59:00-00:01", "it lies outside of the years 1 to 9999"),
+            ("2026-01-31T12:00:00Z ", "unexpected text after the date"),
+            ("2026-01-31T12:00:00ZZ", "unexpected text after the date"),
+            ("0001-01-01T00:00:00+00:01", "it is outside the years 1 to 9999"),
+            ("9999-12-31T23:59:00-00:01", "it is outside the years 1 to 9999"),
         ])
     func refuses(text: String, reason: String) {
         #expect(throws: TimestampError(text: text, reason: reason)) { try Timestamp(text) }
     }
 
-    @Test("The message is one line, however odd the text")
+    @Test("The message is one line for any text")
     func messagesAreOneLine() {
         let text = "2026\n\u{0}\u{1B}[31m" + String(repeating: "9", count: 10_000)
         do {
             _ = try Timestamp(text)
-            Issue.record("\(text.prefix(10)) is no date")
+            Issue.record("\(text.prefix(10)) is not a date")
         } catch {
             #expect(!error.description.utf8.contains { $0 < 0x20 })
             #expect(error.description.utf8.count < 300)
         }
     }
 
-    @Test("No text of random characters crashes the reader, and what it accepts it accepts again as written")
+    @Test("Random text never crashes the parser, and accepted dates are accepted again as written")
     func survivesRandomTexts() throws {
         let letters = Array("0123456789-:TZ+. tz") + ["é", "\u{0}"]
         try forAll("random dates", cases: 20_000) { random, place in

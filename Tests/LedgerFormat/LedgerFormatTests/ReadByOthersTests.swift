@@ -2,9 +2,9 @@ import Entitlements
 import SwiftProtobuf
 import Testing
 
-@Suite("swift-protobuf reads what we write, with equal values")
+@Suite("swift-protobuf reads the records of this library with equal values")
 struct ReadByOthersTests {
-    @Test("Keys and payloads of random facts of every kind")
+    @Test("Keys and payloads of random facts of every kind are read")
     func values() throws {
         var kinds: Set<String> = []
         try forAll("read by others", cases: 10_000) { random, place in
@@ -21,7 +21,7 @@ struct ReadByOthersTests {
             ])
     }
 
-    @Test("It writes the same bytes again: ours is the canonical spelling, and no field is unknown to the schema")
+    @Test("swift-protobuf re-encodes the same bytes: the encoding is canonical, and the schema defines every field")
     func canonical() throws {
         try forAll("canonical bytes", cases: 10_000) { random, place in
             let record = Fact.random(using: &random).record
@@ -32,7 +32,7 @@ struct ReadByOthersTests {
         }
     }
 
-    /// The record as one of our facts, without our reader. The order is not protobuf, so it is our reader's.
+    /// Decodes the record as a fact independently of the library, except for the order, which is not protobuf.
     private func read(_ key: Wire.Key, _ record: Record) throws -> Fact? {
         let payload = record.payload
         let ours = Fact(record)
@@ -95,7 +95,7 @@ struct ReadByOthersTests {
                     logicalTime: fact.logicalTime))
         case (.contradiction(let named), .contradiction(let fact)):
             let wire = try Wire.Contradiction(serializedBytes: payload)
-            // Each statement carries the order that its purchase's record has.
+            // Each statement contains the order of its purchase's record.
             try #require(Array(wire.kept.order) == Fact.purchase(fact.kept).record.order)
             try #require(Array(wire.dropped.order) == Fact.purchase(fact.dropped).record.order)
             return .contradiction(

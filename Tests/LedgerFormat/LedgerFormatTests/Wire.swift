@@ -26,7 +26,7 @@ enum Wire {
     typealias Pending = Entitlementsync_Ledger_V1_Pending
 }
 
-// What each message says as one of our values, written field by field against Docs/ledger.proto.
+// Converts each message to a value of the library, field by field according to Docs/ledger.proto.
 
 extension TransactionReference {
     init(_ wire: Wire.Transaction) {

@@ -3,11 +3,11 @@ import Foundation
 import SwiftProtobuf
 import Testing
 
-@Suite("We read what swift-protobuf writes, with equal values, in any order of fields and with unknown ones")
+@Suite("Payloads written by swift-protobuf are read with equal values, in any field order and with unknown fields")
 struct WrittenByOthersTests {
     private static let transaction = TransactionReference(store: "s", environment: "e", id: "1")
 
-    /// A fact read from a payload that somebody else wrote, shuffled and strewn with unknown fields.
+    /// Reads a fact from a payload of swift-protobuf with shuffled fields and added unknown fields.
     private func read(
         _ message: some Message, as kind: (Wire.Key) -> Wire.Key, order: [UInt8], using random: inout SplitMix64
     ) throws -> Fact {
@@ -28,7 +28,7 @@ struct WrittenByOthersTests {
     private static let stamp = Stamp(logicalTime: LogicalTime(rawValue: 7))
     private static let time = [UInt8](repeating: 0, count: 7) + [7]
 
-    @Test("Purchases, with every absent and present optional and every kind of terms")
+    @Test("Purchases are read with any optional fields and every kind of terms")
     func purchases() throws {
         try forAll("purchases by others", cases: 5_000) { random, place in
             let wire = Wire.Purchase.random(using: &random)
@@ -45,7 +45,7 @@ struct WrittenByOthersTests {
         }
     }
 
-    @Test("Recordings and revocations")
+    @Test("Recordings and revocations are read")
     func recordingsAndRevocations() throws {
         try forAll("recordings and revocations by others", cases: 2_000) { random, place in
             let replica = ReplicaID.random(using: &random)
@@ -85,7 +85,7 @@ struct WrittenByOthersTests {
         }
     }
 
-    @Test("Flags, spends and requests")
+    @Test("Flags, spends and requests are read")
     func smallFacts() throws {
         try forAll("small facts by others", cases: 2_000) { random, place in
             let replica = ReplicaID.random(using: &random)
@@ -135,7 +135,7 @@ struct WrittenByOthersTests {
         }
     }
 
-    @Test("Renewal states and assertions")
+    @Test("Renewal states and assertions are read")
     func statements() throws {
         try forAll("statements by others", cases: 2_000) { random, place in
             let date = Timestamp.random(using: &random)
@@ -180,7 +180,7 @@ struct WrittenByOthersTests {
         }
     }
 
-    @Test("Acceptances and resets")
+    @Test("Acceptances and resets are read")
     func decisions() throws {
         try forAll("decisions by others", cases: 2_000) { random, place in
             let date = Timestamp.random(using: &random)
@@ -218,7 +218,7 @@ struct WrittenByOthersTests {
         let fact = try read(
             wire, as: { key in with(key) { $0.purchase = Self.wireTransaction } }, order: Self.unsigned, using: &random)
         guard case .unreadable(_, let reason) = fact else {
-            Issue.record("\(fact) was read")
+            Issue.record("\(fact) must be unreadable")
             return
         }
         #expect(reason == "a count is out of range")
@@ -230,7 +230,7 @@ struct WrittenByOthersTests {
         return key
     }
 
-    /// The fields of a message in another order, with fields between them that no schema has.
+    /// The fields of a message in another order, with undefined fields between them.
     private func shuffled(_ bytes: [UInt8], using random: inout SplitMix64) -> [UInt8] {
         var fields: [[UInt8]] = []
         var rest = bytes[...]
@@ -298,13 +298,13 @@ extension Wire.Terms {
             wire.autoRenewable.level = UInt64(random.int(0...3))
             if random.chance(3, in: 4) { wire.autoRenewable.duration = .random(using: &random) }
             if random.chance(1, in: 2) {
-                // Mode 9 is yet to come: such an offer is read as none.
+                // Mode 9 is not defined: such an offer is dropped.
                 wire.autoRenewable.introductory.mode = random.pick([
                     .unspecified, .free, .payAsYouGo, .payUpFront, .UNRECOGNIZED(9),
                 ])
                 if random.chance(1, in: 2) { wire.autoRenewable.introductory.duration = .random(using: &random) }
             }
-        default: break  // A kind that is yet to come: the terms are unknown.
+        default: break  // An undefined kind: the terms are unknown.
         }
         if random.chance(1, in: 2) { wire.bonus = .random(using: &random) }
         return wire

@@ -23,7 +23,7 @@ struct MigrationRefusalTests {
             "good.plist: line 1, column 1: a value is expected here"),
         Refusal(
             1, "import good.plist --format facts",
-            "good.plist: at byte 0: this is no ledger: it does not begin with ESLG"),
+            "good.plist: at byte 0: this is not a ledger: it does not begin with ESLG"),
         Refusal(
             1, "import user.json --format userdefaults",
             "user.json: this is neither an XML nor a binary property list"),

@@ -170,7 +170,7 @@ struct MigrationTests {
             ),
             (damaged, 1, "at byte 44: the records do not match their checksum"),
             (newer, 4, "at byte 4: it is written in format 9, this version reads up to 1"),
-            (Array("[]".utf8), 1, "at byte 0: this is no ledger: it does not begin with ESLG"),
+            (Array("[]".utf8), 1, "at byte 0: this is not a ledger: it does not begin with ESLG"),
         ] as [([UInt8], Int32, String)] {
             try sandbox.write(bytes, to: "old.ledger")
             #expect(

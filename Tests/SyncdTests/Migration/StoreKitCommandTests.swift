@@ -102,7 +102,7 @@ struct StoreKitCommandTests {
                 #"app.storekit: a duration is given for "owl", which is nonConsumable"#),
             Refusal(
                 2, "catalog check app.storekit --duration half=long",
-                #"--duration: "long" is not a duration: it begins with P (write P3M, P1W or P1D)"#),
+                #"--duration: "long" is not a duration: it must begin with P (write P3M, P1W or P1D)"#),
             Refusal(2, "catalog check app.storekit --duration half", #"--duration: "half" is not ID=VALUE"#),
             Refusal(
                 2, "catalog check app.storekit --duration half=P1M --duration half=P2M",
@@ -110,7 +110,7 @@ struct StoreKitCommandTests {
             Refusal(
                 2, "catalog check app.storekit --units coins=0",
                 #"--units: units are a number from 1 to 1000000, not "0""#),
-            Refusal(2, "catalog check app.storekit --group-of half=", "--group-of: an id is not empty"),
+            Refusal(2, "catalog check app.storekit --group-of half=", "--group-of: an id must not be empty"),
             Refusal(3, "catalog convert none.storekit", "none.storekit: no such file"),
             Refusal(1, "catalog check own.storekit", "own.storekit: version: this is missing"),
         ])
