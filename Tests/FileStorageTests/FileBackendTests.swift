@@ -61,7 +61,7 @@ struct FileBackendTests {
                 try await FileBackend(folder: path).write([1], to: key, if: .absent)
             }
             #expect(error?.disposition == .permanent)
-            #expect(error?.message == "/proc/entitlements: no folder can be made there; choose another place")
+            #expect(error?.message == "/proc/entitlements: no folder can be created there; choose another place")
         }
     }
     #endif

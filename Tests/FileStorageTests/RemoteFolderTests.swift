@@ -148,6 +148,6 @@ struct OddFileTests {
         let sum = withUnsafeBytes(of: XXHash64.digest(of: bytes[..<41]).bigEndian) { Array($0) }
         bytes.replaceSubrange(41..<49, with: sum)
         let problem = #expect(throws: EntryFile.Problem.self) { try EntryFile.header(of: bytes) }
-        #expect(problem == .damaged("byte 16: the header has a key or a length that nobody writes"))
+        #expect(problem == .damaged("byte 16: the header has an invalid key or length"))
     }
 }

@@ -95,7 +95,7 @@ struct SQLiteLossTests {
                         try await store.backup(to: target)
                         return true
                     } catch {
-                        #expect(error.kind == .unsupported && error.message.contains("something is there"))
+                        #expect(error.kind == .unsupported && error.message.contains("the file already exists"))
                         return false
                     }
                 }
@@ -115,7 +115,7 @@ struct SQLiteLossTests {
         let target = folder.path(of: "copy")
         try FileManager.default.copyItem(atPath: path + "-wal", toPath: target + "-wal")
         let error = await expectKind(.unsupported) { try await store.backup(to: target) }
-        #expect(error?.message.contains("copy-wal: something is there") == true)
+        #expect(error?.message.contains("copy-wal: the file already exists") == true)
         await expectKind(.unsupported) { try await store.recover(to: target) }
         #expect(!FileManager.default.fileExists(atPath: target))
     }

@@ -14,7 +14,7 @@ enum RowChecksums {
         Int64(bitPattern: SipHash.digest(of: key, key: (0x456E_7469_746C_656D, UInt64(attempt))))
     }
 
-    /// The checksum of a value; 0 for an empty buffer.
+    /// The checksum of a value. A tombstone row has 0 instead.
     static func checksum(of value: UnsafeRawBufferPointer) -> Int64 {
         Int64(bitPattern: XXHash64.digest(of: value, seed: 1))
     }
