@@ -51,7 +51,7 @@ final class SQLiteStore: Sendable {
         return connections
     }
 
-    /// Opens the store unless it is open; `nil` if it does not exist and may not be created now.
+    /// Opens the store unless it is open; `nil` if it does not exist yet. Does not create it.
     ///
     /// - Parameter isForWriting: `true` if the caller needs a store with a WAL.
     func opened(forWriting isForWriting: Bool = false) throws(BackendError) -> StoreConnections? {

@@ -2,14 +2,14 @@ import FileStorage
 import SyncCore
 import SyncCoreTesting
 
-/// Looks whether a store still has what it owes after a crash, and works on.
+/// Checks that a store still has everything it guarantees after a crash, and that it can be used.
 struct CrashInspection: Sendable {
     let workload: CrashWorkload
     let debt: CrashWorkload.Debt
 
-    /// What is wrong with the store on `disk`; nothing, if it is as it should be.
+    /// The violations found in the store on `disk`; empty if there are none.
     ///
-    /// - Parameter seed: decides what is done first, and so what the store has to find out by itself.
+    /// - Parameter seed: Selects the first operation, and so the state that the store must recover by itself.
     func findings(on disk: ModelDisk, seed: UInt64) async -> [String] {
         let fileSystem = ModelFileSystem(disk)
         var findings: [String] = []
@@ -17,7 +17,7 @@ struct CrashInspection: Sendable {
             var versions = try await lookAtEntries(workload.open(fileSystem, life: 1), &findings)
             if !findings.isEmpty { return findings }
             if seed % 2 == 0 {
-                // Somebody writes before anybody asks for changes.
+                // Writes before the first request for changes.
                 let writer = workload.open(fileSystem, life: 2)
                 let key = workload.keys[Int(seed / 2 % UInt64(workload.keys.count))]
                 if case .written(let version) = try await writer.write([9], to: key, if: .any).outcome {
@@ -64,16 +64,16 @@ struct CrashInspection: Sendable {
                 continue
             }
             if view != versions {
-                findings.append("whoever knew change \(known.sequence) believes \(view.keys.sorted())")
+                findings.append("a reader with cursor \(known.sequence) gets \(view.keys.sorted())")
             }
         }
         var cursor: ChangeCursor?
         var view: [EntryKey: EntryVersion] = [:]
         try await CrashWorkload.follow(store, from: &cursor, &view)
-        if view != versions { findings.append("a new follower believes \(view.keys.sorted())") }
+        if view != versions { findings.append("a new reader gets \(view.keys.sorted())") }
     }
 
-    /// A write removes what its forerunner left where it wrote, and one in each folder leaves none at all.
+    /// A write removes the temporary file of the previous writer, so after a write in each folder none is left.
     private func lookAtLeftovers(_ fileSystem: ModelFileSystem, _ findings: inout [String]) async throws(BackendError) {
         let store = workload.open(fileSystem, life: 4)
         for key in workload.keys { _ = try await store.write([8], to: key, if: .any) }
@@ -81,7 +81,7 @@ struct CrashInspection: Sendable {
         if !left.isEmpty { findings.append("left over: \(left)") }
         for key in workload.keys {
             guard case .found(let entry) = try await store.read(key).outcome, entry.value == [8] else {
-                findings.append("\(key) is not what was written after the crash")
+                findings.append("\(key) does not have the value written after the crash")
                 continue
             }
         }
