@@ -81,8 +81,8 @@ public final class FileBackend: KeyValueBackend {
         let trimmed = String(folder.reversed().drop { $0 == "/" }.reversed())
         let root = trimmed.isEmpty ? (folder.isEmpty ? "." : "/") : trimmed
         self.folder = StoreFolder(
-            root: root, fileSystem: fileSystem, sharing: sharing, mayBeMade: creation != .never,
-            believesMarker: believingMarker, randomBits: host.randomBits, changePolicy: changePolicy)
+            root: root, fileSystem: fileSystem, sharing: sharing, mayBeCreated: creation != .never,
+            requiresMarker: believingMarker, randomBits: host.randomBits, changePolicy: changePolicy)
         self.lock = StoreLock(folder: self.folder, host: host, timeout: lockTimeout)
         self.changeReader = ChangeReader(folder: self.folder)
         self.watch = StoreWatch(folder: self.folder)

@@ -5,8 +5,8 @@ extension SQLiteBackend {
     /// Creates a store with another hash for row numbers, for tests of hash collisions.
     package convenience init(path: String, numbering: @escaping @Sendable ([UInt8]) -> Int64) {
         self.init(
-            file: StoreFile(path: path, mayBeMade: true, numbering: numbering), creating: .unlessRemote, host: .system,
-            busyTimeout: .seconds(10), maximumValueByteCount: 64 << 20)
+            file: StoreFile(path: path, mayBeCreated: true, numbering: numbering), creating: .unlessRemote,
+            host: .system, busyTimeout: .seconds(10), maximumValueByteCount: 64 << 20)
     }
 
     /// Creates a store with another retention, for tests that exceed it.
@@ -14,7 +14,7 @@ extension SQLiteBackend {
         path: String, retainedChangeCount: Int64, numbering: (@Sendable ([UInt8]) -> Int64)? = nil
     ) {
         let file = StoreFile(
-            path: path, mayBeMade: true, numbering: numbering ?? { RowChecksums.number(of: $0) },
+            path: path, mayBeCreated: true, numbering: numbering ?? { RowChecksums.number(of: $0) },
             retainedChangeCount: retainedChangeCount)
         self.init(
             file: file, creating: .unlessRemote, host: .system, busyTimeout: .seconds(10),

@@ -85,7 +85,7 @@ public final class SQLiteBackend: KeyValueBackend {
         logByteCount: Int = 16 << 20
     ) {
         self.init(
-            file: StoreFile(path: path, mayBeMade: creation != .never), creating: creation, host: host,
+            file: StoreFile(path: path, mayBeCreated: creation != .never), creating: creation, host: host,
             busyTimeout: busyTimeout, maximumValueByteCount: maximumValueByteCount, cachedByteCount: cachedByteCount,
             logByteCount: logByteCount)
     }
@@ -120,7 +120,7 @@ public final class SQLiteBackend: KeyValueBackend {
     public var requiringExisting: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
         let file = StoreFile(
-            path: store.file.path, mayBeMade: false, numbering: store.file.numbering,
+            path: store.file.path, mayBeCreated: false, numbering: store.file.numbering,
             retainedChangeCount: store.file.retainedChangeCount)
         return SQLiteBackend(
             file: file, creating: .never, host: store.host, busyTimeout: store.timeout,

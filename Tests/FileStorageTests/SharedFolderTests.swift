@@ -162,8 +162,8 @@ struct SharedFolderTests {
         try FileManager.default.removeItem(atPath: folder.path(of: "locked/store.format"))
         await expectKind(.notAStore) { try await wrong.write([2], to: key, if: .any) }
         let lost = FileBackend(folder: folder.path(of: "locked"))
-        let told = await expectKind(.damaged) { try await lost.read(key) }
-        #expect(told?.message.contains("folder:DIR") == false)
+        let reported = await expectKind(.damaged) { try await lost.read(key) }
+        #expect(reported?.message.contains("folder:DIR") == false)
     }
 
     @Test("The folder may be reached through a symbolic link")

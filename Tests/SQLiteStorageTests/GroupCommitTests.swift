@@ -61,7 +61,7 @@ struct GroupCommitTests {
     }
 
     @Test("A write that does not fit on the disk does not make the others fail")
-    func spoiled() async throws {
+    func independentFailures() async throws {
         let path = folder.path(of: "store.sqlite")
         _ = try await store.write([1], to: EntryKey("first"), if: .any)
         try await store.limitPages(to: 60)

@@ -30,7 +30,7 @@ struct SQLiteProcessTests {
             by: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh"])
         guard case .line(let number) = process.hear(), let count = Int(number), case .line(let error) = process.hear()
         else {
-            // Mounting is not permitted here. `spoiled` tests the same with SQLite's own limit of pages.
+            // Mounting is not permitted here. `independentFailures` tests the same with SQLite's own limit of pages.
             print("skipped: no tmpfs can be mounted here (exit status \(process.wait()))")
             return
         }

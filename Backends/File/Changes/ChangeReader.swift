@@ -70,19 +70,19 @@ final class ChangeReader: Sendable {
         let corrections = try folder.corrections(of: sequence)
         let records = (found?.records.map(\.record) ?? []) + corrections
         for record in corrections { sequence.append(record) }
-        let news: State
+        let loaded: State
         if let found, found.isWhole {
             let (bytes, link) = ChangeFile.encode(corrections, after: found.link)
             if !bytes.isEmpty { try folder.appendToLog(bytes, at: found.byteCount) }
-            news = State(header: found.header, end: found.byteCount + bytes.count, link: link, sequence: sequence)
+            loaded = State(header: found.header, end: found.byteCount + bytes.count, link: link, sequence: sequence)
         } else {
             let (bytes, link) = folder.newLog(of: records)
             folder.fileSystem.close(try folder.replaceLog(with: bytes))
-            news = State(
+            loaded = State(
                 header: Array(bytes.prefix(ChangeFile.headerByteCount)), end: bytes.count, link: link,
                 sequence: sequence)
         }
-        state.withLock { $0 = news }
+        state.withLock { $0 = loaded }
         return sequence
     }
 
@@ -177,19 +177,19 @@ extension StoreFolder {
     /// A damaged entry counts as changed, to a version that identifies the damage. For an entry that the disk cannot
     /// read, and for a folder that cannot be read, the log is left unchanged, because their state is unknown.
     fileprivate func corrections(of sequence: ChangeSequence) throws(BackendError) -> [ChangeFile.Record] {
-        let told = sequence.versions
+        let logged = sequence.versions
         let (found, unknown) = try everything()
-        let there = Set(found.map(\.key))
+        let listed = Set(found.map(\.key))
         var changed: [(EntryKey, EntryVersion?)] = []
-        for item in found where told[item.key] != item.version {
+        for item in found where logged[item.key] != item.version {
             // Read again, because the difference may be due to a temporary error of the disk.
             let standing = try standing(of: item.key)
-            guard told[item.key] != standing?.version, standing?.isCertain != false || told[item.key] == nil
+            guard logged[item.key] != standing?.version, standing?.isCertain != false || logged[item.key] == nil
             else { continue }
             changed.append((item.key, standing?.version))
         }
-        let removed = told.keys.filter { key in
-            !there.contains(key) && !unknown.contains { key.text.utf8.starts(with: $0) }
+        let removed = logged.keys.filter { key in
+            !listed.contains(key) && !unknown.contains { key.text.utf8.starts(with: $0) }
         }.map { ($0, nil as EntryVersion?) }
         return (changed + removed).sorted { $0.0 < $1.0 }.enumerated().map { index, change in
             let cursor = ChangeCursor(sequence: sequence.lastSequence + UInt64(index) + 1, tag: randomBits())

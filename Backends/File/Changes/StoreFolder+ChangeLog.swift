@@ -49,7 +49,7 @@ extension StoreFolder {
             }
         } catch {
             guard error.isOfFullOrBrokenDisk else { throw error }
-            try attempting { () throws(FileSystemError) in try forgetChanges() }
+            try attempting { () throws(FileSystemError) in try removeLog() }
             return nil
         }
     }
@@ -72,7 +72,7 @@ extension StoreFolder {
 
     /// Removes the log, so that all cursors expire. The removal need not be durable, because a log is always compared
     /// with the folder first.
-    func forgetChanges() throws(FileSystemError) {
+    func removeLog() throws(FileSystemError) {
         do {
             try fileSystem.removeFile(path(of: Self.changesName))
         } catch {
@@ -152,18 +152,18 @@ extension StoreFolder {
                     return (log, LogEnd(offset: byteCount, sequence: 0, link: link))
                 }
                 let kept = changePolicy.kept(of: ChangeFile.records(inFile: bytes))
-                let anew = newLog(of: kept.map(\.record))
-                let file = try replaceLog(with: anew.bytes)
+                let compacted = newLog(of: kept.map(\.record))
+                let file = try replaceLog(with: compacted.bytes)
                 fileSystem.close(log)
                 let sequence = kept.last?.record.cursor.sequence ?? 0
-                return (file, LogEnd(offset: anew.bytes.count, sequence: sequence, link: anew.link))
+                return (file, LogEnd(offset: compacted.bytes.count, sequence: sequence, link: compacted.link))
             }
         } catch {
             fileSystem.close(log)
             throw error
         }
         fileSystem.close(log)
-        try attempting { () throws(FileSystemError) in try forgetChanges() }
+        try attempting { () throws(FileSystemError) in try removeLog() }
         return (try openLogFile(), emptyEnd())
     }
 
@@ -182,7 +182,7 @@ extension StoreFolder {
     /// Replaces the log with `bytes`. The header is written last, after the rest was synced.
     func replaceLog(with bytes: [UInt8]) throws(BackendError) -> OpenFile {
         try attempting { () throws(FileSystemError) in
-            try forgetChanges()
+            try removeLog()
             let log = try fileSystem.open(path(of: Self.changesName), .createShared)
             do throws(FileSystemError) {
                 let count = ChangeFile.headerByteCount

@@ -23,7 +23,7 @@ final class StoreWatch: Sendable {
         let stream = hub.subscribe()
         let isNew = watch.withLock { $0 == nil }
         follow()
-        if isNew { _ = signalled.withLock { hasNews(&$0) } }
+        if isNew { _ = signalled.withLock { hasUnsignalledChange(&$0) } }
         return stream
     }
 
@@ -36,7 +36,7 @@ final class StoreWatch: Sendable {
         if !isWatched { hub.signal() }
     }
 
-    private func somethingHappened() {
+    private func logFileChanged() {
         guard hub.subscriberCount > 0 else {
             watch.withLock { $0 }?.rest()
             // A subscriber may have been added in between.
@@ -44,11 +44,11 @@ final class StoreWatch: Sendable {
             return
         }
         follow()
-        if signalled.withLock({ hasNews(&$0) }) { hub.signal() }
+        if signalled.withLock({ hasUnsignalledChange(&$0) }) { hub.signal() }
     }
 
     /// True if a visible change has not been signalled yet. A writer touches the log several times for each change.
-    private func hasNews(_ signalled: inout UInt64?) -> Bool {
+    private func hasUnsignalledChange(_ signalled: inout UInt64?) -> Bool {
         do throws(BackendError) {
             guard let last = try folder.lastChange() else {
                 signalled = nil
@@ -67,16 +67,17 @@ final class StoreWatch: Sendable {
         }
     }
 
-    /// If the system refuses to watch, changes of this object are still signalled.
+    /// Watches the log, or the nearest existing folder. If the system refuses to watch, changes of this object are still
+    /// signalled.
     private func follow() {
         let watch = watch.withLock { watch in
             if let watch { return watch }
-            let made = PathWatch(
+            let created = PathWatch(
                 folder: folder.root, names: [StoreFolder.changesName],
                 identify: { [folder] path in folder.identity(at: path) },
-                onChange: { [weak self] in self?.somethingHappened() })
-            watch = made
-            return made
+                onChange: { [weak self] in self?.logFileChanged() })
+            watch = created
+            return created
         }
         watch.follow()
     }

@@ -38,7 +38,7 @@ extension StoreFolder {
         while let place = pending.popLast() {
             guard place.isEntry else {
                 do throws(BackendError) {
-                    guard try isOnPlainWay(place.folders) else { continue }
+                    guard try hasPlainFolders(place.folders) else { continue }
                     pending += try places(inFolder: place.folders, below: place.keyBytes, in: range)
                 } catch {
                     if let skipping {

@@ -68,7 +68,7 @@ extension StoreFolder {
         if let conflict = try conflict(at: key, with: precondition) { return conflict }
         let place = KeyFileName(key)
         if !isToolShared { try clearLeftover(in: place.folders, lock: lock) }
-        _ = try isOnPlainWay(place.folders)
+        _ = try hasPlainFolders(place.folders)
         try makeDurable(place.folders)
         try replace(
             place.file, inFolder: folderPath(of: place), with: EntryFile.encode(entry, key: key)
@@ -81,7 +81,7 @@ extension StoreFolder {
     func delete(_ key: EntryKey, if precondition: Precondition) throws(BackendError) -> WriteOutcome {
         if let conflict = try conflict(at: key, with: precondition) { return conflict }
         let place = KeyFileName(key)
-        guard try isOnPlainWay(place.folders), isEntryThere(place) else {
+        guard try hasPlainFolders(place.folders), isEntryThere(place) else {
             try confirmDurable(place)
             return .deleted
         }

@@ -34,9 +34,9 @@ final class StoreFolder: Sendable {
     let fileSystem: any FileSystem
     let sharing: FileBackend.Sharing
     /// True if the first write may create the store.
-    let mayBeMade: Bool
+    let mayBeCreated: Bool
     /// True if a store is recognized by its marker; otherwise its entries are enough, and nothing is written.
-    let believesMarker: Bool
+    let requiresMarker: Bool
     /// The source of tags for changes.
     let randomBits: @Sendable () -> UInt64
     let changePolicy: ChangePolicy
@@ -62,14 +62,14 @@ final class StoreFolder: Sendable {
     }
 
     init(
-        root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeMade: Bool,
-        believesMarker: Bool = true, randomBits: @escaping @Sendable () -> UInt64, changePolicy: ChangePolicy
+        root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeCreated: Bool,
+        requiresMarker: Bool = true, randomBits: @escaping @Sendable () -> UInt64, changePolicy: ChangePolicy
     ) {
         self.root = root
         self.fileSystem = fileSystem
         self.sharing = sharing
-        self.mayBeMade = mayBeMade
-        self.believesMarker = believesMarker
+        self.mayBeCreated = mayBeCreated
+        self.requiresMarker = requiresMarker
         self.randomBits = randomBits
         self.changePolicy = changePolicy
     }
@@ -98,7 +98,7 @@ final class StoreFolder: Sendable {
 
     /// Throws if the store no longer exists after an entry was not found: an unmounted share looks the same.
     func confirmAbsence() throws(BackendError) {
-        if !mayBeMade { _ = try inspect() }
+        if !mayBeCreated { _ = try inspect() }
     }
 
     /// Examines the folder. Throws unless it is a store that this software supports, or may become one.
@@ -107,9 +107,9 @@ final class StoreFolder: Sendable {
             if isToolShared {
                 try inspectToolShared()
             } else {
-                believesMarker ? try inspectMarked() : try inspectUnmarked()
+                requiresMarker ? try inspectMarked() : try inspectUnmarked()
             }
-        guard state != .store, !mayBeMade else { return state }
+        guard state != .store, !mayBeCreated else { return state }
         let what = state == .missing ? "the folder does not exist" : "the folder is empty"
         throw BackendError(.missing, message: "\(root): \(what); mount it, or allow the creation of the store")
     }
@@ -137,7 +137,7 @@ final class StoreFolder: Sendable {
     /// Reads the entry of `key`. The value is not read if the entry still has `knownVersion`.
     func entry(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) throws(BackendError) -> ReadOutcome {
         let path = path(of: key)
-        guard try isOnPlainWay(KeyFileName(key).folders), let file = try openEntry(path) else { return .absent }
+        guard try hasPlainFolders(KeyFileName(key).folders), let file = try openEntry(path) else { return .absent }
         defer { fileSystem.close(file) }
         var bytes = try attempting { () throws(FileSystemError) in
             try fileSystem.bytes(of: file, limit: Self.firstReadByteCount)
@@ -165,13 +165,14 @@ final class StoreFolder: Sendable {
     /// throws the cause.
     func version(of key: EntryKey) throws(BackendError) -> EntryVersion? { try standing(of: key)?.version }
 
-    /// The version of a key, see ``version(of:)``, and `true` if it depends only on the content of the file. If it
-    /// depends on an error of the disk or on permissions, the same file may have another version later.
+    /// The version of a key, see ``version(of:)``, and `true` if only the content of the file determines it; `nil` if
+    /// the key is absent. If an error of the disk or the permissions determine it, the same file may have another
+    /// version later.
     func standing(of key: EntryKey) throws(BackendError) -> (version: EntryVersion, isCertain: Bool)? {
         let path = path(of: key)
         var bytes: [UInt8] = []
         do throws(BackendError) {
-            guard try isOnPlainWay(KeyFileName(key).folders), let file = try openEntry(path) else { return nil }
+            guard try hasPlainFolders(KeyFileName(key).folders), let file = try openEntry(path) else { return nil }
             defer { fileSystem.close(file) }
             bytes = try attempting { () throws(FileSystemError) in
                 try fileSystem.bytes(of: file, limit: EntryFile.maximumHeaderByteCount)
@@ -203,7 +204,7 @@ final class StoreFolder: Sendable {
     /// A link would redirect reads and writes out of the store, and syncing the folder that contains the link would not
     /// make them durable. Each folder is examined once a process: a user who can add a link later can also change the
     /// entries. A folder that a tool shares is set up by its users, and is read as it is.
-    func isOnPlainWay(_ folders: [String]) throws(BackendError) -> Bool {
+    func hasPlainFolders(_ folders: [String]) throws(BackendError) -> Bool {
         guard !isToolShared, !folders.isEmpty else { return true }
         let deepest = ([root] + folders).joined(separator: "/")
         var path = deepest
@@ -237,7 +238,7 @@ final class StoreFolder: Sendable {
     func checkWritable(
         _ key: EntryKey, _ operation: BackendError.Operation, if precondition: Precondition
     ) throws(BackendError) {
-        guard believesMarker else {
+        guard requiresMarker else {
             throw BackendError(
                 .unsupported, operation: operation, key: key,
                 message: "\(root): a store that is being recovered is read-only")

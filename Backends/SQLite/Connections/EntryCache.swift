@@ -32,7 +32,7 @@ final class EntryCache: Sendable {
     private let index: LogIndex
     private let byteCount: Int
     private let state = Mutex(State())
-    private let forgetting = SerialQueue(label: "SQLiteStorage forgetting")
+    private let deallocation = SerialQueue(label: "SQLiteStorage deallocation")
 
     /// - Parameter byteCount: The approximate capacity, in bytes.
     init(_ index: LogIndex, byteCount: Int) { (self.index, self.byteCount) = (index, byteCount) }
@@ -43,13 +43,13 @@ final class EntryCache: Sendable {
     /// The outcome of reading `key`; `nil` if it is not cached.
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         guard let head = index.head() else { return nil }
-        let (outcome, forgotten) = state.withLock { state -> (ReadOutcome?, [Items]) in
+        let (outcome, evicted) = state.withLock { state -> (ReadOutcome?, [Items]) in
             guard state.head == head else { return (nil, []) }
             if let item = state.recent[key] { return (Self.outcome(item, unless: knownVersion), []) }
             guard let item = state.former[key] else { return (nil, []) }
             return (Self.outcome(item, unless: knownVersion), put(item, under: key, in: &state))
         }
-        forget(forgotten)
+        deallocate(evicted)
         return outcome
     }
 
@@ -77,18 +77,18 @@ final class EntryCache: Sendable {
         }
         // If there was a commit in between, the outcome may be from before or after it.
         guard index.head() == head else { return }
-        let forgotten = state.withLock { state -> [Items] in
-            var forgotten: [Items] = []
+        let evicted = state.withLock { state -> [Items] in
+            var evicted: [Items] = []
             if state.head != head {
                 // During a commit of this object, its new entries are about to be cached (see `end`). Another
                 // connection may also have committed since the header was read.
                 guard !state.isCommitting, index.head() == head else { return [] }
-                forgotten = Self.clear(&state)
+                evicted = Self.clear(&state)
                 state.head = head
             }
-            return forgotten + put(item, under: key, in: &state)
+            return evicted + put(item, under: key, in: &state)
         }
-        forget(forgotten)
+        deallocate(evicted)
     }
 
     /// - Returns: The items that were evicted.
@@ -114,9 +114,9 @@ final class EntryCache: Sendable {
     }
 
     /// Deallocates evicted items, possibly many thousands, outside the lock and off the reader's thread.
-    private func forget(_ items: [Items]) {
+    private func deallocate(_ items: [Items]) {
         guard items.reduce(0, { $0 + $1.count }) > 100 else { return }
-        forgetting.start { withExtendedLifetime(items) {} }
+        deallocation.start { withExtendedLifetime(items) {} }
     }
 
     /// The total size of the cached keys and values, in bytes.
@@ -144,22 +144,22 @@ final class EntryCache: Sendable {
     ///   - before: The result of ``begin()``; `nil` if the prior state is unknown.
     ///   - now: The header right after the commit; `nil` if another connection may have committed since.
     func end(_ changes: [(EntryKey, Entry?)], after before: LogIndex.Head?, now: LogIndex.Head?) {
-        let forgotten = state.withLock { state -> [Items] in
+        let evicted = state.withLock { state -> [Items] in
             state.isCommitting = false
             guard !changes.isEmpty else { return [] }
             guard let now else { return Self.clear(&state) }
-            var forgotten = state.head == before ? [] : Self.clear(&state)
+            var evicted = state.head == before ? [] : Self.clear(&state)
             state.head = now
             for (key, entry) in changes {
                 state.former[key] = nil
                 if let entry {
-                    forgotten += put(Item(version: entry.version, value: entry.value), under: key, in: &state)
+                    evicted += put(Item(version: entry.version, value: entry.value), under: key, in: &state)
                 } else if let old = state.recent.removeValue(forKey: key) {
                     state.byteCount -= Self.byteCount(of: old, under: key)
                 }
             }
-            return forgotten
+            return evicted
         }
-        forget(forgotten)
+        deallocate(evicted)
     }
 }

@@ -21,10 +21,10 @@ struct LogIndex: Sendable {
         private var words: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0)
 
         fileprivate var isUsable: Bool {
-            let isMade: UInt8 = field(at: 12)
+            let isInitialized: UInt8 = field(at: 12)
             let salt: UInt64 = field(at: 32)
             // Without a salt there is no WAL yet, and all such headers are equal.
-            return field(at: 0) == Self.knownVersion && isMade != 0 && salt != 0
+            return field(at: 0) == Self.knownVersion && isInitialized != 0 && salt != 0
         }
 
         private func field<Field: BitwiseCopyable>(at offset: Int) -> Field {

@@ -15,7 +15,7 @@ import Darwin
 final class StoreFile: Sendable {
     let path: String
     /// True if a missing store may be created here.
-    let mayBeMade: Bool
+    let mayBeCreated: Bool
     /// Computes the first row number for a key.
     let numbering: @Sendable ([UInt8]) -> Int64
     /// The number of later changes after which a cursor expires and a tombstone row is removed.
@@ -27,14 +27,14 @@ final class StoreFile: Sendable {
     static let usualRetainedChangeCount: Int64 = 100_000
 
     init(
-        path: String, mayBeMade: Bool,
+        path: String, mayBeCreated: Bool,
         numbering: @escaping @Sendable ([UInt8]) -> Int64 = { RowChecksums.number(of: $0) },
         retainedChangeCount: Int64 = StoreFile.usualRetainedChangeCount
     ) {
         self.numbering = numbering
         self.retainedChangeCount = retainedChangeCount
         self.path = path
-        self.mayBeMade = mayBeMade
+        self.mayBeCreated = mayBeCreated
     }
 
     /// The path of the file with all symbolic links resolved.
@@ -65,13 +65,13 @@ final class StoreFile: Sendable {
             let folder = Self.folder(of: place)
             guard try FileIdentity.look(at: folder) == .folder else {
                 throw BackendError(
-                    .missing, disposition: mayBeMade ? .permanent : .transient,
+                    .missing, disposition: mayBeCreated ? .permanent : .transient,
                     message: "\(path): the folder \(folder) does not exist; create or mount it")
             }
         case .file(let identity):
             if try hasStore(identity) { return identity }
         }
-        guard mayBeMade else {
+        guard mayBeCreated else {
             throw BackendError(
                 .missing, message: "\(path): the store does not exist; mount it, or allow its creation")
         }

@@ -49,13 +49,13 @@ final class PageSource {
             let content = try WriteAheadLog(log, pageSize: pageSize)
             offsets = content.committed
             count = max(count, offsets.keys.max() ?? 0)
-            for frame in content.forgotten {
+            for frame in content.ignored {
                 let page = try log.bytes(from: frame, count: 4).bigEndian(at: 0)
                 // A transaction extends the file by at most as many pages as it has frames.
-                if (1...(count + content.forgotten.count)).contains(page) { offsets[page] = frame + 24 }
+                if (1...(count + content.ignored.count)).contains(page) { offsets[page] = frame + 24 }
             }
             count = max(count, offsets.keys.max() ?? 0)
-            for frame in content.forgotten {
+            for frame in content.ignored {
                 count += 1
                 offsets[count] = frame + 24
             }

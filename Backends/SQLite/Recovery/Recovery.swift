@@ -64,7 +64,7 @@ struct Recovery {
         let place = try entries.lookup().locate(row.key)
         try entries.put(row.entry, under: row.key, at: place, sequence: sequence)
         try changes.append(sequence: sequence, tag: tag, entry: place.number, superseding: 0)
-        if place.sequence > 0 { try forget(change: place.sequence) }
+        if place.sequence > 0 { try remove(change: place.sequence) }
     }
 
     /// Records the key of a damaged row or of an index entry.
@@ -99,11 +99,11 @@ struct Recovery {
             recovered[key] = nil
             let place = try entries.lookup().locate(key)
             try db.change("DELETE FROM entry WHERE id = ?", .integer(place.number))
-            try forget(change: place.sequence)
+            try remove(change: place.sequence)
         }
     }
 
-    private func forget(change sequence: Int64) throws {
+    private func remove(change sequence: Int64) throws {
         try db.change("DELETE FROM change WHERE sequence = ?", .integer(sequence))
     }
 }

@@ -8,7 +8,7 @@ struct Salvage {
 
     /// Creates the new store at `path`.
     func run(into path: String) throws -> RecoveryReport {
-        let file = StoreFile(path: path, mayBeMade: true)
+        let file = StoreFile(path: path, mayBeCreated: true)
         try file.make(host: host)
         var configuration = Configuration()
         configuration.prepareDatabase { db in

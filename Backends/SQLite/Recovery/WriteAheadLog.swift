@@ -19,7 +19,7 @@ struct WriteAheadLog {
     private(set) var committed: [Int: Int] = [:]
     /// The offsets of the frames that SQLite would ignore, in order; empty without damage. Only the row checksums can
     /// verify their content.
-    private(set) var forgotten: [Int] = []
+    private(set) var ignored: [Int] = []
     private(set) var damage: Damage?
 
     static let headerByteCount = 32
@@ -151,7 +151,7 @@ struct WriteAheadLog {
         // Frames are written only after the header was synced, so a power cut does not damage a header that has frames.
         guard isConfirmed, commitCount >= (broken == nil ? 1 : 2) else { return }
         damage = Damage(offset: broken.map { offset(of: $0) } ?? 0, commitCount: commitCount)
-        forgotten = found
+        ignored = found
     }
 }
 

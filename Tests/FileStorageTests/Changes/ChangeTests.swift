@@ -177,9 +177,9 @@ struct ChangeTests {
             for (number, cursor) in cursors.enumerated() {
                 do throws(BackendError) {
                     let page = try await open().changes(since: cursor, limit: 10).outcome
-                    let told = Set(page.changes.map(\.key))
-                    #expect(told.isSuperset(of: keys[number...]), "byte \(index), cursor \(number)")
-                    if index % 2 == 0 { #expect(told.contains(keys[0]), "byte \(index), cursor \(number)") }
+                    let reported = Set(page.changes.map(\.key))
+                    #expect(reported.isSuperset(of: keys[number...]), "byte \(index), cursor \(number)")
+                    if index % 2 == 0 { #expect(reported.contains(keys[0]), "byte \(index), cursor \(number)") }
                 } catch {
                     #expect(error.kind == .cursorExpired && number > 0)
                 }

@@ -5,7 +5,7 @@ import SyncCoreTesting
 /// Checks that a store still has everything it guarantees after a crash, and that it can be used.
 struct CrashInspection: Sendable {
     let workload: CrashWorkload
-    let debt: CrashWorkload.Debt
+    let guarantees: CrashWorkload.Guarantees
 
     /// The violations found in the store on `disk`; empty if there are none.
     ///
@@ -14,7 +14,7 @@ struct CrashInspection: Sendable {
         let fileSystem = ModelFileSystem(disk)
         var findings: [String] = []
         do throws(BackendError) {
-            var versions = try await lookAtEntries(workload.open(fileSystem, life: 1), &findings)
+            var versions = try await checkEntries(workload.open(fileSystem, life: 1), &findings)
             if !findings.isEmpty { return findings }
             if seed % 2 == 0 {
                 // Writes before the first request for changes.
@@ -24,21 +24,21 @@ struct CrashInspection: Sendable {
                     versions[key] = version
                 }
             }
-            try await lookAtChanges(workload.open(fileSystem, life: 3), versions, &findings)
-            try await lookAtLeftovers(fileSystem, &findings)
+            try await checkChanges(workload.open(fileSystem, life: 3), versions, &findings)
+            try await checkLeftovers(fileSystem, &findings)
         } catch {
             findings.append("\(error)")
         }
         return findings
     }
 
-    private func lookAtEntries(
+    private func checkEntries(
         _ store: FileBackend, _ findings: inout [String]
     ) async throws(BackendError) -> [EntryKey: EntryVersion] {
         var versions: [EntryKey: EntryVersion] = [:]
         for key in workload.keys {
             let entry: Entry? = if case .found(let entry) = try await store.read(key).outcome { entry } else { nil }
-            if !debt.possible(key).contains(entry?.value) {
+            if !guarantees.possible(key).contains(entry?.value) {
                 findings.append("\(key) has \(entry.map { "\($0.value.count) bytes" } ?? "nothing")")
             }
             versions[key] = entry?.version
@@ -52,10 +52,10 @@ struct CrashInspection: Sendable {
         return versions
     }
 
-    private func lookAtChanges(
+    private func checkChanges(
         _ store: FileBackend, _ versions: [EntryKey: EntryVersion], _ findings: inout [String]
     ) async throws(BackendError) {
-        for (known, view) in debt.cursors {
+        for (known, view) in guarantees.cursors {
             var (cursor, view) = (Optional(known), view)
             do throws(BackendError) {
                 try await CrashWorkload.follow(store, from: &cursor, &view)
@@ -74,7 +74,7 @@ struct CrashInspection: Sendable {
     }
 
     /// A write removes the temporary file of the previous writer, so after a write in each folder none is left.
-    private func lookAtLeftovers(_ fileSystem: ModelFileSystem, _ findings: inout [String]) async throws(BackendError) {
+    private func checkLeftovers(_ fileSystem: ModelFileSystem, _ findings: inout [String]) async throws(BackendError) {
         let store = workload.open(fileSystem, life: 4)
         for key in workload.keys { _ = try await store.write([8], to: key, if: .any) }
         let left = fileSystem.paths().filter { $0.hasSuffix(".tmp") }

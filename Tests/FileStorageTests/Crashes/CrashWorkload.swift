@@ -14,7 +14,7 @@ struct CrashWorkload: Sendable {
     }
 
     /// The guarantees of a store.
-    struct Debt: Sendable {
+    struct Guarantees: Sendable {
         /// The acknowledged value of each key, `nil` after an acknowledged deletion.
         var values: [EntryKey: [UInt8]?] = [:]
         /// The step that was not acknowledged.
@@ -69,44 +69,44 @@ struct CrashWorkload: Sendable {
     }
 
     /// Performs the steps until `fileSystem` ends. An earlier error is thrown.
-    func run(on fileSystem: ModelFileSystem, life: UInt64 = 0) async throws(BackendError) -> Debt {
+    func run(on fileSystem: ModelFileSystem, life: UInt64 = 0) async throws(BackendError) -> Guarantees {
         let store = open(fileSystem, life: life)
-        var debt = Debt()
+        var guarantees = Guarantees()
         var view: [EntryKey: EntryVersion] = [:]
         for step in steps {
             do throws(BackendError) {
-                try await take(step, on: store, &debt, &view)
+                try await take(step, on: store, &guarantees, &view)
             } catch {
                 guard fileSystem.isOver else { throw error }
-                return debt
+                return guarantees
             }
-            debt.unknown = nil
+            guarantees.unknown = nil
         }
-        return debt
+        return guarantees
     }
 
     private func take(
-        _ step: Step, on store: FileBackend, _ debt: inout Debt, _ view: inout [EntryKey: EntryVersion]
+        _ step: Step, on store: FileBackend, _ guarantees: inout Guarantees, _ view: inout [EntryKey: EntryVersion]
     ) async throws(BackendError) {
         switch step {
         case .write(let key, let value, let conditional):
             let precondition = conditional ? try await precondition(key, store) : .any
-            debt.unknown = (key, value)
+            guarantees.unknown = (key, value)
             let outcome = try await store.write(value, to: key, if: precondition).outcome
             guard case .written = outcome else { throw Self.surprise(key, outcome) }
-            debt.values[key] = value
+            guarantees.values[key] = value
         case .delete(let key, let conditional):
             let precondition = conditional ? try await precondition(key, store) : .any
-            debt.unknown = (key, nil)
+            guarantees.unknown = (key, nil)
             let outcome = try await store.delete(key, if: precondition).outcome
             guard outcome == .deleted else { throw Self.surprise(key, outcome) }
-            debt.values[key] = .some(nil)
+            guarantees.values[key] = .some(nil)
         case .conflict(let key):
             let stale = Precondition.matches(EntryVersion(bytes: [1]))
             let outcome = try await store.write([0], to: key, if: stale).outcome
             guard case .conflict = outcome else { throw Self.surprise(key, outcome) }
         case .follow:
-            var cursor = debt.cursors.last?.cursor
+            var cursor = guarantees.cursors.last?.cursor
             // A cursor that has expired because of the small policy starts again.
             do throws(BackendError) {
                 _ = try await store.changes(since: cursor, limit: 1)
@@ -115,7 +115,7 @@ struct CrashWorkload: Sendable {
                 (cursor, view) = (nil, [:])
             }
             try await Self.follow(store, from: &cursor, &view)
-            if let cursor { debt.cursors.append((cursor, view)) }
+            if let cursor { guarantees.cursors.append((cursor, view)) }
         }
     }
 

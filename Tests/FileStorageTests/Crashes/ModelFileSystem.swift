@@ -69,7 +69,7 @@ final class ModelFileSystem: FileSystem {
     }
 
     /// Continues for other processes after the running one was killed.
-    func goOn() {
+    func resume() {
         state.withLock { state in
             state.end = nil
             state.isOver = false

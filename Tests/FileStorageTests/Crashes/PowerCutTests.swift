@@ -25,7 +25,7 @@ struct PowerCutTests {
         var sweep = Sweep()
         for end in whole.calls.indices {
             let fileSystem = ModelFileSystem(lie: lie, end: end, seed: generator.next())
-            let inspection = CrashInspection(workload: workload, debt: try await workload.run(on: fileSystem))
+            let inspection = CrashInspection(workload: workload, guarantees: try await workload.run(on: fileSystem))
             sweep.cuts += 1
             for survivor in 0...survivorCount {
                 let disk = survivor == 0 ? fileSystem.disk : fileSystem.disk.afterPowerCut(using: &generator)
@@ -77,17 +77,17 @@ struct PowerCutTests {
         var conflicts = 0
         for end in whole.calls.indices {
             let killed = ModelFileSystem(end: end, seed: generator.next())
-            let debt = try await workload.run(on: killed)
-            guard let key = debt.unknown?.key else { continue }
+            let guarantees = try await workload.run(on: killed)
+            guard let key = guarantees.unknown?.key else { continue }
             // Another process reads while the system still has everything in memory, and then the power is cut.
             let next = ModelFileSystem(killed.disk)
             let outcome = try await workload.open(next, life: 1).write([7], to: key, if: .absent).outcome
-            guard case .conflict(let told?) = outcome else { continue }
+            guard case .conflict(let reported?) = outcome else { continue }
             conflicts += 1
             for _ in 0..<4 {
                 let left = ModelFileSystem(next.disk.afterPowerCut(using: &generator))
                 let found = try await workload.open(left, life: 2).read(key).outcome
-                #expect(found == .found(told), "seed \(seed), call \(end)")
+                #expect(found == .found(reported), "seed \(seed), call \(end)")
             }
         }
         #expect(conflicts > 0)
@@ -110,7 +110,7 @@ struct PowerCutTests {
         for end in whole.calls.indices.dropFirst(before.calls.count) where whole.calls[end] == "write" {
             for _ in 0..<150 {
                 let killed = ModelFileSystem(end: end, seed: generator.next())
-                let inspection = CrashInspection(workload: workload, debt: try await workload.run(on: killed))
+                let inspection = CrashInspection(workload: workload, guarantees: try await workload.run(on: killed))
                 for disk in [killed.disk, killed.disk.afterPowerCut(using: &generator)] {
                     let findings = await inspection.findings(on: disk, seed: generator.next())
                     #expect(findings.isEmpty, "seed \(seed), call \(end)")
@@ -137,7 +137,7 @@ struct PowerCutTests {
                 fileSystem.end(after: end)
                 _ = try await workload.run(on: fileSystem, life: 2)
                 isWhole = !fileSystem.isOver
-                fileSystem.goOn()
+                fileSystem.resume()
                 if end % 2 == 0 {
                     _ = try await before.open(fileSystem, life: 3).write([9], to: before.keys[end / 2 % 4], if: .any)
                 }

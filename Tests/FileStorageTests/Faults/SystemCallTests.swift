@@ -59,8 +59,8 @@ struct SystemCallTests {
         _ = try await store.write([3], to: EntryKey("z/k"), if: .absent)
         _ = try await store.write([4], to: EntryKey(step.key), if: .any)
         let versions = try await store.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.version)
-        let told = try await store.changes(since: nil, limit: 10).outcome.changes.compactMap(\.version)
-        #expect(Set(told) == Set(versions), "\(context): the changes differ")
+        let reported = try await store.changes(since: nil, limit: 10).outcome.changes.compactMap(\.version)
+        #expect(Set(reported) == Set(versions), "\(context): the changes differ")
         if case .once = failure {
             // The same object continues normally.
             _ = try await shaken.write([5], to: EntryKey(step.key), if: .any)
