@@ -37,9 +37,6 @@ public import SyncCore
 ///
 /// Reads block the caller's executor for about 0.01 ms of file I/O. Writes wait for the disk on a thread of the store.
 ///
-/// Reads do blocking file I/O on the caller's executor, some 0.01 ms; writes wait for the disk on a thread of the
-/// store's own.
-///
 /// ```swift
 /// let backend: some KeyValueBackend = .sqlite("/var/lib/example/entitlements.sqlite")
 /// ```

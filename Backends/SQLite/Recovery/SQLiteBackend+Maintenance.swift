@@ -42,7 +42,7 @@ extension SQLiteBackend {
         }
     }
 
-    /// Copies a snapshot of the store to a new file at `path`, which is synced. Others may read and write meanwhile.
+    /// Copies a snapshot of the store to a new file at `path` and syncs it. Others may read and write meanwhile.
     ///
     /// To restore a copy, end all processes that use the store, remove `path-wal` and `path-shm`, and only then replace
     /// the file with the copy. A WAL with later writes does not belong to it.
