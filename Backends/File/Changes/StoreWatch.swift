@@ -67,8 +67,8 @@ final class StoreWatch: Sendable {
         }
     }
 
-    /// Watches the log, or the nearest existing folder. If the system refuses to watch, changes of this object are still
-    /// signalled.
+    /// Watches the log, or the nearest existing folder. If the system refuses to watch, changes of this object are
+    /// still signalled.
     private func follow() {
         let watch = watch.withLock { watch in
             if let watch { return watch }
