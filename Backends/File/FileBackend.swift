@@ -1,39 +1,39 @@
 public import SyncCore
 
-/// A store in a folder, one file a key: for a device's own data, for a shared disk, for anything up to some ten
-/// thousand keys.
+/// A store in a folder, with one file for each key.
 ///
-/// - **Durable**: an acknowledged write has survived a power cut. The entry is written beside the old one,
-///   synchronised, renamed, and the folder synchronised (on Apple's systems with `F_FULLFSYNC`).
+/// Use it for a device's local data, on a shared disk, and for up to about ten thousand keys.
+///
+/// - **Durable**: an acknowledged write survives a power cut. The entry is written to a temporary file, synced and
+///   renamed, and the folder is synced (with `F_FULLFSYNC` on Apple systems).
 /// - **Atomic**: a reader sees the old entry or the new one, and needs no lock.
-/// - **Shared**: any number of tasks and processes may use one folder. Writers take turns by an advisory lock; one that
-///   does not get it within `lockTimeout` answers `BackendError.Kind.busy`.
-/// - **Checked**: every read verifies a checksum and that the file belongs to the key. Damage is
-///   `BackendError.Kind.damaged` with the file's path and the place in it, never an absence. A write under
+/// - **Shared**: any number of tasks and processes may use one folder. Writers take turns by an advisory lock. A write
+///   that cannot get the lock within `lockTimeout` throws `BackendError.Kind.busy`.
+/// - **Checked**: every read verifies a checksum, and that the file belongs to the key. Damage is
+///   `BackendError.Kind.damaged` with the path and the place in the file, never an absence. A write under
 ///   `Precondition.any` replaces a damaged entry.
-/// - **Careful**: a folder that has other files in it is refused with `BackendError.Kind.notAStore` and left as it
-///   was.
-///   For a device's own store a missing folder is an empty store, and the first write makes it. As the remote of an
-///   engine it must be there, see ``Creation``.
-/// - **Plain**: no symbolic link is followed to a file, and only regular files are opened.
-/// - **Private**: other users of the machine can neither read the store nor hold its lock, unless ``Access/group`` says
-///   otherwise.
+/// - **Safe to open**: a folder with other files is rejected with `BackendError.Kind.notAStore` and left unchanged. A
+///   missing folder is an empty store, and the first write creates it. For the remote of an engine the folder must
+///   exist, see ``Creation``.
+/// - **No links**: symbolic links to files are not followed, and only regular files are opened.
+/// - **Private**: other users of the machine can neither read the store nor hold its lock, unless it uses
+///   ``Access/group``.
 ///
-/// A precondition holds against every process on this machine. On a network file system that holds only where the
-/// server honours `flock`. A folder that a tool copies between machines has no lock at all; ``Sharing/fileSyncTool`` is
-/// the form for it.
+/// A precondition holds against all processes of this machine. On a network file system it holds only if the server
+/// supports `flock`. A folder that a tool copies between machines has no lock at all; use ``Sharing/fileSyncTool``
+/// there.
 ///
-/// Calls do blocking file I/O on the caller's executor: some 0.01 ms for a read, two synchronisations for a write.
+/// Calls block the caller's executor for file I/O: about 0.01 ms for a read, and two syncs for a write.
 ///
 /// ```swift
 /// let backend: some KeyValueBackend = .file("/var/lib/example/entitlements")
 /// let remote = FileBackend(folder: "/home/alice/Dropbox/example", sharing: .fileSyncTool)
 /// ```
 public final class FileBackend: KeyValueBackend {
-    /// What it honours: compare-and-swap between processes unless a tool shares the folder, and durability against
-    /// power cuts; a sequence of changes and pushed signals, unless a tool shares the folder.
+    /// Compare-and-swap between processes, changes and pushed signals, unless a tool shares the folder. Acknowledged
+    /// writes survive a power cut.
     public let capabilities: Capabilities
-    /// `file:` and the folder, or `folder:` and the folder where a tool shares it.
+    /// `file:` and the folder, or `folder:` and the folder if a tool shares it.
     public let label: String
 
     private let folder: StoreFolder
@@ -44,16 +44,17 @@ public final class FileBackend: KeyValueBackend {
     private let creation: Creation
     private let lockTimeout: Duration
 
-    /// A store in `folder`. Nothing is touched until the first operation.
+    /// Creates a backend for the store in `folder`. The folder is not accessed before the first operation.
     ///
     /// - Parameters:
-    ///   - folder: an absolute path, or one relative to the current directory at the time of each call.
-    ///   - sharing: the kind of writers that share the folder.
-    ///   - access: the users of this machine who may use what the store creates.
-    ///   - creation: the rule for creating a store that does not exist.
-    ///   - host: the source of versions, and the timer of waiting for the lock.
-    ///   - lockTimeout: the longest wait of a write for other processes.
-    ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 or more.
+    ///   - folder: An absolute path, or a path relative to the current directory at the time of each call.
+    ///   - sharing: The kind of writers that share the folder.
+    ///   - access: The users of this machine who may use the files and folders that the store creates.
+    ///   - creation: The rule for creating a store that does not exist.
+    ///   - host: The source of versions, and the timer for waits.
+    ///   - lockTimeout: The longest time that a write waits for other processes.
+    ///   - maximumValueByteCount: The largest accepted value, 1 byte to 1 GiB. Larger values are rejected with
+    ///     `BackendError.Kind.tooLarge`.
     public convenience init(
         folder: String, sharing: Sharing = .locks, access: Access = .owner,
         creating creation: Creation = .unlessRemote, host: HostServices = .system,
@@ -65,7 +66,7 @@ public final class FileBackend: KeyValueBackend {
             lockTimeout: lockTimeout, maximumValueByteCount: maximumValueByteCount)
     }
 
-    /// A store in `folder` of another file system.
+    /// Creates a backend for the store in `folder` of another file system.
     package init(
         folder: String, fileSystem: any FileSystem, sharing: Sharing = .locks,
         creating creation: Creation = .unlessRemote, host: HostServices = .system,
@@ -73,14 +74,15 @@ public final class FileBackend: KeyValueBackend {
         believingMarker: Bool = true, changePolicy: ChangePolicy = ChangePolicy()
     ) {
         precondition(
-            (1...EntryFile.maximumValueByteCount).contains(maximumValueByteCount), "a value may have 1 byte to 1 GiB")
+            (1...EntryFile.maximumValueByteCount).contains(maximumValueByteCount),
+            "maximumValueByteCount must be 1 byte to 1 GiB, not \(maximumValueByteCount)")
         self.creation = creation
         self.lockTimeout = lockTimeout
         let trimmed = String(folder.reversed().drop { $0 == "/" }.reversed())
         let root = trimmed.isEmpty ? (folder.isEmpty ? "." : "/") : trimmed
         self.folder = StoreFolder(
-            root: root, fileSystem: fileSystem, sharing: sharing, mayBeMade: creation != .never,
-            believesMarker: believingMarker, randomBits: host.randomBits, changePolicy: changePolicy)
+            root: root, fileSystem: fileSystem, sharing: sharing, mayBeCreated: creation != .never,
+            requiresMarker: believingMarker, randomBits: host.randomBits, changePolicy: changePolicy)
         self.lock = StoreLock(folder: self.folder, host: host, timeout: lockTimeout)
         self.changeReader = ChangeReader(folder: self.folder)
         self.watch = StoreWatch(folder: self.folder)
@@ -93,8 +95,8 @@ public final class FileBackend: KeyValueBackend {
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
-    /// This store, without creation: a missing one is `BackendError.Kind.missing`. With
-    /// ``Creation/whenNeeded`` the store itself.
+    /// This store without creation: a missing store throws `BackendError.Kind.missing`. With ``Creation/whenNeeded``,
+    /// the backend itself.
     public var requiringExisting: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
         return FileBackend(
@@ -102,11 +104,11 @@ public final class FileBackend: KeyValueBackend {
             lockTimeout: lockTimeout, maximumValueByteCount: capabilities.maximumValueByteCount ?? 64 << 20)
     }
 
-    /// This store in a form for copying its entries into another one: whole entries are read even if the marker
-    /// `store.format` is damaged, missing or of a later format.
+    /// A read-only form of this store, to copy its entries into another store. Intact entries can be read even if the
+    /// marker `store.format` is damaged, missing or of a later format.
     ///
-    /// A folder without any entry is refused as ever. Nothing is written: writes, deletions and questions for changes
-    /// are `BackendError.Kind.unsupported`. In a folder that a tool shares there is no marker, and nothing else to it.
+    /// A folder without entries is rejected as usual. Writes, deletions and requests for changes throw
+    /// `BackendError.Kind.unsupported`. A folder that a tool shares has no marker, so only writing is different there.
     public var forRecovery: any KeyValueBackend {
         FileBackend(
             folder: folder.root, fileSystem: folder.fileSystem, sharing: folder.sharing, creating: .never, host: host,
@@ -114,7 +116,7 @@ public final class FileBackend: KeyValueBackend {
             believingMarker: folder.isToolShared)
     }
 
-    /// Reads one key: one file, or only its header when it still has `knownVersion`.
+    /// Reads the file of one key, or only its header if the entry still has `knownVersion`.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -127,7 +129,7 @@ public final class FileBackend: KeyValueBackend {
         }
     }
 
-    /// Writes one key: two synchronisations, and one more for each folder that this process has not written to before.
+    /// Writes one key: two syncs, and one more for each folder that this process has not written to before.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -136,7 +138,7 @@ public final class FileBackend: KeyValueBackend {
         if let maximum = capabilities.maximumValueByteCount, value.count > maximum {
             throw BackendError(
                 .tooLarge, operation: .write, key: key,
-                message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
+                message: "a value must have at most \(maximum) bytes here, not \(value.count)")
         }
         var generator = host.generator
         let entry = Entry(value: value, version: .random(using: &generator))
@@ -152,14 +154,14 @@ public final class FileBackend: KeyValueBackend {
         }
     }
 
-    /// Deletes one key: one synchronisation. Folders stay.
+    /// Deletes one key: one sync. Folders are not removed.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
         try BackendError.throwIfCancelled(.delete, key: key)
         try folder.checkWritable(key, .delete, if: precondition)
         do {
-            // Deleting from nothing makes no store.
+            // A deletion does not create a missing store.
             if try folder.stateForReading() != .store {
                 return Answer(precondition.holds(for: nil) ? .deleted : .conflict(nil))
             }
@@ -174,11 +176,11 @@ public final class FileBackend: KeyValueBackend {
         }
     }
 
-    /// Lists keys: reads the names of the folders on the way, sorts them, and reads the header of each listed entry.
+    /// Lists keys: reads and sorts the names of the folders on the way, and reads the header of each listed entry.
     ///
-    /// An entry that cannot be read, being damaged, of a later format or no file, is listed with a version that is a
-    /// digest of its content; reading it throws the reason. A folder that cannot be read is an error that names it
-    /// as a key, after a page of what comes before.
+    /// An unreadable entry (damaged, of a later format, or not a regular file) is listed with a digest of its content
+    /// as version; reading it throws the cause. An unreadable folder ends the listing after the keys before it, with an
+    /// error that names the folder as a key.
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
@@ -191,28 +193,28 @@ public final class FileBackend: KeyValueBackend {
         }
     }
 
-    /// The changes after `cursor`. Reads only the part of the log that was appended since the last call.
+    /// Returns the changes after `cursor`. Reads only the part of the change log that was appended since the last call.
     ///
-    /// The first question of a process also compares the log with all entries, which reads the header of each, and
-    /// mends it; so it takes the writers' lock and changes files. From the first question ever on, versions of this
-    /// software that know nothing of changes refuse the store with `BackendError.Kind.newerFormat`.
+    /// The first request of a process also compares the log with the headers of all entries and repairs it, so it takes
+    /// the writers' lock and changes files. After the first request to a store, versions of this software without the
+    /// change log reject the store with `BackendError.Kind.newerFormat`.
     ///
-    /// A damaged entry has changed, and its version is as in ``list(prefix:after:limit:)``.
+    /// A damaged entry counts as changed, to the version described at ``list(prefix:after:limit:)``.
     ///
-    /// A cursor expires when the store was wiped or put back to before it, when a power cut took the log's end, when
-    /// 10,000 changes at least have come after it, and when a disk was too full to keep the log.
+    /// A cursor expires if the store is wiped or restored to an earlier state, if a power cut removes the end of the
+    /// log, after at least 10,000 more changes, and if a full disk forces the removal of the log.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
         try BackendError.throwIfCancelled(.changes)
         guard capabilities.changes else {
             let what = folder.isToolShared ? "a folder that a tool shares" : "a store that is being recovered"
             throw BackendError(
                 .unsupported, operation: .changes,
-                message: "\(label): \(what) keeps no sequence of changes; list its keys instead")
+                message: "\(label): \(what) has no change log; list its keys instead")
         }
         do {
             guard try folder.stateForReading() == .store else { return try emptyPage(since: cursor, limit: limit) }
             if let page = try changeReader.page(since: cursor, limit: limit) { return Answer(page) }
-            // Looked at again, so that asking makes no store where one was removed.
+            // Examined again, so that a request for changes does not create a store that was removed.
             guard try folder.inspect() == .store else { return try emptyPage(since: cursor, limit: limit) }
             return try await lock.exclusively(.changes) { (lock) throws(BackendError) in
                 guard try folder.inspect() == .store else { return try emptyPage(since: cursor, limit: limit) }
@@ -223,11 +225,11 @@ public final class FileBackend: KeyValueBackend {
         }
     }
 
-    /// Signals after every change, of this process or another of the machine.
+    /// Signals after every change of this process or another process of this machine.
     ///
-    /// Told by the system (inotify, kqueue). Where it refuses to watch one folder more, and on a network file system,
-    /// only changes made through this object are signalled; so look now and then all the same. Versions of this
-    /// software that know no signals write without one.
+    /// The system reports changes (inotify, kqueue). On a network file system, or if the system has no more watches,
+    /// only changes through this object are signalled, so also poll occasionally. Earlier versions of this software
+    /// without signals write without one.
     public func signals() -> AsyncStream<Void> {
         capabilities.signals == .polled ? AsyncStream { _ in } : watch.subscribe()
     }
@@ -248,26 +250,26 @@ public final class FileBackend: KeyValueBackend {
 }
 
 extension KeyValueBackend where Self == FileBackend {
-    /// A store in `folder`, one file a key.
+    /// Creates a backend for the store in `folder`, with one file for each key.
     ///
     /// - Parameters:
-    ///   - folder: its path.
-    ///   - creation: the rule for creating a store that does not exist; by default the first write creates it, unless
+    ///   - folder: The path of the folder.
+    ///   - creation: The rule for creating a store that does not exist; by default the first write creates it, unless
     ///     the store is a remote.
-    ///   - host: the source of versions, and the timer of waiting for other processes.
+    ///   - host: The source of versions, and the timer for waits.
     public static func file(
         _ folder: String, creating creation: FileBackend.Creation = .unlessRemote, host: HostServices = .system
     ) -> FileBackend {
         FileBackend(folder: folder, creating: creation, host: host)
     }
 
-    /// A store in a folder that a file-sync tool shares between machines, as a remote.
+    /// Creates a backend for a folder that a file-sync tool shares between machines, to be used as a remote.
     ///
     /// - Parameters:
-    ///   - folder: its path.
-    ///   - creation: the rule for creating a folder that does not exist; by default the first write creates it, unless
+    ///   - folder: The path of the folder.
+    ///   - creation: The rule for creating a folder that does not exist; by default the first write creates it, unless
     ///     the store is a remote.
-    ///   - host: the source of versions, and the timer of waiting for other processes.
+    ///   - host: The source of versions, and the timer for waits.
     public static func folder(
         _ folder: String, creating creation: FileBackend.Creation = .unlessRemote, host: HostServices = .system
     ) -> FileBackend {

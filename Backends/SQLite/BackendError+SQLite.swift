@@ -2,16 +2,16 @@ import GRDB
 import SyncCore
 
 extension BackendError {
-    /// What is stored at `path` cannot be believed; `place` says where in it.
+    /// Creates the error for damage in the store at `path`; `place` names the damaged part.
     init(damagedAt path: String, _ place: String) {
         self.init(
             .damaged,
-            message: "\(path): \(place); write the key anew, or recover what is whole into a new file")
+            message: "\(path): \(place); write the key again, or recover the readable entries into a new file")
     }
 
-    /// Whatever a piece of work on the database at `path` threw, as an error with a true disposition.
+    /// Converts an error thrown by work on the database at `path`, with a truthful disposition.
     ///
-    /// - Parameter mayHaveHappened: whether it was the commit that failed.
+    /// - Parameter mayHaveHappened: `true` if the error was thrown by the commit.
     init(_ error: any Error, at path: String, mayHaveHappened: Bool = false) {
         switch error {
         case let error as BackendError: self = error
@@ -22,23 +22,23 @@ extension BackendError {
 
     private init(_ error: DatabaseError, path: String, mayHaveHappened: Bool) {
         let (kind, usual, advice) = Self.meaning(of: error, path: path)
-        // A full disk ends a commit before its last page, without which SQLite forgets the rest. After any other
-        // failure the last page may be there.
+        // A full disk ends a commit before its last page is written, and SQLite ignores a commit without that page.
+        // After any other failure the last page may have been written.
         let isKnown = [.full, .busy, .damaged, .permissionDenied].contains(kind)
         self.init(
             kind, disposition: mayHaveHappened && !isKnown ? .outcomeUnknown : usual, message: "\(path): \(advice)",
             cause: error)
     }
 
-    /// Kind, disposition and advice.
+    /// The kind, disposition and advice for an error of SQLite.
     private static func meaning(of error: DatabaseError, path: String) -> (Kind, Disposition, String) {
         switch error.extendedResultCode {
         case .SQLITE_READONLY_DBMOVED:
-            return (.unavailable, .transient, "the file was moved away while in use; try again")
+            return (.unavailable, .transient, "the file was moved while in use; try again")
         case .SQLITE_IOERR_NOMEM:
             return (.unavailable, .transient, "the system is short of memory; try again")
         case .SQLITE_IOERR_SHORT_READ, .SQLITE_IOERR_CORRUPTFS:
-            return (.damaged, .permanent, "a part of the file is missing; recover what is whole into a new file")
+            return (.damaged, .permanent, "a part of the file is missing; recover the readable entries into a new file")
         default:
             break
         }
@@ -50,30 +50,31 @@ extension BackendError {
         case .SQLITE_FULL:
             return (.full, .permanent, "no space is left; free some")
         case .SQLITE_TOOBIG:
-            return (.tooLarge, .permanent, "SQLite takes no value of this size")
+            return (.tooLarge, .permanent, "the value is larger than SQLite supports")
         case .SQLITE_READONLY, .SQLITE_PERM, .SQLITE_AUTH, .SQLITE_CANTOPEN:
             return unopened(error, path: path)
         case .SQLITE_CORRUPT:
             return (
-                .damaged, .permanent, "the database is damaged here; recover what is whole into a new file"
+                .damaged, .permanent, "the database is damaged here; recover the readable entries into a new file"
             )
         case .SQLITE_CONSTRAINT:
             return (
-                .damaged, .permanent, "table and index disagree here; recover what is whole into a new file"
+                .damaged, .permanent, "table and index disagree here; recover the readable entries into a new file"
             )
         case .SQLITE_NOTADB:
             return (
                 .notAStore, .permanent,
-                "this is no SQLite database, or its first page is damaged; choose another file, or recover it"
+                "this is not an SQLite database, or its first page is damaged; choose another file, or recover it"
             )
         case .SQLITE_IOERR:
             return (.unavailable, .permanent, "the disk reports an error; check it")
         default:
-            return (.other, .permanent, "SQLite refused")
+            return (.other, .permanent, "SQLite rejected the operation")
         }
     }
 
-    /// SQLite could not open a file, or may not write it. It does not say why; the system does.
+    /// Maps an error of SQLite for a file that it could not open or write. The cause is determined by asking the
+    /// system, because SQLite does not report it.
     private static func unopened(_ error: DatabaseError, path: String) -> (Kind, Disposition, String) {
         if FileIdentity.isOutOfDescriptors() {
             return (.busy, .transient, "too many files are open; try again, or raise the limit")
@@ -81,15 +82,15 @@ extension BackendError {
         if FileIdentity.isOnReadOnlyMedium(path) {
             return (
                 .permissionDenied, .permanent,
-                "nothing can be written there, and a database in use needs a file beside it; copy it to a disk, "
-                    + "or use a backup, which needs none"
+                "the medium is read-only, and a database in use needs a file beside it; copy it to a disk, "
+                    + "or use a backup, which needs no such file"
             )
         }
         return (
             .permissionDenied, .permanent,
             error.resultCode == .SQLITE_CANTOPEN
-                ? "it cannot be opened; give this user access to file and folder"
-                : "this user may not write there; give it access to file and folder"
+                ? "it cannot be opened; give this user access to the file and its folder"
+                : "this user may not write there; give it access to the file and its folder"
         )
     }
 }

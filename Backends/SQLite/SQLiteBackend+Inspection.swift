@@ -2,26 +2,26 @@ import GRDB
 package import SyncCore
 
 extension SQLiteBackend {
-    /// A store that numbers rows by another hash: for tests of keys that share one.
+    /// Creates a store with another hash for row numbers, for tests of hash collisions.
     package convenience init(path: String, numbering: @escaping @Sendable ([UInt8]) -> Int64) {
         self.init(
-            file: StoreFile(path: path, mayBeMade: true, numbering: numbering), creating: .unlessRemote, host: .system,
-            busyTimeout: .seconds(10), maximumValueByteCount: 64 << 20)
+            file: StoreFile(path: path, mayBeCreated: true, numbering: numbering), creating: .unlessRemote,
+            host: .system, busyTimeout: .seconds(10), maximumValueByteCount: 64 << 20)
     }
 
-    /// A store that retains another number of changes: for tests that go beyond it.
+    /// Creates a store with another retention, for tests that exceed it.
     package convenience init(
         path: String, retainedChangeCount: Int64, numbering: (@Sendable ([UInt8]) -> Int64)? = nil
     ) {
         let file = StoreFile(
-            path: path, mayBeMade: true, numbering: numbering ?? { RowChecksums.number(of: $0) },
+            path: path, mayBeCreated: true, numbering: numbering ?? { RowChecksums.number(of: $0) },
             retainedChangeCount: retainedChangeCount)
         self.init(
             file: file, creating: .unlessRemote, host: .system, busyTimeout: .seconds(10),
             maximumValueByteCount: 64 << 20)
     }
 
-    /// `PRAGMA synchronous` of the writing connection: 2 is FULL. `nil` if none is open.
+    /// The `PRAGMA synchronous` of the writing connection, 2 for FULL; `nil` if no connection is open.
     package func synchronousPragma() async throws(BackendError) -> Int64? {
         try await onWriter { try StoreSchema.pragma("synchronous", in: $0) }
     }
@@ -31,27 +31,27 @@ extension SQLiteBackend {
         try await onWriter { try String.fetchOne($0, sql: "PRAGMA journal_mode") ?? "" }
     }
 
-    /// The number of changes that are kept.
+    /// The number of retained changes.
     package func changeRowCount() async throws(BackendError) -> Int64 { try await rowCount(of: "change") }
 
-    /// The number of keys that are kept, deleted ones included.
+    /// The number of rows for keys, tombstone rows included.
     package func entryRowCount() async throws(BackendError) -> Int64 { try await rowCount(of: "entry") }
 
     private func rowCount(of table: String) async throws(BackendError) -> Int64 {
         try await onWriter { try Int64.fetchOne($0, sql: "SELECT count(*) FROM \(table)") ?? 0 } ?? 0
     }
 
-    /// The answer to a read from memory; `nil` if SQLite has to be asked.
+    /// The cached result of a read; `nil` if only SQLite can answer it.
     package func remembered(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) -> ReadOutcome? {
         store.current()?.cache?.read(key, unless: knownVersion)
     }
 
-    /// The changes after `cursor` from memory; `nil` if SQLite has to be asked.
+    /// The page of changes after `cursor` from memory; `nil` if only SQLite can answer it.
     package func rememberedChanges(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
         store.current()?.recentChanges?.page(since: cursor, limit: limit)
     }
 
-    /// The bytes of keys and values in memory.
+    /// The total size of the cached keys and values, in bytes.
     package var rememberedByteCount: Int { store.current()?.cache?.heldByteCount ?? 0 }
 
     /// The number of transactions that this object has committed.

@@ -1,40 +1,41 @@
 public import SyncCore
 
-/// A store in one SQLite database, one row a key: for an app that shares the store with `syncd`, for a server, and for
-/// up to millions of keys.
+/// A store in one SQLite database, with one row for each key.
 ///
-/// - **Durable**: an acknowledged write survives a power cut. The database is in write-ahead mode with
-///   `synchronous = FULL`, which is read back from the writing connection before it is used.
-/// - **Atomic**: a write and its change are one transaction, and preconditions are checked in it, against all processes
-///   of this machine.
-/// - **Grouped**: writes that arrive while another one waits for the disk are committed together with one
-///   synchronisation, each with its own answer.
-/// - **Shared**: any number of tasks and processes may use one file; readers do not wait for writers. A call that does
-///   not get the database within `busyTimeout` answers `BackendError.Kind.busy`. Not for network file systems.
-/// - **Checked**: whatever is read from the file is verified by checksums of row and value, and an absence is believed
-///   only when the key's row and the index agree on it. Damage is `BackendError.Kind.damaged` and says where. A write
-///   under `Precondition.any` replaces a damaged entry. A listing walks the index in both directions, since a wrong
-///   page number in it would hide keys; the sequence of changes has no such second way, and ``integrityCheck()`` finds
-///   what it misses. A write-ahead log that is damaged before acknowledged changes is refused as the store is opened,
-///   since SQLite would forget them; ``recover(to:)`` brings them back. Damage in the last of its commits looks as a
-///   crash does, and cannot be told.
-/// - **Careful**: a database of another application or of a later version, or a file that is no database, is refused
-///   and left as it was. A missing file is an empty store, and the first write makes it, in a folder that must exist;
-///   as the remote of an engine it must be there, see ``Creation``.
-/// - **Signalled**: changes are signalled, those of other processes as soon as the file system reports them.
-/// - **Quick**: entries that were read or written lately, and the changes that this object made lately, are answered
-///   from memory until any process commits something that this object does not know. Each read checks this in SQLite's
-///   own index of its log.
+/// Use it if the app shares its store with `syncd`, on a server, and for up to millions of keys.
 ///
-/// A deleted key leaves a row without a value, which is removed when 100,000 changes have come after the deletion.
-/// Cursors expire after as many changes.
+/// - **Durable**: an acknowledged write survives a power cut. The database is in WAL mode with `synchronous = FULL`,
+///   which is verified on the writing connection before it is used.
+/// - **Atomic**: a write and its change are one transaction. Preconditions are checked in that transaction, against all
+///   processes of the machine.
+/// - **Grouped**: writes that arrive while another one waits for the disk are committed together with one sync. Each
+///   write has its own outcome.
+/// - **Shared**: any number of tasks and processes may use one file, and readers do not wait for writers. A call that
+///   cannot get the database within `busyTimeout` throws `BackendError.Kind.busy`. Network file systems are not
+///   supported.
+/// - **Checked**: everything read from the file is verified by a row checksum and a checksum of the value. A key is
+///   reported as absent only if its row and the index agree. Damage is `BackendError.Kind.damaged`, and the message
+///   names the place. A write under `Precondition.any` replaces a damaged entry. A listing walks the index in both
+///   directions, because a wrong page number in it would hide keys. The sequence of changes has no such second path, so
+///   only ``integrityCheck()`` finds missing changes. A WAL that is damaged before an acknowledged change is rejected
+///   when the store is opened, because SQLite would drop that change; ``recover(to:)`` restores it. Damage in the last
+///   commit of the WAL cannot be distinguished from a crash.
+/// - **Safe to open**: a database of another application or of a later version, and a file that is not a database, are
+///   rejected and left unchanged. A missing file is an empty store. The first write creates the file in an existing
+///   folder; for the remote of an engine the file must exist, see ``Creation``.
+/// - **Signalled**: every change is signalled. Changes of other processes are signalled when the file system reports
+///   them.
+/// - **Cached**: recently used entries and recent changes of this object are served from memory until another process
+///   commits. Each read checks this in SQLite's index of the WAL.
 ///
-/// ``close()`` leaves the file alone as the whole store. Without it the last writes may be in `path-wal`, and the two
-/// files belong together. A log beside a file that was put back from a backup is refused with
-/// `BackendError.Kind.damaged`, since SQLite would write it over the backup.
+/// Deleting a key leaves a tombstone row, which is removed after 100,000 more changes. Cursors expire after as many
+/// changes.
 ///
-/// Reads do blocking file I/O on the caller's executor, some 0.01 ms; writes wait for the disk on a thread of the
-/// store's own.
+/// After ``close()`` the file alone is the whole store. Without it, `path-wal` may have the last writes, and the two
+/// files belong together. If the WAL of a previous database is beside a file that was restored from a backup, the store
+/// is rejected with `BackendError.Kind.damaged`, because SQLite would apply that WAL to the backup.
+///
+/// Reads block the caller's executor for about 0.01 ms of file I/O. Writes wait for the disk on a thread of the store.
 ///
 /// ```swift
 /// let backend: some KeyValueBackend = .sqlite("/var/lib/example/entitlements.sqlite")
@@ -42,45 +43,46 @@ public import SyncCore
 public final class SQLiteBackend: KeyValueBackend {
     /// The rule for creating a store that does not exist.
     public enum Creation: Hashable, Sendable {
-        /// The first write creates it, as suits a device's own store; but not if the store is the remote of an
-        /// engine (see ``SQLiteBackend/requiringExisting``).
+        /// The first write creates it, unless the store is the remote of an engine (see
+        /// ``SQLiteBackend/requiringExisting``). Suitable for a device's local store.
         case unlessRemote
         /// The first write creates it, even if the store is a remote.
         case whenNeeded
-        /// Nothing creates it: a file that is missing or empty is `BackendError.Kind.missing`.
+        /// The store is never created: a missing or empty file is `BackendError.Kind.missing`.
         case never
     }
 
-    /// All capabilities.
+    /// All capabilities are supported.
     public let capabilities: Capabilities
-    /// `sqlite:` and the path.
+    /// `sqlite:` followed by the path.
     public let label: String
 
     let store: SQLiteStore
     private let commits: GroupCommit
     private let creation: Creation
 
-    /// A store in the file at `path`. Nothing is touched until the first operation.
+    /// Creates a backend for the store in the file at `path`. The file is not accessed before the first operation.
     ///
     /// - Parameters:
-    ///   - path: an absolute path, or one relative to the current directory at the time of each call. SQLite keeps
+    ///   - path: An absolute path, or a path relative to the current directory at the time of each call. SQLite keeps
     ///     `path-wal` and `path-shm` beside it.
-    ///   - creation: the rule for creating a store that does not exist.
-    ///   - host: the source of versions and tags, and the timer of waiting for other processes.
-    ///   - busyTimeout: the longest wait of a call for other processes.
-    ///   - maximumValueByteCount: larger values are refused with `BackendError.Kind.tooLarge`; 1 to 512 MiB.
-    ///   - cachedByteCount: about how many bytes of entries are kept in memory, to be read again while no other process
-    ///     commits anything, and beside them one change for each KiB of it, about 4,096 at most; 0 for none.
-    ///   - logByteCount: about how long the log becomes before what it has is taken into the database, for which
-    ///     writers wait; 1 MiB to 1 GiB. A longer one is taken in more rarely, with fewer pages in all, and all of it
-    ///     is read whenever the store is opened, to see whether it is whole.
+    ///   - creation: The rule for creating a store that does not exist.
+    ///   - host: The source of versions and tags, and the timer for waits.
+    ///   - busyTimeout: The longest time that a call waits for other processes.
+    ///   - maximumValueByteCount: The largest accepted value, 1 byte to 512 MiB. Larger values are rejected with
+    ///     `BackendError.Kind.tooLarge`.
+    ///   - cachedByteCount: The approximate size of the cache of entries, in bytes; 0 disables it. In addition, one
+    ///     change for each KiB of it, at most about 4,096, is kept in memory.
+    ///   - logByteCount: The approximate size of the WAL at which it is checkpointed, 1 MiB to 1 GiB. Writers wait for
+    ///     a checkpoint. A larger WAL is checkpointed less often and writes fewer pages in all, but all of it is read
+    ///     and verified whenever the store is opened.
     public convenience init(
         path: String, creating creation: Creation = .unlessRemote, host: HostServices = .system,
         busyTimeout: Duration = .seconds(10), maximumValueByteCount: Int = 64 << 20, cachedByteCount: Int = 1 << 20,
         logByteCount: Int = 16 << 20
     ) {
         self.init(
-            file: StoreFile(path: path, mayBeMade: creation != .never), creating: creation, host: host,
+            file: StoreFile(path: path, mayBeCreated: creation != .never), creating: creation, host: host,
             busyTimeout: busyTimeout, maximumValueByteCount: maximumValueByteCount, cachedByteCount: cachedByteCount,
             logByteCount: logByteCount)
     }
@@ -89,17 +91,20 @@ public final class SQLiteBackend: KeyValueBackend {
         file: StoreFile, creating creation: Creation, host: HostServices, busyTimeout: Duration,
         maximumValueByteCount: Int, cachedByteCount: Int = 1 << 20, logByteCount: Int = 16 << 20
     ) {
-        precondition((1...(512 << 20)).contains(maximumValueByteCount), "a value may have 1 byte to 512 MiB")
-        precondition(cachedByteCount >= 0, "it keeps 0 bytes or more")
-        precondition((1 << 20...1 << 30).contains(logByteCount), "the log has 1 MiB to 1 GiB")
+        precondition(
+            (1...(512 << 20)).contains(maximumValueByteCount),
+            "maximumValueByteCount must be 1 byte to 512 MiB, not \(maximumValueByteCount)")
+        precondition(cachedByteCount >= 0, "cachedByteCount must be 0 or more, not \(cachedByteCount)")
+        precondition(
+            (1 << 20...1 << 30).contains(logByteCount), "logByteCount must be 1 MiB to 1 GiB, not \(logByteCount)")
         self.creation = creation
         let store = SQLiteStore(
             file: file, host: host, timeout: busyTimeout, cachedByteCount: cachedByteCount, logByteCount: logByteCount)
         self.store = store
         commits = GroupCommit(queue: store.queue, host: host, timeout: busyTimeout) {
             store.commit($0)
-        } onRest: {
-            store.tellOthers()
+        } onIdle: {
+            store.signalOtherProcesses()
         }
         label = "sqlite:" + file.path
         capabilities = Capabilities(
@@ -107,12 +112,12 @@ public final class SQLiteBackend: KeyValueBackend {
             sharedBetweenProcesses: true, maximumValueByteCount: maximumValueByteCount)
     }
 
-    /// This store, without creation: a missing one is `BackendError.Kind.missing`. With
-    /// ``Creation/whenNeeded`` the store itself.
+    /// This store without creation: a missing store throws `BackendError.Kind.missing`. With ``Creation/whenNeeded``,
+    /// the backend itself.
     public var requiringExisting: any KeyValueBackend {
         guard creation == .unlessRemote else { return self }
         let file = StoreFile(
-            path: store.file.path, mayBeMade: false, numbering: store.file.numbering,
+            path: store.file.path, mayBeCreated: false, numbering: store.file.numbering,
             retainedChangeCount: store.file.retainedChangeCount)
         return SQLiteBackend(
             file: file, creating: .never, host: store.host, busyTimeout: store.timeout,
@@ -120,15 +125,15 @@ public final class SQLiteBackend: KeyValueBackend {
             cachedByteCount: store.cachedByteCount, logByteCount: store.logByteCount)
     }
 
-    /// Closes the store, so that its file alone is all of it and can be copied or moved.
+    /// Closes the store, so that its file alone is the whole store and can be copied or moved.
     ///
-    /// Call it when nothing uses this object any more; a later call opens the store again. The write-ahead log is taken
-    /// into the database and removed. If another process has the store open, its log stays, without content.
+    /// Call it when this object is no longer in use; a later call opens the store again. The WAL is checkpointed and
+    /// removed. If another process has the store open, an empty WAL remains.
     ///
-    /// - Throws: `busy` if another process reads or writes for all of `busyTimeout`: the log stays as it is.
+    /// - Throws: `busy` if another process reads or writes for all of `busyTimeout`; the WAL is then left unchanged.
     public func close() async throws(BackendError) { try await store.close() }
 
-    /// Reads one key: one row, without its value when it still has `knownVersion`.
+    /// Reads the row of one key, without its value if the entry still has `knownVersion`.
     public func read(_ key: EntryKey, unless knownVersion: EntryVersion?) async throws(BackendError)
         -> Answer<ReadOutcome>
     {
@@ -138,7 +143,7 @@ public final class SQLiteBackend: KeyValueBackend {
             })
     }
 
-    /// Writes one key: with others that arrive meanwhile, one transaction.
+    /// Writes one key, in one transaction with other writes that arrive meanwhile.
     public func write(_ value: [UInt8], to key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -146,7 +151,7 @@ public final class SQLiteBackend: KeyValueBackend {
         return Answer(try await change(WriteRequest(key, value: value, if: precondition)))
     }
 
-    /// Deletes one key: as a write. From a store that is not there nothing is deleted, and none is made.
+    /// Deletes one key, grouped like a write. Deleting from a missing store succeeds and does not create it.
     public func delete(_ key: EntryKey, if precondition: Precondition) async throws(BackendError)
         -> Answer<WriteOutcome>
     {
@@ -154,11 +159,11 @@ public final class SQLiteBackend: KeyValueBackend {
         return Answer(try await change(WriteRequest(key, value: nil, if: precondition)))
     }
 
-    /// Lists keys in the order of an index, which is walked in both directions: O(log keys + limit).
+    /// Lists keys by walking an index in both directions: O(log keys + limit).
     public func list(prefix: String, after cursor: EntryKey?, limit: Int) async throws(BackendError)
         -> Answer<KeyPage>
     {
-        precondition(limit >= 1, "a page holds 1 key or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         return Answer(
             try await store.reading(.list) { connections in
                 guard let connections else { return KeyPage(items: [], next: nil) }
@@ -169,19 +174,19 @@ public final class SQLiteBackend: KeyValueBackend {
             })
     }
 
-    /// The changes after `cursor`.
+    /// Returns the changes after `cursor`.
     ///
-    /// A cursor expires when 100,000 changes have come after it. One of a walk from `nil` through older changes expires
-    /// when as many have come after the start of the walk, or when its key changes. A walk from `nil` leaves out
-    /// deletions that are older than that.
+    /// A cursor expires after 100,000 more changes. A cursor of a walk that started from `nil` and has not yet passed
+    /// the older changes expires after that many changes since the start of the walk, or when its key changes. Such a
+    /// walk omits deletions older than the retained changes.
     public func changes(since cursor: ChangeCursor?, limit: Int) async throws(BackendError) -> Answer<ChangePage> {
-        precondition(limit >= 1, "a page holds 1 change or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         return Answer(
             try await store.reading(.changes) { connections in
                 guard let connections else {
                     guard cursor == nil else {
                         throw BackendError(
-                            .cursorExpired, message: "\(label): nothing has ever changed here; read everything again")
+                            .cursorExpired, message: "\(label): the store has no changes yet; read everything again")
                     }
                     return ChangePage(changes: [], cursor: nil, hasMore: false)
                 }
@@ -192,12 +197,12 @@ public final class SQLiteBackend: KeyValueBackend {
             })
     }
 
-    /// Signals after every change, this process's and others'.
+    /// Signals after every change of this process or another one.
     public func signals() -> AsyncStream<Void> { store.signals() }
 }
 
 extension SQLiteBackend {
-    /// Reads several keys as of one moment.
+    /// Reads several keys from one snapshot.
     public func read(_ requests: [ReadRequest]) async throws(BackendError)
         -> Answer<[Result<ReadOutcome, BackendError>]>
     {
@@ -211,7 +216,7 @@ extension SQLiteBackend {
                             return .success(try entries.readConfirmed(request.key, unless: request.knownVersion))
                         } catch {
                             let failure = BackendError(error, at: connections.file.path)
-                            // Another process holds the database: the whole batch is tried again.
+                            // Another process holds the database, so the whole batch is retried.
                             if failure.kind == .busy { throw failure }
                             return .failure(failure.during(.read, key: request.key))
                         }
@@ -245,14 +250,15 @@ extension SQLiteBackend {
             throw error.during(operation, key: request.key)
         }
         guard let answer = answers.first else {
-            throw BackendError(.other, operation: operation, key: request.key, message: "\(label): no answer")
+            throw BackendError(
+                .other, operation: operation, key: request.key, message: "\(label): the write has no outcome")
         }
         return try answer.get()
     }
 
     private func perform(_ requests: [WriteRequest]) async throws(BackendError) -> GroupCommit.Answers {
         if requests.allSatisfy({ $0.value == nil }) {
-            // Deleting from nothing makes no store.
+            // A deletion does not create a missing store.
             let isThere = try await store.reading(.delete) { $0 != nil }
             if !isThere {
                 return requests.map { .success($0.precondition.holds(for: nil) ? .deleted : .conflict(nil)) }
@@ -274,18 +280,18 @@ extension SQLiteBackend {
         }
         return BackendError(
             .tooLarge, operation: .write, key: request.key,
-            message: "a value has at most \(maximum) bytes here, this one has \(value.count)")
+            message: "a value must have at most \(maximum) bytes here, not \(value.count)")
     }
 }
 
 extension KeyValueBackend where Self == SQLiteBackend {
-    /// A store in the SQLite database at `path`.
+    /// Creates a backend for the store in the SQLite database at `path`.
     ///
     /// - Parameters:
-    ///   - path: its path.
-    ///   - creation: the rule for creating a store that does not exist; by default the first write creates it, unless
+    ///   - path: The path of the database.
+    ///   - creation: The rule for creating a store that does not exist; by default the first write creates it, unless
     ///     the store is a remote.
-    ///   - host: the source of versions and tags, and the timer of waiting for other processes.
+    ///   - host: The source of versions and tags, and the timer for waits.
     public static func sqlite(
         _ path: String, creating creation: SQLiteBackend.Creation = .unlessRemote, host: HostServices = .system
     ) -> SQLiteBackend {
@@ -294,7 +300,7 @@ extension KeyValueBackend where Self == SQLiteBackend {
 }
 
 extension SQLiteBackend: SynchronousReading {
-    /// Answers if the store is open and no other process holds it.
+    /// Returns an outcome only if the store is open and no other process holds it; otherwise `nil`.
     package func readSynchronously(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         try? store.current()?.readConfirmed(key, unless: knownVersion)
     }

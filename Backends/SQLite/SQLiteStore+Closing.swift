@@ -2,19 +2,19 @@ import GRDB
 import SyncCore
 
 extension SQLiteStore {
-    /// The wait for other connections to end, after which the log stays in place.
+    /// The longest wait for other connections before the WAL is left in place.
     ///
-    /// It is for readers of this process that are about to finish. Other processes may keep theirs open for good.
+    /// It allows readers of this process to finish. Other processes may keep their connections open indefinitely.
     private static let endOfReaders = Duration.milliseconds(250)
 
-    /// Takes the log into the database, removes it, and closes all connections.
+    /// Checkpoints and removes the WAL, and closes all connections.
     func close() async throws(BackendError) {
-        let writer = try await retrying(for: timeout) { () throws(BackendError) in try self.takeLogIn() }
+        let writer = try await retrying(for: timeout) { () throws(BackendError) in try self.checkpointAll() }
         guard let writer else { return }
         do throws(BackendError) {
             try await retrying(for: Self.endOfReaders) { () throws(BackendError) in try self.removeLog(by: writer) }
         } catch {
-            // Another connection uses the store. Its log is empty, and the last one to close removes it.
+            // Another connection uses the store. The WAL is empty, and the last connection to close removes it.
             guard error.kind == .busy else { throw error }
         }
         try await queue.run { () throws(BackendError) in try self.attempt { try writer.close() } }
@@ -32,11 +32,10 @@ extension SQLiteStore {
         }
     }
 
-    /// Takes all of the log into the database, and gives the connections up but for the one that writes. On the queue
-    /// only.
+    /// Checkpoints all of the WAL and closes all connections except the writing one. Called only on the queue.
     ///
-    /// - Returns: `nil` if there is no log.
-    private func takeLogIn() throws(BackendError) -> DatabaseQueue? {
+    /// - Returns: `nil` if there is no WAL.
+    private func checkpointAll() throws(BackendError) -> DatabaseQueue? {
         guard try file.isThere(), let connections = try opened() else { return nil }
         guard connections.hasLog else {
             release()
@@ -45,24 +44,24 @@ extension SQLiteStore {
         return try attempt {
             let writer = try connections.writer()
             try writer.inDatabase { db in
-                // The first column says whether another connection was in the way.
+                // The first column is 1 if another connection blocked the checkpoint.
                 guard try Int.fetchOne(db, sql: "PRAGMA wal_checkpoint(TRUNCATE)") == 0 else {
                     throw BackendError(
-                        .busy, message: "\(file.path): another process reads or writes, so the log stays as it is")
+                        .busy, message: "\(file.path): another process reads or writes, so the log stays; try again")
                 }
             }
-            // If the removal of the log does not survive a power cut, an empty one must come back and no other.
-            try FileIdentity.synchronise(file.logPath)
+            // If the removal of the WAL does not survive a power cut, only an empty WAL may reappear.
+            try FileIdentity.synchronize(file.logPath)
             release()
             return connections.takeWriter()
         }
     }
 
-    /// Makes the database one without a log, of which copies can be told from one with a log. On the queue only.
+    /// Marks the database as one without a WAL, so that its copies can be recognized as such. Called only on the queue.
     private func removeLog(by writer: DatabaseQueue) throws(BackendError) {
         try attempt {
             try writer.inDatabase { try $0.execute(sql: "PRAGMA journal_mode = DELETE") }
-            try FileIdentity.synchronise(StoreFile.folder(of: file.place))
+            try FileIdentity.synchronize(StoreFile.folder(of: file.place))
         }
     }
 

@@ -3,8 +3,7 @@ import GRDB
 import SyncCore
 import Synchronization
 
-/// The implementation of a ``SQLiteBackend``: the file, its connections while they are open, and the subscribers to
-/// changes.
+/// The implementation of a ``SQLiteBackend``: the file, its open connections, and the subscribers to changes.
 final class SQLiteStore: Sendable {
     let file: StoreFile
     let host: HostServices
@@ -14,23 +13,24 @@ final class SQLiteStore: Sendable {
     let queue: SerialQueue
     let hub = SignalHub()
     private let connections = Mutex<StoreConnections?>(nil)
-    /// Held while the store is opened, by one task at a time.
+    /// Serializes the opening of the store.
     private let opening = Mutex<Void>(())
-    private let told = Mutex(Told())
+    private let signalState = Mutex(SignalState())
 
-    private struct Told {
+    private struct SignalState {
         /// The latest change that was signalled to subscribers.
         var cursor: ChangeCursor?
-        /// The log as of this object's latest commit, if no other one came in between.
+        /// The state of the WAL after this object's latest commit; `nil` if another connection may have committed
+        /// since.
         var head: LogIndex.Head?
         var watch: PathWatch?
         var commitCount = 0
-        /// The number of commits that were not signalled to other processes yet.
-        var untoldCount = 0
+        /// The number of commits that have not been signalled to other processes.
+        var unsignalledCount = 0
     }
 
-    /// The most commits that share one signal to other processes, while more of them wait.
-    private static let togetherCount = 8
+    /// The largest number of commits that share one signal to other processes while more writes wait.
+    private static let maximumUnsignalledCount = 8
 
     init(file: StoreFile, host: HostServices, timeout: Duration, cachedByteCount: Int, logByteCount: Int) {
         self.file = file
@@ -41,19 +41,19 @@ final class SQLiteStore: Sendable {
     }
 
     /// The number of transactions that this object has committed.
-    var commitCount: Int { told.withLock { $0.commitCount } }
+    var commitCount: Int { signalState.withLock { $0.commitCount } }
 
     // MARK: Opening
 
-    /// The connections, when they are open and the path still leads to their file.
+    /// The open connections, if the path still leads to their file.
     func current() -> StoreConnections? {
         guard let connections = connections.withLock({ $0 }), connections.isCurrent else { return nil }
         return connections
     }
 
-    /// Opens the store unless it is open; `nil` if there is none and none may be made now.
+    /// Opens the store unless it is open; `nil` if it does not exist yet. Does not create it.
     ///
-    /// - Parameter isForWriting: whether the caller needs a store with a log.
+    /// - Parameter isForWriting: `true` if the caller needs a store with a WAL.
     func opened(forWriting isForWriting: Bool = false) throws(BackendError) -> StoreConnections? {
         try opening.withLock { _ throws(BackendError) in
             if let connections = current(), connections.hasLog || !isForWriting { return connections }
@@ -71,22 +71,23 @@ final class SQLiteStore: Sendable {
         }
     }
 
-    /// Opens the store to write to it, and makes it if there is none.
+    /// Opens the store for writing, and creates it if necessary.
     func openedForWriting() throws(BackendError) -> StoreConnections {
         if let connections = try opened(forWriting: true) { return connections }
         try file.make(host: host)
         guard let connections = try opened(forWriting: true) else {
-            throw BackendError(.busy, message: "\(file.path): the store was removed while it was made; try again")
+            throw BackendError(.busy, message: "\(file.path): the store was removed during its creation; try again")
         }
         return connections
     }
 
-    /// Gives the connections up; they close when their last user is done.
+    /// Releases the connections. They close when their last user has finished.
     func release() { connections.withLock { $0 = nil } }
 
     // MARK: Reading
 
-    /// Performs `body` with open connections, `nil` when there is no store; waits while another process holds it.
+    /// Calls `body` with open connections, or with `nil` if there is no store. Retries while another process holds the
+    /// store.
     func reading<Result: Sendable>(
         _ operation: BackendError.Operation, key: EntryKey? = nil,
         _ body: (StoreConnections?) throws -> Result
@@ -113,7 +114,7 @@ final class SQLiteStore: Sendable {
         }
     }
 
-    /// Performs long work on a thread of its own, so that writers need not wait for it.
+    /// Performs long work on a separate thread, so that writers do not wait for it.
     func maintaining<Result: Sendable>(
         _ body: @escaping @Sendable (StoreConnections?) throws -> Result
     ) async throws(BackendError) -> Result {
@@ -143,33 +144,35 @@ final class SQLiteStore: Sendable {
 
     // MARK: Signals
 
-    /// Signals a commit of this object to its subscribers, and soon to other processes, see ``tellOthers()``.
+    /// Signals a commit of this object to its subscribers, and soon to other processes (see
+    /// ``signalOtherProcesses()``).
     ///
-    /// - Parameter head: the log right after the commit, if no other one came in between.
+    /// - Parameter head: The state of the WAL right after the commit; `nil` if another connection may have committed
+    ///   since.
     func noteCommit(_ cursor: ChangeCursor, head: LogIndex.Head?) {
-        let untoldCount = told.withLock { told in
-            (told.cursor, told.head) = (cursor, head)
-            told.commitCount += 1
-            told.untoldCount += 1
-            return told.untoldCount
+        let unsignalledCount = signalState.withLock { state in
+            (state.cursor, state.head) = (cursor, head)
+            state.commitCount += 1
+            state.unsignalledCount += 1
+            return state.unsignalledCount
         }
-        if untoldCount >= Self.togetherCount { tellOthers() }
+        if unsignalledCount >= Self.maximumUnsignalledCount { signalOtherProcesses() }
         guard hub.subscriberCount > 0 else { return }
-        // The first write makes the store.
-        told.withLock { $0.watch }?.follow()
+        // The first write creates the file, which can be watched only then.
+        signalState.withLock { $0.watch }?.follow()
         hub.signal()
     }
 
-    /// Signals commits to other processes that were not signalled yet.
-    func tellOthers() {
-        let mustTell = told.withLock { told in
-            defer { told.untoldCount = 0 }
-            return told.untoldCount > 0
+    /// Signals the commits that have not been signalled to other processes yet.
+    func signalOtherProcesses() {
+        let isNeeded = signalState.withLock { state in
+            defer { state.unsignalledCount = 0 }
+            return state.unsignalledCount > 0
         }
-        if mustTell { FileIdentity.touch(file.path) }
+        if isNeeded { FileIdentity.touch(file.path) }
     }
 
-    /// A stream of signals from now on.
+    /// A stream of signals that starts now.
     func signals() -> AsyncStream<Void> {
         let stream = hub.subscribe()
         startWatching()
@@ -177,54 +180,54 @@ final class SQLiteStore: Sendable {
     }
 
     private func startWatching() {
-        let isFirst = told.withLock { told in
-            guard told.watch == nil else { return false }
+        let isFirst = signalState.withLock { state in
+            guard state.watch == nil else { return false }
             let place = file.place
             let name = StoreFile.name(of: place)
-            told.watch = PathWatch(folder: StoreFile.folder(of: place), names: [name, name + "-wal"]) { [weak self] in
+            state.watch = PathWatch(folder: StoreFile.folder(of: place), names: [name, name + "-wal"]) { [weak self] in
                 self?.lookForChanges()
             }
             return true
         }
-        let watch = told.withLock { $0.watch }
+        let watch = signalState.withLock { $0.watch }
         watch?.follow()
         guard isFirst, case .success(let cursor) = latest() else { return }
-        told.withLock { told in
-            if told.cursor == nil { told.cursor = cursor }
+        signalState.withLock { state in
+            if state.cursor == nil { state.cursor = cursor }
         }
     }
 
-    /// Signals to subscribers if the file changed because another connection committed.
+    /// Signals subscribers if the file changed because another connection committed.
     private func lookForChanges() {
-        let watch = told.withLock { $0.watch }
+        let watch = signalState.withLock { $0.watch }
         guard hub.subscriberCount > 0 else {
             watch?.rest()
-            // A subscriber may have come in between.
+            // A subscriber may have been added in between.
             if hub.subscriberCount > 0 { watch?.follow() }
             return
         }
         watch?.follow()
         if isLatestOurs { return }
         let latest = latest()
-        let isNews = told.withLock { told in
+        let isNews = signalState.withLock { state in
             guard case .success(let cursor) = latest else { return true }
-            defer { told.cursor = cursor }
-            return told.cursor != cursor
+            defer { state.cursor = cursor }
+            return state.cursor != cursor
         }
         if isNews { hub.signal() }
     }
 
-    /// Indicates whether this object made the latest commit, as far as the head of the log's index shows.
+    /// True if this object made the latest commit, as far as the header of the WAL index shows.
     private var isLatestOurs: Bool {
         guard let head = current()?.cache?.head() else { return false }
-        return told.withLock { $0.head == head }
+        return signalState.withLock { $0.head == head }
     }
 
-    /// The latest change in the store, `nil` for none; an error if it cannot be read.
+    /// The latest change in the store, `nil` if there is none; an error if it cannot be read.
     private func latest() -> Result<ChangeCursor?, BackendError> {
         do throws(BackendError) {
             let connections =
-                if let open = current() { StoreConnections?.some(open) } else { try reopenedForLooking() }
+                if let open = current() { StoreConnections?.some(open) } else { try temporaryConnections() }
             guard let connections else { return .success(nil) }
             return .success(
                 try attempt(connections) { _ in
@@ -235,7 +238,7 @@ final class SQLiteStore: Sendable {
         }
     }
 
-    private func reopenedForLooking() throws(BackendError) -> StoreConnections? {
+    private func temporaryConnections() throws(BackendError) -> StoreConnections? {
         guard let identity = try file.find() else { return nil }
         do {
             return try StoreConnections(file: file, identity: identity)

@@ -1,8 +1,7 @@
 import Dispatch
 import SyncCore
 
-/// A thread's worth of work, one piece after the other: where a store blocks for the disk, so that no task's thread
-/// has to.
+/// A serial queue on which a store blocks for the disk, so that no thread of the concurrency pool has to.
 final class SerialQueue: Sendable {
     private let queue: DispatchQueue
 
@@ -10,10 +9,10 @@ final class SerialQueue: Sendable {
         queue = DispatchQueue(label: label, qos: .userInitiated)
     }
 
-    /// Does `work` after everything that was handed in before.
+    /// Starts `work` after all work that was started earlier.
     func start(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
-    /// Does `work` and answers its result.
+    /// Performs `work` and returns its result.
     func run<Result: Sendable>(
         _ work: @escaping @Sendable () throws(BackendError) -> Result
     ) async throws(BackendError) -> Result {

@@ -1,26 +1,26 @@
 import GRDB
 import SyncCore
 
-/// A write or delete with everything that it will need, so that it can be evaluated again.
+/// A write or delete with everything needed to evaluate it, possibly more than once.
 struct PreparedWrite: Sendable {
     let key: EntryKey
-    /// What to put there, `nil` to delete.
+    /// The new entry, or `nil` to delete the key.
     let entry: Entry?
     let precondition: Precondition
-    /// The tag of the change that it will be.
+    /// The tag of the resulting change.
     let tag: UInt64
 
     var operation: BackendError.Operation { entry == nil ? .delete : .write }
 }
 
-/// Writes and deletes in one open transaction, one after the other.
+/// Performs writes and deletes in order, in one open transaction.
 struct StoreTransaction {
     private let entries: EntryTable
     private let lookup: EntryLookup
     private let changes: ChangeTable
-    /// The latest change before it.
+    /// The latest change before the transaction.
     let start: ChangeCursor?
-    /// What it has changed so far.
+    /// The changes of this transaction so far.
     private(set) var changed: [RecentChanges.Item] = []
     private var sequence: Int64
 
@@ -36,15 +36,15 @@ struct StoreTransaction {
         cursor.map { Int64(bitPattern: $0.sequence) } ?? 0
     }
 
-    /// Does what `write` asks for if its precondition holds.
+    /// Performs `write` if its precondition holds.
     ///
-    /// - Throws: a `BackendError` before anything of this write was done, any other error in the middle of it.
+    /// - Throws: A `BackendError` if nothing of this write was done; any other error if it was interrupted halfway.
     mutating func perform(_ write: PreparedWrite) throws -> WriteOutcome {
         let key = Array(write.key.text.utf8)
         let place = try lookup.locate(key)
         switch (place.content, write.precondition) {
         case (.damaged(_, isOurs: true), .any):
-            // Nothing that could be read is lost, and the key becomes readable again.
+            // The damaged entry could not be read anyway, and the write makes the key readable again.
             break
         default:
             let current = try place.version()
@@ -60,7 +60,7 @@ struct StoreTransaction {
         return write.entry.map { .written($0.version) } ?? .deleted
     }
 
-    /// What is left to do before the commit.
+    /// Completes the work of the transaction before its commit.
     func finish() throws { try changes.sweep(from: Self.sequence(of: start), to: sequence) }
 
     private func entry(of key: EntryKey) throws -> Entry? {

@@ -84,7 +84,7 @@ struct CrashTrialTests {
             rounds: 1, seed: 1,
             command: { CrashTrial.Command(BuiltProgram.path(of: "StoreProbe"), ["write", "file:/proc/none", $0]) },
             reopen: { FileBackend(folder: path) })
-        #expect(refused.failures.first?.contains("no folder can be made there") == true, "\(refused)")
+        #expect(refused.failures.first?.contains("no folder can be created there") == true, "\(refused)")
     }
 
     @Test("throws if a process cannot be started")

@@ -5,7 +5,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Rights to the files of a file store")
+@Suite("Permissions of the files of a file store")
 struct AccessTests {
     private let folder: TemporaryFolder
     private let path: String
@@ -15,7 +15,7 @@ struct AccessTests {
         path = folder.path(of: "new/store")
     }
 
-    /// Makes entries, deletes one, asks for changes and lists the mode of everything below the folder.
+    /// Writes entries, deletes one, requests changes, and returns the modes of everything in the folder.
     private func modes(_ store: FileBackend) async throws -> [String: Int] {
         for name in ["a/b/ledger", "a/c"] { _ = try await store.write([1], to: EntryKey(name), if: .absent) }
         _ = try await store.delete(EntryKey("a/c"), if: .any)
@@ -32,7 +32,7 @@ struct AccessTests {
         return (attributes[.posixPermissions] as? NSNumber)?.intValue
     }
 
-    @Test("are the owner's alone: nobody else reads names or holds the lock")
+    @Test("Files and folders are private to the owner: other users cannot read names or hold the lock")
     func owner() async throws {
         let modes = try await modes(FileBackend(folder: path))
         #expect(
@@ -43,7 +43,7 @@ struct AccessTests {
             ])
     }
 
-    @Test("are the owner's alone in a folder that a tool shares, too")
+    @Test("Files and folders are private to the owner in a folder that a tool shares, too")
     func toolShared() async throws {
         let store = FileBackend(folder: path, sharing: .fileSyncTool)
         _ = try await store.write([1], to: EntryKey("a/k"), if: .any)
@@ -51,14 +51,14 @@ struct AccessTests {
         #expect(try mode(of: folder.path(of: "new/store/a/k.entry")) == 0o600)
     }
 
-    @Test("are the group's as well where that is asked for, whatever the umask")
+    @Test("With group access, files and folders are shared with the group, regardless of the umask")
     func group() async throws {
         let modes = try await modes(FileBackend(folder: path, access: .group))
         for (name, mode) in modes { #expect(mode & 0o777 == (name.contains(".") ? 0o660 : 0o770), "\(name)") }
         #expect(modes["new/store/a"].map { $0 & 0o2000 } == 0o2000, "new files get the folder's group")
     }
 
-    @Test("of a store that exists stay as they are, and what is made anew in it is the owner's alone")
+    @Test("An existing store keeps its modes, and new files in it are private to the owner")
     func existing() async throws {
         let store = FileBackend(folder: path)
         _ = try await store.write([1], to: EntryKey("k"), if: .any)
@@ -70,7 +70,7 @@ struct AccessTests {
         #expect(try mode(of: path + "/store.lock") == 0o644)
         #expect(try mode(of: path + "/k.entry") == 0o600)
         guard case .found(let entry) = try await store.read(EntryKey("k")).outcome else {
-            Issue.record("the entry is gone")
+            Issue.record("the entry is missing")
             return
         }
         #expect(entry.value == [2])

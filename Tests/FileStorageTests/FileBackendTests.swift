@@ -19,7 +19,7 @@ struct FileBackendTests {
         try FileManager.default.subpathsOfDirectory(atPath: folder.path).sorted()
     }
 
-    @Test("passes the conformance checks")
+    @Test("The store passes the conformance checks")
     func conformance() async {
         let folder = folder
         let seed = printedSeed("failing file system")
@@ -31,7 +31,7 @@ struct FileBackendTests {
         }
     }
 
-    @Test("passes the conformance checks behind retries over a faulty connection")
+    @Test("The store passes the conformance checks behind retries over a faulty connection")
     func conformanceBehindRetries() async {
         let folder = folder
         let seed = printedSeed("retry over faulty file store")
@@ -43,7 +43,7 @@ struct FileBackendTests {
         }
     }
 
-    @Test("touches nothing before its first write")
+    @Test("Nothing is created before the first write")
     func untouched() async throws {
         let key = try EntryKey("a/b")
         #expect(try await store.read(key).outcome == .absent)
@@ -53,7 +53,7 @@ struct FileBackendTests {
     }
 
     #if os(Linux)
-    @Test("says for good, and not that it was removed, where no folder can be made")
+    @Test("A folder that cannot be created is a permanent error")
     func impossibleFolder() async throws {
         let key = try EntryKey("k")
         for path in ["/proc/entitlements", "/proc/entitlements/store"] {
@@ -61,12 +61,12 @@ struct FileBackendTests {
                 try await FileBackend(folder: path).write([1], to: key, if: .absent)
             }
             #expect(error?.disposition == .permanent)
-            #expect(error?.message == "/proc/entitlements: no folder can be made there; choose another place")
+            #expect(error?.message == "/proc/entitlements: no folder can be created there; choose another place")
         }
     }
     #endif
 
-    @Test("is what another process finds after it was closed: a marker, a lock, a log and one file a key")
+    @Test("A closed store can be opened by another process: a marker, a lock, a log and one file for each key")
     func reopening() async throws {
         let key = try EntryKey("accounts/Ä/ledger")
         let written = try await store.write([1, 2], to: key, if: .absent).outcome
@@ -85,14 +85,14 @@ struct FileBackendTests {
         #expect(marker == "EntitlementSync file store 1\n")
     }
 
-    @Test("makes missing parents of its folder")
+    @Test("Missing parents of the folder are created")
     func parents() async throws {
         let deep = FileBackend(folder: folder.path(of: "x/y/z"))
         _ = try await deep.write([1], to: EntryKey("k"), if: .absent)
         #expect(try await FileBackend(folder: folder.path(of: "x/y/z")).read(EntryKey("k")).outcome != .absent)
     }
 
-    @Test("takes the longest keys in a folder whose path is longer than the system takes at once")
+    @Test("The longest keys can be used in a folder whose path is longer than PATH_MAX")
     func longPaths() async throws {
         let root = folder.path(
             of: Array(repeating: String(repeating: "r", count: 200), count: 12).joined(separator: "/"))
@@ -101,7 +101,7 @@ struct FileBackendTests {
             let key = try EntryKey(String(repeating: unit, count: 1_024 / unit.utf8.count))
             _ = try await deep.write([1], to: key, if: .absent)
             guard case .found = try await deep.read(key).outcome else {
-                Issue.record("\(unit) is not there")
+                Issue.record("\(unit) is missing")
                 return
             }
         }
@@ -109,7 +109,7 @@ struct FileBackendTests {
         #expect(listed == 3)
     }
 
-    @Test("refuses a folder with other files in it, and changes nothing")
+    @Test("A folder with other files is refused and left unchanged")
     func foreignFolder() async throws {
         try FileManager.default.createDirectory(atPath: folder.path(of: "store"), withIntermediateDirectories: true)
         try Data([1]).write(to: URL(fileURLWithPath: folder.path(of: "store/thesis.txt")))
@@ -119,7 +119,7 @@ struct FileBackendTests {
         #expect(try contents() == ["store", "store/thesis.txt"])
     }
 
-    @Test("refuses a store of a newer format, and a marker that is not its own", arguments: ["3", "99"])
+    @Test("A store of a newer format, and a foreign marker, are refused", arguments: ["3", "99"])
     func newerStore(format: String) async throws {
         try FileManager.default.createDirectory(atPath: folder.path(of: "store"), withIntermediateDirectories: true)
         let marker = URL(fileURLWithPath: folder.path(of: "store/store.format"))
@@ -131,7 +131,7 @@ struct FileBackendTests {
         #expect(try contents().filter { $0.hasSuffix(".entry") } == [])
     }
 
-    @Test("refuses a file where its folder, or a folder of a key, should be")
+    @Test("A file in place of the store's folder, or of a folder of keys, is refused")
     func fileInTheWay() async throws {
         try Data([1]).write(to: URL(fileURLWithPath: folder.path(of: "file")))
         for path in ["file", "file/below"] {
@@ -145,9 +145,9 @@ struct FileBackendTests {
         await expectKind(.notAStore) { try await store.read(EntryKey("a/b")) }
     }
 
-    @Test("says what to do in one line when the folder cannot be made")
+    @Test("An error in creating the folder gives advice in one line")
     func unwritable() async throws {
-        // Even root may not make folders there.
+        // Even root cannot create folders there.
         let store = FileBackend(folder: "/proc/self/entitlements")
         let error = await expectKind(nil) { try await store.write([1], to: EntryKey("k"), if: .any) }
         let text = error.map { "\($0)" } ?? ""
@@ -155,13 +155,13 @@ struct FileBackendTests {
         #expect(error?.disposition != .outcomeUnknown && error?.operation == .write)
     }
 
-    @Test("ignores files that a dead writer left, and removes them with the next write")
+    @Test("Temporary files of a killed writer are ignored, and removed by the next write")
     func leftovers() async throws {
         _ = try await store.write([1], to: EntryKey("a/k"), if: .any)
         let pending = folder.path(of: "store/a/.pending.tmp")
         try Data([9, 9]).write(to: URL(fileURLWithPath: pending))
         #expect(try await store.list(prefix: "", after: nil, limit: 10).outcome.items.count == 1)
-        // Elsewhere: by the note that the dead writer left in the lock.
+        // A write to another folder finds it by the record in the lock file.
         _ = try await store.write([2], to: EntryKey("b/k"), if: .any)
         #expect(!FileManager.default.fileExists(atPath: pending))
         try Data([9, 9]).write(to: URL(fileURLWithPath: pending))
@@ -170,7 +170,7 @@ struct FileBackendTests {
         #expect(try await value(of: "a/k") == [3])
     }
 
-    @Test("follows no note out of the store")
+    @Test("A record that leads out of the store is ignored")
     func forgedNote() async throws {
         _ = try await store.write([1], to: EntryKey("k"), if: .any)
         let outside = folder.path(of: ".pending.tmp")
@@ -180,7 +180,7 @@ struct FileBackendTests {
         #expect(FileManager.default.fileExists(atPath: outside))
     }
 
-    @Test("becomes a store again after its folder was removed under it")
+    @Test("A store whose folder was removed is created again")
     func removedFolder() async throws {
         _ = try await store.write([1], to: EntryKey("a/k"), if: .any)
         try FileManager.default.removeItem(atPath: folder.path(of: "store"))

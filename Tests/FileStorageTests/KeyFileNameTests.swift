@@ -12,7 +12,7 @@ struct KeyFileNameTests {
     }
 
     @Test(
-        "is readable where the key is, and escaped where a file system could confuse it",
+        "A name is readable, with escapes where a file system could confuse keys",
         arguments: [
             ("accounts/alice/ledger", "accounts/alice/ledger.entry"), ("a", "a.entry"), ("a/b", "a/b.entry"),
             ("A", "%41.entry"), ("a.entry", "a%2eentry.entry"), (".", "%2e.entry"), ("..", "%2e%2e.entry"),
@@ -23,7 +23,7 @@ struct KeyFileNameTests {
         #expect(try place(key) == expected)
     }
 
-    @Test("escapes each byte but a-z, 0-9, _ and -, and reverses it")
+    @Test("All bytes except a-z, 0-9, _ and - are escaped, reversibly")
     func everyByte() throws {
         for scalar in (0x20...0x17F).compactMap(Unicode.Scalar.init) where scalar != "\u{7F}" && scalar != "/" {
             let key = try EntryKey("x\(Character(scalar))")
@@ -34,7 +34,7 @@ struct KeyFileNameTests {
         }
     }
 
-    @Test("has no part of more than 205 characters, all in lower-case ASCII, for any key")
+    @Test("No part of any key has more than 205 characters, and all are lower-case ASCII")
     func bounded() throws {
         for unit in ["x", "/", "%", "é", "🦉", "x/", "Ab/"] {
             for count in 1...(1_024 / unit.utf8.count) {
@@ -51,7 +51,7 @@ struct KeyFileNameTests {
     }
 
     @Test(
-        "is different for different keys, also when letters are folded, and reverses, for every key of a small alphabet"
+        "For all keys of a small alphabet, names are different even after case folding, and reversible"
     )
     func injective() throws {
         let alphabet = ["a", "A", "/", ".", "%", "+", "-"]
@@ -65,7 +65,7 @@ struct KeyFileNameTests {
                 let name = KeyFileName(key)
                 let isNew = places.insert((name.folders + [name.file]).joined(separator: "/").lowercased()).inserted
                 guard isNew, KeyFileName.key(ofFolders: name.folders, file: name.file) == key else {
-                    Issue.record("\"\(text)\" shares its place or does not come back")
+                    Issue.record("\"\(text)\" shares its place or cannot be decoded")
                     return
                 }
                 keyCount += 1
@@ -74,7 +74,7 @@ struct KeyFileNameTests {
         #expect(keyCount == 7 + 49 + 343 + 2_401 + 16_807)
     }
 
-    @Test("orders parts of one folder as their keys are ordered, also around the cut of a long component")
+    @Test("The parts of one folder are sorted like their keys, also where a long component is split")
     func order() throws {
         var generator = SeededGenerator(seed: printedSeed("order of parts"))
         let long = String(repeating: "x", count: 196)
@@ -97,7 +97,7 @@ struct KeyFileNameTests {
     }
 
     @Test(
-        "is refused when nobody writes it so",
+        "A file name that is never written is rejected",
         arguments: [
             "A.entry", "%41", "%2E.entry", "%61.entry", "%6.entry", "%", ".entry", "", "a.txt", ".pending.tmp",
             "store.format", "store.lock", "a+.entry", "%%.entry", "a.entry.entry",
@@ -107,7 +107,7 @@ struct KeyFileNameTests {
         #expect(KeyFileName.Part(fileName: name) == nil)
     }
 
-    @Test("is refused as a folder when nobody writes it so", arguments: ["a+", "+", "a.b", "", "B", "%+", ".git"])
+    @Test("A folder name that is never written is rejected", arguments: ["a+", "+", "a.b", "", "B", "%+", ".git"])
     func foreignFolders(name: String) {
         #expect(KeyFileName.Part(folderName: name) == nil)
     }

@@ -5,7 +5,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Writers of a file store that another process has locked", .serialized)
+@Suite("A file store that another process has locked", .serialized)
 struct ProcessTests {
     private let folder: TemporaryFolder
     private let store: FileBackend
@@ -15,7 +15,7 @@ struct ProcessTests {
         store = FileBackend(folder: folder.path(of: "store"), lockTimeout: .seconds(60))
     }
 
-    @Test("wait for the one that writes, answer busy after the time limit, and go on when it has ended")
+    @Test("A writer waits for another process, reports busy after the timeout, and continues when that one ends")
     func busy() async throws {
         let key = try EntryKey("k")
         _ = try await store.write([1], to: key, if: .any)
@@ -32,7 +32,7 @@ struct ProcessTests {
         _ = try await impatient.write([3], to: key, if: .any)
     }
 
-    @Test("do not keep a cancelled task waiting")
+    @Test("A cancelled task stops waiting")
     func cancelledWhileWaiting() async throws {
         let key = try EntryKey("k")
         _ = try await store.write([1], to: key, if: .any)
@@ -53,14 +53,14 @@ struct ProcessTests {
                     }
                 }
             }
-            // One waits for the process, the others for the one.
+            // One task waits for the process, and the others wait for that task.
             for await _ in clock.pauses { group.cancelAll() }
             return await group.reduce(into: []) { $0.append($1) }
         }
         #expect(kinds == Array(repeating: .cancelled, count: 4))
         #expect(holder.killAndWait() == -9)
         guard case .found(let entry) = try await store.read(key).outcome else {
-            Issue.record("the entry is gone")
+            Issue.record("the entry is missing")
             return
         }
         #expect(entry.value == [1])

@@ -28,35 +28,36 @@ struct RemoteFolderTests {
         }
     }
 
-    @Test("that is missing is an error and is not made", arguments: [FileBackend.Sharing.locks, .fileSyncTool])
+    @Test("A missing folder is an error and is not created", arguments: [FileBackend.Sharing.locks, .fileSyncTool])
     func missing(sharing: FileBackend.Sharing) async throws {
         let store = FileBackend(folder: path("deep/remote"), sharing: sharing)
         await expectMissing(store.requiringExisting, "the folder does not exist; mount it")
-        await expectMissing(store.retrying(RetryPolicy(maximumAttempts: 1)).requiringExisting, "the folder does not exist")
+        await expectMissing(
+            store.retrying(RetryPolicy(maximumAttempts: 1)).requiringExisting, "the folder does not exist")
         await expectMissing(FileBackend(folder: path("deep/remote"), sharing: sharing, creating: .never), "not exist")
         #expect(!FileManager.default.fileExists(atPath: path("deep")))
     }
 
-    @Test("that is empty, as a mount point is whose share is away, is no store in which nothing was ever bought")
+    @Test("An empty folder, such as a mount point without its share, is not a store without purchases")
     func empty() async throws {
         try FileManager.default.createDirectory(atPath: path("mnt"), withIntermediateDirectories: false)
         await expectMissing(FileBackend(folder: path("mnt")).requiringExisting, "the folder is empty; mount it")
         #expect(try FileManager.default.contentsOfDirectory(atPath: path("mnt")) == [])
-        // A tool's folder has no marker; it is there because the tool is.
+        // A tool's folder has no marker; it is a store because the folder exists.
         let shared = FileBackend(folder: path("mnt"), sharing: .fileSyncTool).requiringExisting
         #expect(try await shared.read(key).outcome == .absent)
         _ = try await shared.write([1], to: key, if: .any)
     }
 
     @Test(
-        "that goes away while it is in use is missing, and not empty",
+        "A folder that disappears while in use is missing, not empty",
         arguments: [FileBackend.Sharing.locks, .fileSyncTool])
     func goesAway(sharing: FileBackend.Sharing) async throws {
         let maker = FileBackend(folder: path("remote"), sharing: sharing, creating: .whenNeeded)
         _ = try await maker.requiringExisting.write([1], to: key, if: .any)
         let remote = FileBackend(folder: path("remote"), sharing: sharing).requiringExisting
         guard case .found = try await remote.read(key).outcome else {
-            Issue.record("not there")
+            Issue.record("missing")
             return
         }
         try FileManager.default.moveItem(atPath: path("remote"), toPath: path("away"))
@@ -65,15 +66,16 @@ struct RemoteFolderTests {
         _ = try await remote.write([2], to: key, if: .any)
     }
 
-    @Test("that is made when needed is, and as a device's own store it is by default")
+    @Test("A missing folder is created if permitted, and by default for a device's local store")
     func made() async throws {
-        _ = try await FileBackend(folder: path("x/y"), creating: .whenNeeded).requiringExisting.write([1], to: key, if: .absent)
+        let created = FileBackend(folder: path("x/y"), creating: .whenNeeded)
+        _ = try await created.requiringExisting.write([1], to: key, if: .absent)
         _ = try await FileBackend(folder: path("own")).write([1], to: key, if: .absent)
         #expect(try await FileBackend(folder: path("own")).requiringExisting.read(key).outcome != .absent)
     }
 }
 
-@Suite("What stands where the file store expects its own files")
+@Suite("Unexpected objects in place of the file store's files")
 struct OddFileTests {
     private let folder: TemporaryFolder
     private let store: FileBackend
@@ -103,7 +105,7 @@ struct OddFileTests {
         }
     }
 
-    @Test("is an error at once, and is not followed", arguments: ["pipe", "dangling link", "link", "folder"])
+    @Test("An unexpected object is an error at once", arguments: ["pipe", "dangling link", "link", "folder"])
     func marker(kind: String) async throws {
         try make(kind, at: "store.format")
         await expectKind(.notAStore) { try await store.read(key) }
@@ -112,7 +114,8 @@ struct OddFileTests {
     }
 
     @Test(
-        "is an error for an entry's file too, and for the lock", arguments: ["pipe", "dangling link", "link", "folder"])
+        "An unexpected object in place of an entry or of the lock is an error too",
+        arguments: ["pipe", "dangling link", "link", "folder"])
     func entryAndLock(kind: String) async throws {
         _ = try await store.write([1], to: key, if: .absent)
         try make(kind, at: "k.entry")
@@ -124,7 +127,7 @@ struct OddFileTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path(of: "store")).count == 4)
     }
 
-    @Test("An entry's length beyond every bound is damage, and nothing is allocated for it")
+    @Test("A length beyond all limits is damage, and no memory is allocated for it")
     func hugeLengths() async throws {
         _ = try await store.write([1], to: key, if: .absent)
         let whole = Array(try Data(contentsOf: URL(fileURLWithPath: path("k.entry"))))
@@ -139,15 +142,15 @@ struct OddFileTests {
         }
     }
 
-    @Test("A value longer than any that is written is damage also under a true checksum")
+    @Test("A value longer than the limit is damage even if the checksum is valid")
     func boundedLength() throws {
-        // The header of an entry that claims 1 GiB and a byte.
+        // The header of an entry with a value of 1 GiB and one byte.
         let entry = Entry(value: [], version: EntryVersion(bytes: Array(0..<16)))
         var bytes = EntryFile.encode(entry, key: key)
         bytes.replaceSubrange(16..<24, with: [0, 0, 0, 0, 0x40, 0, 0, 1])
         let sum = withUnsafeBytes(of: XXHash64.digest(of: bytes[..<41]).bigEndian) { Array($0) }
         bytes.replaceSubrange(41..<49, with: sum)
         let problem = #expect(throws: EntryFile.Problem.self) { try EntryFile.header(of: bytes) }
-        #expect(problem == .damaged("byte 16: the header has a key or a length that nobody writes"))
+        #expect(problem == .damaged("byte 16: the header has an invalid key or length"))
     }
 }

@@ -38,7 +38,7 @@ struct SharedFolderTests {
         if case .found(let entry) = try await store.read(EntryKey(text)).outcome { entry.value } else { nil }
     }
 
-    @Test("passes the conformance checks of a store without compare-and-swap")
+    @Test("The store passes the conformance checks of a store without compare-and-swap")
     func conformance() async {
         let folder = folder
         await expectConformance(of: "shared folder") {
@@ -46,7 +46,7 @@ struct SharedFolderTests {
         }
     }
 
-    @Test("holds entries and nothing else: no marker, no lock, no left-overs")
+    @Test("The folder contains only entries: no marker, no lock, no temporary files")
     func layout() async throws {
         _ = try await store.write([1], to: key, if: .any)
         _ = try await store.write([2], to: key, if: .any)
@@ -55,7 +55,7 @@ struct SharedFolderTests {
         #expect(store.label == "folder:\(folder.path(of: "shared"))")
     }
 
-    /// How tools call a copy of `phone.entry` that lost against another, by what their makers document.
+    /// The names that tools give to a conflict copy of `phone.entry`, as documented by their makers.
     private static let copies = [
         "phone (Alice's conflicted copy 2026-01-01).entry", "phone (conflicted copy 2026-01-01 120000).entry",
         "phone.sync-conflict-20260101-120000-ABCDEFG.entry", "phone 2.entry", "phone (1).entry",
@@ -63,7 +63,7 @@ struct SharedFolderTests {
         "phone.entry.conflict1", "phone.entry..path1", "Phone.entry", "phone (Fall von Jürgen).entry",
     ]
 
-    @Test("has conflict copies listed and read, and never written or deleted", arguments: copies)
+    @Test("Conflict copies are listed and read, and never written or deleted", arguments: copies)
     func conflictCopies(name: String) async throws {
         _ = try await store.write([1], to: key, if: .any)
         let copy = try bytes(of: "phone.entry")
@@ -73,7 +73,7 @@ struct SharedFolderTests {
         #expect(try await listed().count == 2)
         #expect(try await value(of: other) == [1])
         #expect(try await value(of: key.text) == [2])
-        // A name that could be an entry's own is one that its replica may write.
+        // A name that could belong to an entry may be written by its replica.
         guard name != "phone-laptop.entry" else { return }
         await expectKind(.unsupported) { try await store.write([3], to: EntryKey(other), if: .any) }
         await expectKind(.unsupported) { try await store.delete(EntryKey(other), if: .any) }
@@ -81,7 +81,7 @@ struct SharedFolderTests {
     }
 
     @Test(
-        "has temporary and foreign files ignored",
+        "Temporary files and files of other programs are ignored",
         arguments: [
             ".syncthing.phone.entry.tmp", "~syncthing~phone.entry.tmp", ".phone.entry.a1B2c3", "phone.entry.part",
             "phone.entry.12ab.partial", "~pending.tmp", ".DS_Store", "desktop.ini", ".stfolder", "notes.txt",
@@ -93,10 +93,10 @@ struct SharedFolderTests {
         #expect(try await listed() == [key.text])
         _ = try await store.write([2], to: key, if: .any)
         #expect(try await value(of: key.text) == [2])
-        #expect(try names().contains(name) == (name != "~pending.tmp"), "a left-over of our own goes, nothing else")
+        #expect(try names().contains(name) == (name != "~pending.tmp"), "only the own temporary file is removed")
     }
 
-    @Test("has half-copied and damaged files listed; reading them is an error, and the others go on")
+    @Test("Half-copied and damaged files are listed, reading them throws, and other entries are not affected")
     func halfCopied() async throws {
         _ = try await store.write([UInt8](repeating: 1, count: 100), to: key, if: .any)
         let whole = try bytes(of: "phone.entry")
@@ -113,7 +113,7 @@ struct SharedFolderTests {
         #expect(try await value(of: key.text)?.count == 100)
     }
 
-    @Test("has what the tool knows of and did not fetch yet listed, and reading it is an error")
+    @Test("An entry that the tool has not fetched yet is listed, and reading it throws")
     func notFetched() async throws {
         _ = try await store.write([1], to: key, if: .any)
         try put(Array("bplist00".utf8), at: ".tablet.entry.icloud")
@@ -121,7 +121,7 @@ struct SharedFolderTests {
         await expectKind(.damaged) { try await store.read(EntryKey("a/ledger/.tablet.entry.icloud")) }
     }
 
-    @Test("has what is no regular file listed as damage, and does not wait for it")
+    @Test("An object that is not a regular file is listed as damaged, and is not waited for")
     func oddFiles() async throws {
         _ = try await store.write([1], to: key, if: .any)
         #expect(mkfifo(path("pipe.entry"), 0o600) == 0)
@@ -134,7 +134,7 @@ struct SharedFolderTests {
         }
     }
 
-    @Test("takes no entry of another folder: what was bought by one account is not read by another")
+    @Test("An entry of another folder is not accepted, so one account cannot read the purchases of another")
     func otherAccount() async throws {
         _ = try await store.write([1], to: EntryKey("b/ledger/phone"), if: .any)
         _ = try await store.write([2], to: key, if: .any)
@@ -147,7 +147,7 @@ struct SharedFolderTests {
         }
     }
 
-    @Test("is another thing than a store with locks, and each refuses the other's folder")
+    @Test("A shared folder and a store with locks refuse each other's folders")
     func twoForms() async throws {
         let locked = FileBackend(folder: folder.path(of: "locked"))
         _ = try await locked.write([1], to: key, if: .absent)
@@ -158,15 +158,15 @@ struct SharedFolderTests {
         let other = FileBackend(folder: folder.path(of: "shared"))
         let error = await expectKind(.damaged) { try await other.write([2], to: key, if: .any) }
         #expect(error?.message.contains("folder:DIR") == true)
-        // Not even when its marker is lost.
+        // It is refused even if its marker is lost.
         try FileManager.default.removeItem(atPath: folder.path(of: "locked/store.format"))
         await expectKind(.notAStore) { try await wrong.write([2], to: key, if: .any) }
         let lost = FileBackend(folder: folder.path(of: "locked"))
-        let told = await expectKind(.damaged) { try await lost.read(key) }
-        #expect(told?.message.contains("folder:DIR") == false)
+        let reported = await expectKind(.damaged) { try await lost.read(key) }
+        #expect(reported?.message.contains("folder:DIR") == false)
     }
 
-    @Test("may be reached by a symbolic link")
+    @Test("The folder may be reached through a symbolic link")
     func linkedRoot() async throws {
         _ = try await store.write([1], to: key, if: .any)
         try FileManager.default.createSymbolicLink(

@@ -6,7 +6,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Entries that a SQLite store remembers")
+@Suite("The entry cache of an SQLite store")
 struct EntryCacheTests {
     private let folder: TemporaryFolder
     private let path: String
@@ -26,7 +26,7 @@ struct EntryCacheTests {
         return Entry(value: value, version: version)
     }
 
-    @Test("are those it has written or read, as long as nobody else commits")
+    @Test("Read and written entries are cached as long as no other connection commits")
     func remembering() async throws {
         let (key, other) = (try EntryKey("a/b"), try EntryKey("a/c"))
         let first = try await written([1], key, by: store)
@@ -36,7 +36,7 @@ struct EntryCacheTests {
         #expect(store.remembered(key, unless: first.version) == .unchanged)
         #expect(store.remembered(other) == nil)
 
-        // What it writes itself is known at once, and does not make it forget the rest.
+        // An own write is cached at once and does not drop the other entries.
         let second = try await written([2], other, by: store)
         #expect(store.remembered(key) == .found(first))
         #expect(store.remembered(other) == .found(second))
@@ -44,12 +44,12 @@ struct EntryCacheTests {
         #expect(store.remembered(key) == nil)
         #expect(try await store.read(key).outcome == .absent)
 
-        // A write that does not happen changes nothing of it.
+        // A conflict changes nothing in the cache.
         #expect(try await store.write([9], to: other, if: .absent).outcome == .conflict(second))
         #expect(store.remembered(other) == .found(second))
     }
 
-    @Test("are forgotten when another connection commits, of whatever")
+    @Test("Any commit of another connection drops the cache")
     func forgetting() async throws {
         let key = try EntryKey("a/b")
         let first = try await written([1], key, by: store)
@@ -60,7 +60,7 @@ struct EntryCacheTests {
         _ = try await written([1], EntryKey("x"), by: other)
         #expect(store.remembered(key) == nil)
         #expect(try await store.read(key, unless: first.version).outcome == .unchanged)
-        // The version is known again, the value was not read.
+        // The version is cached again, but the value was not read.
         #expect(store.remembered(key, unless: first.version) == .unchanged)
         #expect(store.remembered(key) == nil)
 
@@ -69,14 +69,14 @@ struct EntryCacheTests {
         #expect(try await store.read(key).outcome == .found(second))
         #expect(store.remembered(key) == .found(second))
 
-        // The log begins anew: nothing in the store is another, but the head of its index is.
+        // The WAL restarts. The content of the store is the same, but the header of its index is not.
         let busy = try ForeignConnection(path: path).number("PRAGMA wal_checkpoint(TRUNCATE)")
         #expect(busy == 0)
         #expect(store.remembered(key) == nil)
         #expect(try await store.read(key).outcome == .found(second))
     }
 
-    @Test("are never older than what another process was told is there, also after it was killed")
+    @Test("A cached entry is never older than the last acknowledged write of another process, even one that was killed")
     func otherProcess() async throws {
         let key = try EntryKey("counter")
         _ = try await store.write([UInt8(ascii: "0")], to: key, if: .absent)
@@ -88,13 +88,13 @@ struct EntryCacheTests {
                 acknowledged += 1
                 let value = try await number(in: store.read(key).outcome)
                 #expect(value >= acknowledged)
-                // Twice: the second from memory, where nothing was committed meanwhile.
+                // The second read is served from the cache if nothing was committed meanwhile.
                 #expect(try await number(in: store.read(key).outcome) >= value)
             }
             #expect(acknowledged == last)
             if round < 3 {
                 _ = process.killAndWait()
-                // What was raised and not told of counts from now on.
+                // A write that was not acknowledged before the kill may have happened, so its value is the new minimum.
                 let value = try await number(in: store.read(key).outcome)
                 #expect(value >= acknowledged)
                 acknowledged = value
@@ -113,9 +113,9 @@ struct EntryCacheTests {
         return number
     }
 
-    /// What the writers and readers of a test know of each other.
+    /// The state that the writers and readers of a test share.
     private final class Progress: Sendable {
-        /// The highest number of each key that a writer was told is there.
+        /// The highest acknowledged number for each key.
         let acknowledged: Mutex<[Int]>
         let writerCount: Mutex<Int>
         let rememberedCount = Mutex(0)
@@ -126,7 +126,7 @@ struct EntryCacheTests {
         }
     }
 
-    @Test("are never older than what was acknowledged before the read, whichever of two objects wrote it")
+    @Test("A cached entry is never older than a write acknowledged before the read, by either of two objects")
     func freshness() async throws {
         let keys = try (0..<4).map { try EntryKey("counter/\($0)") }
         let stores = [store, SQLiteBackend(path: path)]
@@ -147,7 +147,7 @@ struct EntryCacheTests {
             }
             try await group.waitForAll()
         }
-        #expect(progress.rememberedCount.withLock { $0 } > 0, "nothing was ever remembered; this shows nothing")
+        #expect(progress.rememberedCount.withLock { $0 } > 0, "the cache was never used, so the test shows nothing")
         for key in keys {
             for store in stores { #expect(try await number(of: key, in: store) == 300) }
         }
@@ -173,7 +173,7 @@ struct EntryCacheTests {
 
     private static func bytes(_ number: Int) -> [UInt8] { withUnsafeBytes(of: Int64(number).bigEndian) { Array($0) } }
 
-    @Test("take no more memory than they may, and large values none")
+    @Test("The cache stays within its size and has no large values")
     func bounded() async throws {
         let store = SQLiteBackend(path: path, cachedByteCount: 64 << 10)
         let large = try await written([UInt8](repeating: 7, count: 8 << 10), EntryKey("large"), by: store)
@@ -191,7 +191,7 @@ struct EntryCacheTests {
         #expect(store.remembered(try EntryKey("large"), unless: large.version) == .unchanged)
     }
 
-    @Test("are none where none are wanted")
+    @Test("A cache size of 0 disables the cache")
     func off() async throws {
         let store = SQLiteBackend(path: path, cachedByteCount: 0)
         let key = try EntryKey("k")
@@ -200,7 +200,7 @@ struct EntryCacheTests {
         #expect(store.remembered(key) == nil)
     }
 
-    @Test("are asked of the file again when it is another")
+    @Test("A replaced file is read again")
     func replaced() async throws {
         let key = try EntryKey("k")
         _ = try await written([1], key, by: store)

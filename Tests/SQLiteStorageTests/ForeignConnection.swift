@@ -1,7 +1,7 @@
 import Foundation
 import GRDB
 
-/// Another program's connection to a database, through which a test does what the store itself never would.
+/// A separate connection to a database, for operations that the store itself never performs.
 struct ForeignConnection {
     let queue: DatabaseQueue
 
@@ -12,7 +12,7 @@ struct ForeignConnection {
     func number(_ sql: String) throws -> Int? { try queue.inDatabase { try Int.fetchOne($0, sql: sql) } }
 }
 
-/// Holds a store's write lock, as another process in the middle of a transaction does.
+/// Holds a store's write lock, like another process in the middle of a transaction.
 final class WriteLock {
     private let queue: DatabaseQueue
 

@@ -4,7 +4,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("Writes that arrive together")
+@Suite("Group commit")
 struct GroupCommitTests {
     private let folder: TemporaryFolder
     private let store: SQLiteBackend
@@ -14,7 +14,7 @@ struct GroupCommitTests {
         store = SQLiteBackend(path: folder.path(of: "store.sqlite"))
     }
 
-    @Test("are committed together, far fewer times than there are writes, and each is there when it is answered")
+    @Test("Concurrent writes share commits, and each is committed before it is acknowledged")
     func counted() async throws {
         let writerCount = 16
         let writesEach = 50
@@ -22,7 +22,7 @@ struct GroupCommitTests {
         try await withThrowingTaskGroup(of: Void.self) { group in
             for writer in 0..<writerCount {
                 group.addTask {
-                    // An object of its own sees only what is committed.
+                    // A separate object sees only committed writes.
                     let other = SQLiteBackend(path: path)
                     for number in 0..<writesEach {
                         let key = try EntryKey("\(writer)/\(number)")
@@ -39,7 +39,7 @@ struct GroupCommitTests {
         #expect(try await store.list(prefix: "", after: nil, limit: .max).outcome.items.count == 800)
     }
 
-    @Test("get one commit when they are handed in as one, each with its own answer")
+    @Test("A batch is one commit in which each write has its own outcome")
     func batch() async throws {
         let keys = try ["a", "b", "c"].map { try EntryKey($0) }
         _ = try await store.write([1], to: keys[1], if: .absent)
@@ -60,8 +60,8 @@ struct GroupCommitTests {
         #expect(entry.value == [1] && error.kind == .tooLarge && error.key == keys[2])
     }
 
-    @Test("do not spoil each other: one that finds no space fails alone")
-    func spoiled() async throws {
+    @Test("A write that does not fit on the disk does not make the others fail")
+    func independentFailures() async throws {
         let path = folder.path(of: "store.sqlite")
         _ = try await store.write([1], to: EntryKey("first"), if: .any)
         try await store.limitPages(to: 60)
@@ -85,11 +85,11 @@ struct GroupCommitTests {
         #expect(try await other.integrityCheck().isIntact)
     }
 
-    @Test("are told to watchers in other processes, also when several commits are told together")
-    func told() async throws {
+    @Test("Every commit is signalled to watchers in other processes, also if several commits share a signal")
+    func signals() async throws {
         let (store, path) = (store, folder.path(of: "store.sqlite"))
         _ = try await store.write([0], to: EntryKey("first"), if: .absent)
-        // A commit changes the log; the file's time is changed to tell that it is complete.
+        // A commit changes the WAL. The modification time of the file signals that the commit is complete.
         let past = Date(timeIntervalSince1970: 1_000_000_000)
         for count in [1, 40, 1] {
             try FileManager.default.setAttributes([.modificationDate: past], ofItemAtPath: path)
@@ -99,7 +99,7 @@ struct GroupCommitTests {
                 }
                 try await group.waitForAll()
             }
-            // Before the last answer.
+            // Signalled before the last write is acknowledged.
             #expect(try time(of: path) > past)
         }
     }
@@ -109,7 +109,7 @@ struct GroupCommitTests {
     }
 
     @Test(
-        "let the log become as long as was asked for, and not much longer", arguments: [1 << 20, 5 << 20])
+        "The log grows to the configured size and not much further", arguments: [1 << 20, 5 << 20])
     func logLength(most: Int) async throws {
         let path = folder.path(of: "long.sqlite")
         let store = SQLiteBackend(path: path, logByteCount: most)

@@ -5,7 +5,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Changes that a SQLite store remembers")
+@Suite("Recent changes in the memory of an SQLite store")
 struct RecentChangesTests {
     private let folder: TemporaryFolder
     private let path: String
@@ -23,7 +23,7 @@ struct RecentChangesTests {
         _ = try await store.write([value], to: EntryKey(key), if: .any)
     }
 
-    @Test("are those that it has made itself, each key once, as long as nobody else commits")
+    @Test("An object's own changes are in memory, once for each key, as long as no other connection commits")
     func remembering() async throws {
         for key in ["a", "b", "a"] { try await put(1, key, by: store) }
         let whole = store.rememberedChanges(since: nil, limit: 10)
@@ -36,14 +36,14 @@ struct RecentChangesTests {
         _ = try await store.delete(EntryKey("b"), if: .any)
         let deleted = store.rememberedChanges(since: end, limit: 1)
         #expect(deleted?.changes == [ChangePage.Change(key: try EntryKey("b"), version: nil)])
-        // Of another store's life.
+        // A cursor of another history.
         #expect(store.rememberedChanges(since: ChangeCursor(sequence: end.sequence, tag: ~end.tag), limit: 1) == nil)
         #expect(store.rememberedChanges(since: ChangeCursor(sequence: 99, tag: 0), limit: 1) == nil)
         #expect(store.rememberedChanges(since: ChangeCursor(sequence: 0, tag: 0), limit: 1) == nil)
         #expect(store.rememberedChanges(since: ChangeCursor(sequence: .max, tag: 0), limit: 1) == nil)
     }
 
-    @Test("are forgotten when somebody else commits, and begin anew behind that")
+    @Test("A commit of another connection drops the changes, and later ones are kept again")
     func forgetting() async throws {
         try await put(1, "a", by: store)
         let first = try #require(store.rememberedChanges(since: nil, limit: 10)?.cursor)
@@ -58,7 +58,7 @@ struct RecentChangesTests {
         #expect(keys(try await store.changes(since: first, limit: 10).outcome) == ["b", "c"])
     }
 
-    @Test("are so many at most, the latest")
+    @Test("Only the latest changes are kept, up to a maximum")
     func bound() async throws {
         let small = SQLiteBackend(path: path, cachedByteCount: 8 << 10)
         for number in 0..<40 { try await put(1, "k\(number)", by: small) }
@@ -72,17 +72,18 @@ struct RecentChangesTests {
         #expect(none.rememberedChanges(since: whole.cursor, limit: 100) == nil)
     }
 
-    @Test("are the same as those that SQLite tells of, whatever was written by whom", arguments: 0..<8)
+    @Test("Changes from memory are the same as those from SQLite, regardless of the writer", arguments: 0..<8)
     func sameAsStored(round: Int) async throws {
         let seed = printedSeed("RecentChangesTests \(round)")
         var generator = SeededGenerator(seed: seed)
-        // Every other one remembers so few that most of them are forgotten on the way.
+        // Every other store keeps so few changes that most of them are dropped during the test.
         let store = SQLiteBackend(path: path, cachedByteCount: round.isMultiple(of: 2) ? 1 << 20 : 16 << 10)
         let (other, plain) = (SQLiteBackend(path: path), SQLiteBackend(path: path, cachedByteCount: 0))
         var cursors: [ChangeCursor?] = [nil]
         var rememberedCount = 0
         for step in 0..<400 {
-            // Somebody else commits now and then; often enough to be met, seldom enough to remember something.
+            // The other object commits occasionally: often enough to have an effect, rarely enough to keep some
+            // changes.
             try await change(by: step % 50 == 49 ? other : store, &generator)
             if step % 70 == 69 { _ = try ForeignConnection(path: path).number("PRAGMA wal_checkpoint(TRUNCATE)") }
             let cursor = cursors.randomElement(using: &generator) ?? nil
@@ -96,7 +97,7 @@ struct RecentChangesTests {
         #expect(rememberedCount > 40, "seed \(seed)")
     }
 
-    /// One write or deletion, one that is refused, or several at once that may be of one key.
+    /// One write or deletion, a conflict, or a batch that may have one key several times.
     private func change(by store: SQLiteBackend, _ generator: inout SeededGenerator) async throws {
         func key() throws -> EntryKey { try EntryKey("k\(Int.random(in: 0..<12, using: &generator))") }
         switch Int.random(in: 0..<6, using: &generator) {

@@ -20,7 +20,7 @@ struct SQLiteBackendTests {
         try FileManager.default.subpathsOfDirectory(atPath: folder.path).sorted()
     }
 
-    @Test("passes the conformance checks behind retries over a faulty connection")
+    @Test("The store passes the conformance checks behind retries over a faulty connection")
     func conformanceBehindRetries() async {
         let folder = folder
         let seed = printedSeed("retry over faulty SQLite store")
@@ -32,7 +32,7 @@ struct SQLiteBackendTests {
         }
     }
 
-    @Test("touches nothing before its first write")
+    @Test("Nothing is created before the first write")
     func untouched() async throws {
         let key = try EntryKey("a/b")
         #expect(try await store.read(key).outcome == .absent)
@@ -43,15 +43,15 @@ struct SQLiteBackendTests {
         #expect(try contents() == [])
     }
 
-    @Test("synchronises every commit: the connection that writes says FULL after a write")
+    @Test("Every commit is synced: after a write, the writing connection has synchronous = FULL")
     func synchronous() async throws {
-        #expect(try await store.synchronousPragma() == nil, "nothing was opened for writing yet")
+        #expect(try await store.synchronousPragma() == nil, "no writing connection is open yet")
         _ = try await store.write([1], to: EntryKey("k"), if: .absent)
         #expect(try await store.synchronousPragma() == 2)
         #expect(try await store.journalMode() == "wal")
     }
 
-    @Test("is what another object finds after it was closed")
+    @Test("A store can be opened again by another object after it was closed")
     func reopening() async throws {
         let key = try EntryKey("accounts/Ä/ledger")
         let written = try await store.write([1, 2], to: key, if: .absent).outcome
@@ -64,7 +64,7 @@ struct SQLiteBackendTests {
         #expect(try await other.read(key, unless: version).outcome == .unchanged)
     }
 
-    @Test("as a remote, is missing where there is no store, and nobody makes it")
+    @Test("A missing store is an error if it is a remote, and is not created")
     func remote() async throws {
         let key = try EntryKey("k")
         let remote = store.requiringExisting
@@ -80,7 +80,7 @@ struct SQLiteBackendTests {
         #expect(try await remote.read(key).outcome != .absent)
     }
 
-    @Test("goes on with the new file when it is replaced or removed while in use")
+    @Test("A file that is replaced or removed while in use is detected, and the new file is used")
     func replaced() async throws {
         let (key, path) = (try EntryKey("k"), folder.path(of: "store.sqlite"))
         _ = try await store.write([1], to: key, if: .absent)
@@ -89,13 +89,13 @@ struct SQLiteBackendTests {
         _ = try await store.write([2], to: key, if: .absent)
         let other = SQLiteBackend(path: path)
         guard case .found(let entry) = try await other.read(key).outcome else {
-            Issue.record("the write went to a file that is gone")
+            Issue.record("the write went to a file that was removed")
             return
         }
         #expect(entry.value == [2])
     }
 
-    @Test("keeps keys of one hash apart, through deletion and after it")
+    @Test("Keys with the same hash are kept apart, also after deletions")
     func collisions() async throws {
         let keys = try ["a", "b", "c", "d"].map { try EntryKey($0) }
         let store = SQLiteBackend(
@@ -104,7 +104,7 @@ struct SQLiteBackendTests {
         _ = try await store.delete(keys[1], if: .any)
         for (index, key) in keys.enumerated() where index != 1 {
             guard case .found(let entry) = try await store.read(key).outcome else {
-                Issue.record("\(key) is gone")
+                Issue.record("\(key) is missing")
                 continue
             }
             #expect(entry.value == [UInt8(index)])
@@ -117,7 +117,7 @@ struct SQLiteBackendTests {
             try await store.changes(since: nil, limit: 9).outcome.changes.map(\.key) == [0, 2, 3, 1].map { keys[$0] })
     }
 
-    @Test("forgets superseded changes, and none that anybody may still need")
+    @Test("Superseded changes are removed, but none that a valid cursor needs")
     func boundedChanges() async throws {
         let store = SQLiteBackend(path: folder.path(of: "store.sqlite"), retainedChangeCount: 10_000)
         let hot = try EntryKey("hot")
@@ -137,7 +137,7 @@ struct SQLiteBackendTests {
         #expect(rows <= 10_000 + 64 + 3 && rows >= 10_000)
     }
 
-    @Test("says cursorExpired after an old copy was put back, also when its number exists again")
+    @Test("A restored copy reports cursorExpired, also when the sequence number of the cursor is used again")
     func restored() async throws {
         let path = folder.path(of: "store.sqlite")
         let key = try EntryKey("k")
@@ -157,7 +157,7 @@ struct SQLiteBackendTests {
     }
 
     @Test(
-        "of schema 1 is read as it is, and migrated by its first write, with a log and without one",
+        "A store of schema 1 is read unchanged and migrated by its first write, with and without a log",
         arguments: [false, true])
     func migration(isClosed: Bool) async throws {
         let path = folder.path(of: "store.sqlite")
@@ -171,7 +171,7 @@ struct SQLiteBackendTests {
 
         let opened = SQLiteBackend(path: path)
         guard case .found(let entry) = try await opened.read(first).outcome else {
-            Issue.record("the entry is gone")
+            Issue.record("the entry is missing")
             return
         }
         #expect(entry.value == [1])

@@ -9,7 +9,7 @@ import Testing
 @Suite("A damaged SQLite store")
 struct SQLiteDamageTests {
     private let folder: TemporaryFolder
-    /// A whole store, checkpointed and closed, and what is in it.
+    /// An intact store, checkpointed and closed, and its content.
     private let whole: Data
     private let values: [EntryKey: [UInt8]]
 
@@ -21,7 +21,7 @@ struct SQLiteDamageTests {
         var requests: [WriteRequest] = []
         for number in 0..<300 {
             let key = try EntryKey("accounts/\(number)/ledger-of-somebody")
-            // Some on overflow pages.
+            // Some values are on overflow pages.
             let value = [UInt8](repeating: UInt8(number % 251), count: number % 50 == 0 ? 9_000 : number)
             values[key] = value
             requests.append(WriteRequest(key, value: value, if: .absent))
@@ -32,14 +32,14 @@ struct SQLiteDamageTests {
         self.values = values
     }
 
-    /// A store of these bytes.
+    /// A store with these bytes.
     private func store(_ bytes: Data) throws -> SQLiteBackend {
         let path = try folder.freshFolder() + "/s"
         try bytes.write(to: URL(fileURLWithPath: path))
         return SQLiteBackend(path: path)
     }
 
-    /// Every answer of `store` is right or an error; answers how many keys were read.
+    /// Checks that every read of `store` is correct or an error; returns the number of successful reads.
     private func checkAnswers(of store: SQLiteBackend, _ what: String) async throws -> Int {
         var readCount = 0
         for (key, value) in values.sorted(by: { $0.key < $1.key }) {
@@ -60,7 +60,7 @@ struct SQLiteDamageTests {
         return readCount
     }
 
-    /// Recovers from `store`, and checks that nothing comes back that was not there; answers how many did.
+    /// Recovers `store` and checks that every recovered entry existed before.
     private func recover(_ store: SQLiteBackend, _ what: String) async throws -> RecoveryReport {
         let path = try folder.freshFolder() + "/recovered"
         let report = try await store.recover(to: path)
@@ -68,7 +68,7 @@ struct SQLiteDamageTests {
         var count = 0
         for item in try await recovered.list(prefix: "", after: nil, limit: .max).outcome.items {
             guard case .found(let entry) = try await recovered.read(item.key).outcome else { continue }
-            #expect(entry.value == values[item.key], "\(what): \(item.key) came back with another value")
+            #expect(entry.value == values[item.key], "\(what): \(item.key) was recovered with another value")
             count += 1
         }
         #expect(count == report.recoveredCount, "\(what)")
@@ -76,14 +76,14 @@ struct SQLiteDamageTests {
         return report
     }
 
-    @Test("answers rightly or with an error, whatever bit is wrong, and gives back all but that")
+    @Test("Any flipped bit yields correct results or errors, and recovery restores the other entries")
     func flippedBits() async throws {
         let seed = printedSeed("flipped bits")
         var generator = SeededGenerator(seed: seed)
         let pageCount = whole.count / 4_096
         var offsets = [0, 5, 18, 19, 21, 24, 28, 40, 44, 56, 60, 63, 68, 71, 100, 101, 103, 105, 108, 110]
         for page in 0..<pageCount {
-            // The page's header or its first pointers, and somewhere in its cells.
+            // The page's header or first pointers, and a place in its cells.
             offsets.append(page * 4_096 + Int.random(in: 0..<10, using: &generator) + (page == 0 ? 100 : 0))
             offsets.append(page * 4_096 + Int.random(in: 12..<4_096, using: &generator))
         }
@@ -102,12 +102,12 @@ struct SQLiteDamageTests {
         }
         print(
             "flipped bits: \(offsets.count) places, \(readable) of \(total) reads answered, fewest recovered \(fewest)")
-        // A page of a table holds some ten to thirty entries.
+        // A page of a table has about ten to thirty entries.
         #expect(fewest >= values.count - 2)
         #expect(readable > total / 2)
     }
 
-    @Test("names the damaged key and the place when a value is wrong, reads the others, and takes the key anew")
+    @Test("A damaged value is reported with key and place, other keys stay readable, and the key can be written again")
     func value() async throws {
         let key = try EntryKey("accounts/250/ledger-of-somebody")
         var bytes = whole
@@ -126,7 +126,7 @@ struct SQLiteDamageTests {
         #expect(try await store.integrityCheck().isIntact)
     }
 
-    @Test("gives back what is in the part that is left of it", arguments: [1, 4, 8])
+    @Test("Recovery restores the entries in the remaining part of a truncated file", arguments: [1, 4, 8])
     func truncated(eighths: Int) async throws {
         let store = try store(whole.prefix(whole.count * eighths / 8 - (eighths == 8 ? 100 : 0)))
         _ = try await checkAnswers(of: store, "\(eighths) eighths")
@@ -135,7 +135,7 @@ struct SQLiteDamageTests {
         #expect(eighths < 8 || report.recoveredCount >= values.count - 40)
     }
 
-    @Test("gives back everything when only the index, or the first page, is gone")
+    @Test("Recovery restores all entries if only the index or the first page is lost")
     func withoutIndex() async throws {
         let first = whole.prefix(4_096).map { _ in UInt8(0) } + whole.dropFirst(4_096)
         #expect(try await recover(try store(Data(first)), "without the first page").recoveredCount == values.count)
@@ -149,11 +149,11 @@ struct SQLiteDamageTests {
         #expect(try await recover(store, "without index").recoveredCount == values.count)
     }
 
-    @Test("does not hide keys: what the index has lost is no absence, and the other way round")
+    @Test("A key that is lost from only the index or only the table is not reported as absent")
     func disagreement() async throws {
         let key = try EntryKey("accounts/7/ledger-of-somebody")
         var bytes = whole
-        // The key stands in its row and in the index. Each copy is made wrong once.
+        // The key is in its row and in the index. Each copy is damaged once.
         let places = ranges(of: Data(key.text.utf8), in: whole)
         #expect(places.count == 2)
         for place in places {
@@ -161,14 +161,14 @@ struct SQLiteDamageTests {
             bytes[place.upperBound - 1] ^= 1
             let store = try store(bytes)
             _ = try await checkAnswers(of: store, "one copy of the key")
-            // Listing needs only the copy in the index.
+            // A listing needs only the copy in the index.
             let listed = await keys(in: store)
             #expect(listed == nil || listed == values.keys.sorted())
             #expect(try await !store.integrityCheck().isIntact)
         }
     }
 
-    @Test("gives back what is only in the log yet, and no more than was committed")
+    @Test("Recovery restores entries that are only in the log, but no uncommitted ones")
     func withLog() async throws {
         let path = try folder.freshFolder() + "/s"
         let store = SQLiteBackend(path: path)
@@ -181,7 +181,7 @@ struct SQLiteDamageTests {
         let recovered = try folder.freshFolder() + "/r"
         let report = try await SQLiteBackend(path: copy).recover(to: recovered)
         #expect(report.recoveredCount == 20 && report.lostKeys.isEmpty)
-        // The last transaction's last frame is wrong: SQLite would forget it, and so do we.
+        // The last frame of the last transaction is damaged, so SQLite and the recovery ignore the transaction.
         var log = try Data(contentsOf: URL(fileURLWithPath: copy + "-wal"))
         log[log.count - 100] ^= 1
         try log.write(to: URL(fileURLWithPath: copy + "-wal"))
@@ -189,7 +189,7 @@ struct SQLiteDamageTests {
         #expect(second.recoveredCount == 19)
     }
 
-    @Test("is copied and recovered to new files only")
+    @Test("Backup and recovery write only to new files")
     func newFilesOnly() async throws {
         let store = try store(whole)
         let taken = folder.path(of: "copy.sqlite")
@@ -202,7 +202,7 @@ struct SQLiteDamageTests {
         await expectKind(.missing) { try await nothing.recover(to: folder.path(of: "x")) }
     }
 
-    /// The listed keys, `nil` where listing them throws.
+    /// The listed keys, `nil` if the listing throws.
     private func keys(in store: SQLiteBackend) async -> [EntryKey]? {
         do {
             return try await store.list(prefix: "", after: nil, limit: .max).outcome.items.map(\.key)

@@ -5,14 +5,14 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// SQLite itself reads a log up to the first frame that is wrong, and takes what it has read for the latest state.
-@Suite("A SQLite store whose log is damaged")
+/// SQLite itself reads a WAL up to the first damaged frame and uses the result as the latest state.
+@Suite("An SQLite store with a damaged log")
 struct SQLiteLogDamageTests {
     private let folder: TemporaryFolder
-    /// The files of a store in use, as a killed process leaves them: the database, and a log of all that was written.
+    /// The files of a store in use, as a killed process leaves them: the database, and a WAL with all writes.
     private let database: Data
     private let log: Data
-    /// What the store held after each commit, the empty store first.
+    /// The content of the store after each commit, beginning with the empty store.
     private let states: [[EntryKey: [UInt8]]]
 
     private static let frameByteCount = 24 + 4_096
@@ -29,7 +29,7 @@ struct SQLiteLogDamageTests {
                 _ = try await store.delete(key, if: .any)
                 state[key] = nil
             } else {
-                // Some on overflow pages.
+                // Some values are on overflow pages.
                 let value = [UInt8](repeating: UInt8(number), count: number % 8 == 0 ? 6_000 : 40 * number)
                 _ = try await store.write(value, to: key, if: .any)
                 state[key] = value
@@ -62,7 +62,7 @@ struct SQLiteLogDamageTests {
         return damaged
     }
 
-    /// Reads every key; `nil` where one read ends with an error, which has to be about damage.
+    /// Reads every key; `nil` if a read throws, which must be due to damage.
     private func content(of store: SQLiteBackend, _ what: String) async -> [EntryKey: [UInt8]]? {
         var content: [EntryKey: [UInt8]] = [:]
         for key in Set(states.flatMap(\.keys)).sorted() {
@@ -78,7 +78,7 @@ struct SQLiteLogDamageTests {
         return content
     }
 
-    /// How many of the present entries `recover` brings back; nothing else may come.
+    /// Recovers the store and returns the number of recovered entries. Only current entries may be recovered.
     private func recoveredCount(_ store: SQLiteBackend, _ what: String) async throws -> Int {
         let present = try #require(states.last)
         let path = try folder.freshFolder() + "/recovered"
@@ -86,12 +86,12 @@ struct SQLiteLogDamageTests {
         let recovered = SQLiteBackend(path: path)
         for item in try await recovered.list(prefix: "", after: nil, limit: .max).outcome.items {
             guard case .found(let entry) = try await recovered.read(item.key).outcome else { continue }
-            #expect(entry.value == present[item.key], "\(what): \(item.key) came back as it was before")
+            #expect(entry.value == present[item.key], "\(what): \(item.key) was recovered with an outdated value")
         }
         return report.recoveredCount
     }
 
-    @Test("never answers with what was before: a flipped bit in any region of any frame but the last commit's is told")
+    @Test("A flipped bit in any region of any frame before the last commit is detected")
     func frames() async throws {
         let seed = printedSeed("frames of a log")
         var generator = SeededGenerator(seed: seed)
@@ -99,15 +99,15 @@ struct SQLiteLogDamageTests {
         #expect(commits.count >= states.count - 1)
         let last = try #require(commits.dropLast().last)
         let regions = [0..<4, 4..<8, 8..<16, 16..<24, 24..<32, 32..<64, 64..<Self.frameByteCount]
-        var (told, fewest) = (0, Int.max)
+        var (detectedCount, fewest) = (0, Int.max)
         for number in 0...last {
             let region = regions[number % regions.count]
             let offset = 32 + number * Self.frameByteCount + Int.random(in: region, using: &generator)
             let bit = Int.random(in: 0..<8, using: &generator)
             let what = "seed \(seed), frame \(number), region \(region), byte \(offset), bit \(bit)"
             let damaged = try store(database, log(flipping: offset, bit: bit))
-            #expect(await content(of: damaged, what) == nil, "\(what): not told")
-            told += 1
+            #expect(await content(of: damaged, what) == nil, "\(what): not detected")
+            detectedCount += 1
             if number % 10 == 0 {
                 await expectKind(.damaged) { try await damaged.write([1], to: EntryKey("new"), if: .any) }
                 await expectKind(.damaged) { try await damaged.list(prefix: "", after: nil, limit: 9) }
@@ -115,11 +115,11 @@ struct SQLiteLogDamageTests {
             if number % 6 == 0 { fewest = min(fewest, try await recoveredCount(damaged, what)) }
         }
         let count = try #require(states.last).count
-        print("log: \(told) frames damaged and told, fewest recovered \(fewest) of \(count)")
+        print("log: \(detectedCount) damaged frames detected, fewest recovered \(fewest) of \(count)")
         #expect(fewest >= count - 1)
     }
 
-    @Test("says so when any bit of the log's header is wrong, and gives everything back")
+    @Test("A flipped bit in the header of the log is detected, and recovery restores everything")
     func header() async throws {
         let seed = printedSeed("header of a log")
         var generator = SeededGenerator(seed: seed)
@@ -128,12 +128,12 @@ struct SQLiteLogDamageTests {
             let bit = Int.random(in: 0..<8, using: &generator)
             let what = "seed \(seed), byte \(offset), bit \(bit)"
             let damaged = try store(database, log(flipping: offset, bit: bit))
-            #expect(await content(of: damaged, what) == nil, "\(what): not told")
+            #expect(await content(of: damaged, what) == nil, "\(what): not detected")
             if offset % 4 == 0 { #expect(try await recoveredCount(damaged, what) == present.count, "\(what)") }
         }
     }
 
-    @Test("is told by the check as well, and left as it is")
+    @Test("The check detects a damaged log and leaves it unchanged")
     func check() async throws {
         let damaged = log(flipping: 32 + 12 * Self.frameByteCount + 100, bit: 3)
         let path = try folder.freshFolder() + "/s"
@@ -147,7 +147,7 @@ struct SQLiteLogDamageTests {
     }
 
     @Test(
-        "is as after an earlier commit when the log ends early, or is wrong in its last commit: a crash looks the same")
+        "A truncated log, or damage in its last commit, yields the state of an earlier commit, as after a crash")
     func ends() async throws {
         let frames = (log.count - 32) / Self.frameByteCount
         var lengths = [0, 1, 31, 32, 33]
@@ -156,7 +156,7 @@ struct SQLiteLogDamageTests {
         }
         for length in lengths where length <= log.count {
             let content = try #require(await content(of: store(database, log.prefix(length)), "\(length) bytes"))
-            #expect(states.contains(content), "\(length) bytes: no state that the store ever had")
+            #expect(states.contains(content), "\(length) bytes: not a previous state of the store")
         }
         let first = try #require(commitFrames().dropLast().last) + 1
         for number in first..<frames {
@@ -166,7 +166,7 @@ struct SQLiteLogDamageTests {
         }
     }
 
-    @Test("is no empty store when its file was emptied and the log is there")
+    @Test("A store whose file was emptied is not an empty store if its log exists")
     func emptied() async throws {
         let damaged = try store(Data(), log)
         #expect(await content(of: damaged, "emptied") == nil)
@@ -174,12 +174,12 @@ struct SQLiteLogDamageTests {
         #expect(try await recoveredCount(damaged, "emptied") == states.last?.count)
     }
 
-    @Test("is no other when a log was begun anew over an old one, and when a checkpoint has emptied it")
+    @Test("A log that was restarted over an old one, or emptied by a checkpoint, is not damage")
     func restarted() async throws {
         let path = try folder.freshFolder() + "/s"
         let store = SQLiteBackend(path: path)
         for number in 0..<40 { _ = try await store.write([UInt8(number)], to: EntryKey("k"), if: .any) }
-        // A checkpoint of another connection, after which the next write begins the log anew.
+        // Another connection checkpoints, so that the next write restarts the log.
         try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(FULL)")
         for number in 0..<5 {
             _ = try await store.write([UInt8(100 + number)], to: EntryKey("k"), if: .any)
@@ -188,7 +188,7 @@ struct SQLiteLogDamageTests {
                 try FileManager.default.copyItem(atPath: path + suffix, toPath: copy + suffix)
             }
             guard case .found(let entry) = try await SQLiteBackend(path: copy).read(EntryKey("k")).outcome else {
-                Issue.record("not there")
+                Issue.record("missing")
                 return
             }
             #expect(entry.value == [UInt8(100 + number)])
@@ -197,20 +197,20 @@ struct SQLiteLogDamageTests {
         #expect(try await SQLiteBackend(path: path).read(EntryKey("k")).outcome != .absent)
     }
 
-    @Test("is no damage: a last transaction of which a power cut has left out the beginning, over a log of before")
+    @Test("A last transaction that a power cut left without some frames, over an older log, is not damage")
     func tornOverOldLog() async throws {
         let path = try folder.freshFolder() + "/s"
         let store = SQLiteBackend(path: path)
         for number in 0..<60 { _ = try await store.write([UInt8(number)], to: EntryKey("k"), if: .any) }
         let old = try Data(contentsOf: URL(fileURLWithPath: path + "-wal"))
         try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(FULL)")
-        // Some frames each: new pages, overflow pages, the changes.
+        // Several frames each: new pages, overflow pages and changes.
         for number in 0..<12 {
             _ = try await store.write([UInt8](repeating: 1, count: 6_000), to: EntryKey("n/\(number)"), if: .absent)
         }
         let database = try Data(contentsOf: URL(fileURLWithPath: path))
         let new = try Data(contentsOf: URL(fileURLWithPath: path + "-wal"))
-        #expect(new.count == old.count, "the new log has been written over the old one")
+        #expect(new.count == old.count, "the new log overwrites the old one")
         let ranges = (0..<((new.count - 32) / Self.frameByteCount)).map { number in
             (32 + number * Self.frameByteCount)..<(32 + (number + 1) * Self.frameByteCount)
         }
@@ -224,7 +224,8 @@ struct SQLiteLogDamageTests {
         #expect(transactions.count == 12 && transactions.contains { $0.count >= 3 })
         for (number, transaction) in transactions.enumerated() {
             for lost in transaction.dropLast() {
-                // What the cut left: the transactions before, of the last one all but one frame, and behind it the old.
+                // The state after the power cut: the earlier transactions, all but one frame of the last one, and the
+                // old log.
                 var torn = new[..<ranges[transaction.upperBound - 1].upperBound]
                 torn += old[ranges[transaction.upperBound - 1].upperBound...]
                 torn.replaceSubrange(ranges[lost], with: old[ranges[lost]])
@@ -236,7 +237,7 @@ struct SQLiteLogDamageTests {
         }
     }
 
-    @Test("is found through a symbolic link too, and what it holds comes back")
+    @Test("A damaged log is found through a symbolic link too, and its content can be recovered")
     func throughLink() async throws {
         let place = try store(database, log(flipping: 32 + 3 * Self.frameByteCount + 100, bit: 1))
         let target = String(place.label.dropFirst("sqlite:".count))

@@ -4,7 +4,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("What could be lost with a SQLite store's files")
+@Suite("Possible losses with the files of an SQLite store")
 struct SQLiteLossTests {
     private let folder: TemporaryFolder
     private let path: String
@@ -26,11 +26,11 @@ struct SQLiteLossTests {
         try FileManager.default.attributesOfItem(atPath: folder.path(of: name))[.posixPermissions] as? Int
     }
 
-    @Test("is refused and left alone: a log without its file, or beside an empty one; what is in it can be recovered")
+    @Test("A log without its file, or beside an empty file, is refused and left unchanged, and can be recovered")
     func logWithoutFile() async throws {
         let store = try await fill(100)
         let (missing, empty) = (try folder.freshFolder() + "/s", try folder.freshFolder() + "/s")
-        // As long as the store is open, all of its writes are in the log.
+        // While the store is open, all of its writes are in the WAL.
         for (copy, suffix) in [(missing, ""), (missing, "-wal"), (empty, "-wal")] {
             try FileManager.default.copyItem(atPath: path + suffix, toPath: copy + suffix)
         }
@@ -51,7 +51,7 @@ struct SQLiteLossTests {
         }
     }
 
-    @Test("is for its owner's eyes only; a copy is for those of the source")
+    @Test("A store is readable only by its owner, and a copy gets the mode of its source")
     func permissions() async throws {
         let store = try await fill(3)
         for name in ["store.sqlite", "store.sqlite-wal", "store.sqlite-shm"] { #expect(try mode(name) == 0o600) }
@@ -64,11 +64,11 @@ struct SQLiteLossTests {
         #expect(try mode("recovered") == 0o640)
     }
 
-    @Test("is no log beside a copy: it can be read where nothing can be written, and written to afterwards")
+    @Test("A copy has no log: it is readable on read-only media, and can be written to later")
     func quietCopy() async throws {
         try await fill(3).backup(to: folder.path(of: "copy"))
         let header = try Data(contentsOf: URL(fileURLWithPath: folder.path(of: "copy"))).prefix(20)
-        // The file format's bytes for "written by a rollback journal".
+        // In the file format, these bytes mean that the file is not in WAL mode.
         #expect(header[18] == 1 && header[19] == 1)
         let copy = SQLiteBackend(path: folder.path(of: "copy"))
         let key = try EntryKey("k/1")
@@ -82,7 +82,7 @@ struct SQLiteLossTests {
         #expect(try await copy.read(key).outcome != .absent)
     }
 
-    @Test("is whole or not there: a copy that several make at once, beside a file of somebody else's")
+    @Test("A copy is complete or does not exist, also when several are made at once, and no other file is replaced")
     func copiedTwice() async throws {
         let store = try await fill(50)
         let target = folder.path(of: "copy")
@@ -95,7 +95,7 @@ struct SQLiteLossTests {
                         try await store.backup(to: target)
                         return true
                     } catch {
-                        #expect(error.kind == .unsupported && error.message.contains("something is there"))
+                        #expect(error.kind == .unsupported && error.message.contains("the file already exists"))
                         return false
                     }
                 }
@@ -109,18 +109,18 @@ struct SQLiteLossTests {
         #expect(names == ["copy.pending"])
     }
 
-    @Test("does not come from a log that another store has left beside the copy's name")
+    @Test("A leftover log beside the target of a copy is refused")
     func logOfAnother() async throws {
         let store = try await fill(3)
         let target = folder.path(of: "copy")
         try FileManager.default.copyItem(atPath: path + "-wal", toPath: target + "-wal")
         let error = await expectKind(.unsupported) { try await store.backup(to: target) }
-        #expect(error?.message.contains("copy-wal: something is there") == true)
+        #expect(error?.message.contains("copy-wal: the file already exists") == true)
         await expectKind(.unsupported) { try await store.recover(to: target) }
         #expect(!FileManager.default.fileExists(atPath: target))
     }
 
-    @Test("is not written to when a later version has changed the store while it was open")
+    @Test("A store that a later version changed while it was open is not written to")
     func migratedMeanwhile() async throws {
         let store = try await fill(1)
         try ForeignConnection(path: path).execute("PRAGMA user_version = 3")
@@ -128,19 +128,19 @@ struct SQLiteLossTests {
         await expectKind(.newerFormat) { try await store.write([7], to: key, if: .any) }
         try ForeignConnection(path: path).execute("PRAGMA user_version = 2")
         guard case .found(let entry) = try await store.read(key).outcome else {
-            Issue.record("the entry is gone")
+            Issue.record("the entry is missing")
             return
         }
         #expect(entry.value == [0])
         _ = try await store.write([7], to: key, if: .matches(entry.version))
     }
 
-    @Test("is counted: every key that a recovery cannot bring back")
+    @Test("The report of a recovery counts every key that was lost")
     func counted() async throws {
         let store = try await fill(400)
         try await store.backup(to: folder.path(of: "copy"))
         var bytes = try Data(contentsOf: URL(fileURLWithPath: folder.path(of: "copy")))
-        // Most of the pages of the table and of the index, but few of the changes.
+        // Damages most pages of the table and the index, but few of the changes.
         var isHit = false
         for page in 4..<(bytes.count / 4_096) where page % 3 != 0 {
             bytes.replaceSubrange((page * 4_096)..<(page * 4_096 + 4_096), with: Data(repeating: 0xFF, count: 4_096))
@@ -156,7 +156,7 @@ struct SQLiteLossTests {
         #expect(report.lostKeys.count + report.missingCount > 0)
     }
 
-    @Test("is not made of a file that never was a store")
+    @Test("A file that never was a store is not recovered")
     func nothingFound() async throws {
         try Data(repeating: 65, count: 20_000).write(to: URL(fileURLWithPath: path))
         let target = folder.path(of: "recovered")
@@ -164,7 +164,7 @@ struct SQLiteLossTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["store.sqlite"])
     }
 
-    @Test("is told for one entry only: the others are listed, read and followed")
+    @Test("Damage of one entry does not affect others: they are listed, read and followed")
     func oneDamagedEntry() async throws {
         let store = try await fill(20)
         try await store.backup(to: folder.path(of: "copy"))
@@ -181,7 +181,7 @@ struct SQLiteLossTests {
         #expect(survey.damage.map(\.key) == [key] && survey.wholeCount == 19)
     }
 
-    @Test("is no reason for silence: the folder is made, or made anew, after somebody asked for signals")
+    @Test("A folder that is created, or created again, after the subscription sends signals")
     func signalsOfLaterFolder() async throws {
         let late = folder.path(of: "deep/er/store.sqlite")
         let parent = folder.path(of: "deep/er")

@@ -17,10 +17,10 @@ struct SQLiteProcessTests {
         store = SQLiteBackend(path: path, busyTimeout: .seconds(60))
     }
 
-    @Test("that fill the disk get a typed error, keep what was acknowledged, and go on when there is space")
+    @Test("On a full disk, writes fail with a typed error, acknowledged entries stay, and writing resumes later")
     func fullDisk() async throws {
         let disk = try folder.freshFolder()
-        // A disk of its own in a name space of its own, which ends with the process; a copy stays.
+        // A separate disk in its own mount namespace, which ends with the process. A copy of the store stays.
         let script =
             "mount -t tmpfs -o size=1m tmpfs \(disk) || exit 77; "
             + "head -c 200000 /dev/zero > \(disk)/ballast; \"$@\"; "
@@ -30,7 +30,7 @@ struct SQLiteProcessTests {
             by: ["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh"])
         guard case .line(let number) = process.hear(), let count = Int(number), case .line(let error) = process.hear()
         else {
-            // Without the right to mount; `spoiled` has the same with SQLite's own limit of pages.
+            // Mounting is not permitted here. `independentFailures` tests the same with SQLite's own limit of pages.
             print("skipped: no tmpfs can be mounted here (exit status \(process.wait()))")
             return
         }
@@ -45,7 +45,7 @@ struct SQLiteProcessTests {
         print("full disk: \(count) values of 64 KiB on a tmpfs of 1 MiB")
     }
 
-    @Test("wait for the one that writes, answer busy after the time limit, and go on when it has ended")
+    @Test("A writer waits for another process, reports busy after the timeout, and continues when that one ends")
     func busy() async throws {
         let key = try EntryKey("k")
         _ = try await store.write([1], to: key, if: .any)
@@ -56,7 +56,7 @@ struct SQLiteProcessTests {
         #expect(error?.disposition == .transient && error?.operation == .write && error?.key == key)
         let waited = manual.pauses.reduce(.zero, +)
         #expect(waited >= .seconds(3) && waited < .seconds(3.1))
-        #expect(try await impatient.read(key).outcome != .absent, "a reader waits for no writer")
+        #expect(try await impatient.read(key).outcome != .absent, "a reader does not wait for a writer")
         let errors = await withTaskGroup(of: BackendError.Kind?.self) { group in
             for _ in 0..<4 {
                 group.addTask {
@@ -75,7 +75,7 @@ struct SQLiteProcessTests {
         _ = try await impatient.write([3], to: key, if: .any)
     }
 
-    @Test("do not keep a cancelled task waiting")
+    @Test("A cancelled task stops waiting")
     func cancelledWhileWaiting() async throws {
         let key = try EntryKey("k")
         _ = try await store.write([1], to: key, if: .any)
@@ -94,14 +94,14 @@ struct SQLiteProcessTests {
                     }
                 }
             }
-            // One waits for the lock, the others for the one.
+            // One task waits for the lock, and the others wait for that task.
             for await _ in clock.pauses { group.cancelAll() }
             return await group.reduce(into: []) { $0.append($1) }
         }
         #expect(kinds == Array(repeating: .cancelled, count: 4))
         try holder.release()
         guard case .found(let entry) = try await self.store.read(key).outcome else {
-            Issue.record("the entry is gone")
+            Issue.record("the entry is missing")
             return
         }
         #expect(entry.value == [1])

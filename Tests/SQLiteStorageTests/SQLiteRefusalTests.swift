@@ -6,7 +6,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("What is no store of ours")
+@Suite("Files that are not a supported SQLite store")
 struct SQLiteRefusalTests {
     private let folder: TemporaryFolder
     private let path: String
@@ -18,7 +18,7 @@ struct SQLiteRefusalTests {
         key = try EntryKey("k")
     }
 
-    /// The names and bytes of all that is in the folder.
+    /// The names and bytes of all files in the folder.
     private func contents() throws -> [String: Data] {
         var contents: [String: Data] = [:]
         for name in try FileManager.default.subpathsOfDirectory(atPath: folder.path) {
@@ -27,7 +27,7 @@ struct SQLiteRefusalTests {
         return contents
     }
 
-    /// Every operation is refused with `kind`, and nothing changes.
+    /// Expects that every operation is refused with `kind` and changes nothing.
     private func expectRefusal(
         _ kind: BackendError.Kind, sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
@@ -45,7 +45,7 @@ struct SQLiteRefusalTests {
         #expect(try contents() == before, sourceLocation: sourceLocation)
     }
 
-    @Test("is left alone: a store of a later version")
+    @Test("A store of a later version is refused and left unchanged")
     func newer() async throws {
         _ = try await SQLiteBackend(path: path).write([1], to: key, if: .any)
         try ForeignConnection(path: path).execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = 3")
@@ -53,7 +53,7 @@ struct SQLiteRefusalTests {
         try await expectRefusal(.newerFormat)
     }
 
-    @Test("is left alone: another application's database, by its number or by its tables")
+    @Test("A database of another application, recognized by its ID or its tables, is refused and left unchanged")
     func foreign() async throws {
         let foreign = try ForeignConnection(path: path)
         try foreign.execute("CREATE TABLE note (text TEXT); INSERT INTO note VALUES ('x')")
@@ -62,7 +62,7 @@ struct SQLiteRefusalTests {
         try await expectRefusal(.notAStore)
     }
 
-    @Test("is left alone: a store of ours with somebody else's table")
+    @Test("A store with a table of another application is refused and left unchanged")
     func extended() async throws {
         _ = try await SQLiteBackend(path: path).write([1], to: key, if: .any)
         try ForeignConnection(path: path).execute("CREATE TABLE note (text TEXT)")
@@ -70,7 +70,7 @@ struct SQLiteRefusalTests {
         #expect(error?.message.contains("note") == true)
     }
 
-    @Test("is left alone: text, a folder, and a folder that is not there")
+    @Test("A text file, a folder, and a missing folder are refused and left unchanged")
     func others() async throws {
         try Data("Dear Sir or Madam, this is no database at all.\n".utf8).write(to: URL(fileURLWithPath: path))
         try await expectRefusal(.notAStore)
@@ -85,16 +85,16 @@ struct SQLiteRefusalTests {
         await expectKind(.notAStore) { try await SQLiteBackend(path: "/dev/null").write([1], to: key, if: .any) }
     }
 
-    /// What a user without rights is told who reads and writes.
+    /// The results of a read and a write by a user without permissions.
     private func attempted() throws -> (read: String, write: String) {
         let process = try BuiltProgram.startProbe("try", "sqlite:\(folder.path)", "65534")
         guard case .line(let read) = process.hear(), case .line(let write) = process.hear() else {
-            throw BackendError(.other, message: "StoreProbe says nothing, and ends with \(process.wait())")
+            throw BackendError(.other, message: "StoreProbe printed nothing and ended with \(process.wait())")
         }
         return (read, write)
     }
 
-    @Test("is refused where the user may not write, and read where that needs no writing")
+    @Test("A write without permission is refused, and a read succeeds if it needs no writing")
     func unwritable() async throws {
         try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: folder.path)
         let empty = try attempted()
@@ -111,13 +111,13 @@ struct SQLiteRefusalTests {
         #expect(try contents()["store.sqlite"] == before)
     }
 
-    @Test("is no obstacle when it is an empty file, or the journal of one who was killed while making a store")
+    @Test("An empty file, or the journal of a process killed during creation, does not prevent the creation of a store")
     func halfMade() async throws {
         #expect(FileManager.default.createFile(atPath: path, contents: nil))
         _ = try await SQLiteBackend(path: path).write([1], to: key, if: .absent)
         #expect(try await SQLiteBackend(path: path).read(key).outcome != .absent)
         let other = folder.path(of: "other.sqlite")
-        // What SQLite leaves when it is killed in its first transaction: a journal that says "0 pages before".
+        // A killed first transaction of SQLite leaves a journal that states "0 pages before".
         var journal = Data([0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7] + [UInt8](repeating: 0, count: 504))
         journal.replaceSubrange(20..<28, with: [0, 0, 2, 0, 0, 0, 0x10, 0])
         try journal.write(to: URL(fileURLWithPath: other + "-journal"))
@@ -128,7 +128,7 @@ struct SQLiteRefusalTests {
         #expect(try await SQLiteBackend(path: other).read(key).outcome != .absent)
     }
 
-    @Test("is no obstacle when its maker was killed while it changed to write-ahead logging")
+    @Test("A store whose creator was killed during the switch to WAL mode can be used")
     func halfSwitched() async throws {
         _ = try await SQLiteBackend(path: path).write([1], to: key, if: .any)
         let maker = try ForeignConnection(path: path)
@@ -136,21 +136,21 @@ struct SQLiteRefusalTests {
         let other = folder.path(of: "other.sqlite")
         try maker.queue.inDatabase { db in
             try db.beginTransaction(.immediate)
-            // More than a page in the cache: the journal is synchronised, and pages are written to the file.
+            // More than the page cache can hold, so the journal is synced and pages are written to the file.
             try db.execute(
                 sql: """
                     PRAGMA cache_size = 1;
                     CREATE TABLE filler AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
                     SELECT randomblob(1000) FROM n
                     """)
-            // What is left of it if it ends now. SQLite undoes it, but not for a connection that only reads.
+            // The state if the process ended now. SQLite rolls it back, but not on a read-only connection.
             for suffix in ["", "-journal"] {
                 try FileManager.default.copyItem(atPath: path + suffix, toPath: other + suffix)
             }
             try db.rollback()
         }
         guard case .found(let entry) = try await SQLiteBackend(path: other).read(key).outcome else {
-            Issue.record("the entry is gone")
+            Issue.record("the entry is missing")
             return
         }
         #expect(entry.value == [1])

@@ -5,11 +5,11 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// What the bytes of a page are for, so that each is damaged at least once.
-@Suite("A SQLite store damaged in each of its regions")
+/// Damages each kind of page in each of its regions at least once.
+@Suite("An SQLite store damaged in each of its regions")
 struct SQLiteRegionTests {
     private let folder: TemporaryFolder
-    /// A whole store without a log, with inner pages, overflow pages and free pages.
+    /// An intact store without a log, with inner pages, overflow pages and free pages.
     private let whole: Data
     private let values: [EntryKey: [UInt8]]
 
@@ -44,7 +44,7 @@ struct SQLiteRegionTests {
         return SQLiteBackend(path: path)
     }
 
-    /// The kinds of page: `interior` and `leaf` by their first byte; the others have none.
+    /// The kind of a page: `interior` and `leaf` by its first byte; other pages do not have such a byte.
     private func kind(of page: Int) -> String {
         switch whole[page * Self.pageSize + (page == 0 ? 100 : 0)] {
         case _ where page == 0: "header and schema"
@@ -56,7 +56,7 @@ struct SQLiteRegionTests {
         }
     }
 
-    /// Whether the page is in the list of free ones. Its first trunk holds all of so few.
+    /// True if the page is in the list of free pages. The first trunk lists all of them, because there are few.
     private func isFree(_ page: Int) -> Bool {
         func number(_ offset: Int) -> Int { whole[offset..<(offset + 4)].reduce(0) { $0 << 8 | Int($1) } }
         let trunk = number(32)
@@ -66,18 +66,18 @@ struct SQLiteRegionTests {
         return ([trunk] + leaves).contains(page + 1)
     }
 
-    /// What a listing and the changes tell, beside reads.
+    /// The results of reads, a listing and a request for changes.
     private struct Answers {
         var readCount = 0
-        /// Keys that a whole listing without an error does not have.
+        /// The number of keys that are missing from a complete listing without an error.
         var hiddenCount = 0
         var listingFailed = false
-        /// Keys that the changes from the beginning do not have.
-        var untoldCount = 0
+        /// The number of keys that are missing from the changes since the beginning.
+        var missingChangeCount = 0
         var changesFailed = false
     }
 
-    /// No answer may be wrong; which keys a listing hides is counted.
+    /// Checks that no result is wrong, and counts the keys that a listing or the changes hide.
     private func answers(of store: SQLiteBackend, _ what: String) async throws -> Answers {
         var answers = Answers()
         let keys = values.keys.sorted()
@@ -100,19 +100,19 @@ struct SQLiteRegionTests {
         }
         do throws(BackendError) {
             let listed = try await store.list(prefix: "", after: nil, limit: .max).outcome.items.map(\.key)
-            #expect(Set(listed).isSubset(of: Set(keys)), "\(what): a listing invents keys")
+            #expect(Set(listed).isSubset(of: Set(keys)), "\(what): a listing has unknown keys")
             answers.hiddenCount = keys.count - listed.count
         } catch { answers.listingFailed = true }
         do throws(BackendError) {
             let changes = try await store.changes(since: nil, limit: .max).outcome.changes
-            let told = Set(changes.filter { $0.version != nil }.map(\.key))
-            #expect(told.isSubset(of: Set(keys)), "\(what): the changes invent keys")
-            answers.untoldCount = keys.count - told.count
+            let reported = Set(changes.filter { $0.version != nil }.map(\.key))
+            #expect(reported.isSubset(of: Set(keys)), "\(what): the changes have unknown keys")
+            answers.missingChangeCount = keys.count - reported.count
         } catch { answers.changesFailed = true }
         return answers
     }
 
-    /// Whether a listing in pages ends without an error and without some keys.
+    /// True if a listing in pages ends without an error but lacks some keys.
     private func hidesInPages(_ store: SQLiteBackend) async -> Bool {
         var count = 0
         var cursor: EntryKey?
@@ -126,20 +126,20 @@ struct SQLiteRegionTests {
         } catch { return false }
     }
 
-    /// Whether the check notices.
-    private func isTold(_ store: SQLiteBackend) async -> Bool {
+    /// True if the integrity check reports damage.
+    private func isDetected(_ store: SQLiteBackend) async -> Bool {
         do throws(BackendError) { return try await !store.integrityCheck().isIntact } catch { return true }
     }
 
-    @Test("gives no wrong answer, and whatever a listing or the changes hide is told by the check")
+    @Test("No result is wrong, and the check detects everything that a listing or the changes hide")
     func everyRegion() async throws {
         let seed = printedSeed("regions")
         var generator = SeededGenerator(seed: seed)
-        var found: [String: (cases: Int, told: Int, hiding: Int, untold: Int)] = [:]
+        var found: [String: (cases: Int, detected: Int, hiding: Int, hidingChanges: Int)] = [:]
         for page in 0..<pageCount {
             let kind = kind(of: page)
             let start = page == 0 ? 100 : 0
-            // A page's header, the pointers behind it, and where its cells are.
+            // A page's header, the pointers after it, and the area of its cells.
             var places = [start..<(start + 40), 40..<Self.pageSize]
             if page == 0 { places += [16..<36, 36..<100] }
             if kind.hasSuffix("inner") { places += [0..<8, 8..<12, 3_000..<4_096, 3_500..<4_096, 3_900..<4_096] }
@@ -151,22 +151,22 @@ struct SQLiteRegionTests {
                 let what = "seed \(seed), page \(page + 1) (\(kind)), byte \(offset % Self.pageSize), bit \(bit)"
                 let store = try store(bytes)
                 let answers = try await answers(of: store, what)
-                let isTold = await isTold(store)
-                let isHiding = answers.hiddenCount != 0 || answers.untoldCount != 0
+                let isDetected = await isDetected(store)
+                let isHiding = answers.hiddenCount != 0 || answers.missingChangeCount != 0
                 let isHarmless = answers.readCount == values.count && !answers.listingFailed && !answers.changesFailed
-                #expect(isTold || (isHarmless && !isHiding), "\(what): the check is silent: \(answers)")
+                #expect(isDetected || (isHarmless && !isHiding), "\(what): the check reports nothing: \(answers)")
                 var counts = found[kind] ?? (0, 0, 0, 0)
                 counts.cases += 1
-                counts.told += isTold ? 1 : 0
+                counts.detected += isDetected ? 1 : 0
                 counts.hiding += !answers.listingFailed && answers.hiddenCount != 0 ? 1 : 0
-                counts.untold += !answers.changesFailed && answers.untoldCount != 0 ? 1 : 0
+                counts.hidingChanges += !answers.changesFailed && answers.missingChangeCount != 0 ? 1 : 0
                 found[kind] = counts
             }
         }
         for (kind, counts) in found.sorted(by: { $0.key < $1.key }) {
             print(
-                "\(kind): \(counts.cases) flips, \(counts.told) told by the check, "
-                    + "\(counts.hiding) listings hide keys, \(counts.untold) feeds of changes do")
+                "\(kind): \(counts.cases) flips, \(counts.detected) detected by the check, "
+                    + "\(counts.hiding) listings hide keys, \(counts.hidingChanges) change feeds hide keys")
         }
         #expect(
             found.keys.sorted() == [
@@ -175,7 +175,7 @@ struct SQLiteRegionTests {
     }
 
     @Test(
-        "that points to a wrong page of the index is told by listings and by the check, in each place where that can be"
+        "A pointer to a wrong page of the index is detected by listings and by the check, in every possible place"
     )
     func pointers() async throws {
         let inner = (0..<pageCount).filter { kind(of: $0) == "index, inner" }
@@ -195,7 +195,7 @@ struct SQLiteRegionTests {
                     guard bytes != whole else { continue }
                     let store = try store(bytes)
                     let answers = try await answers(of: store, "pointer at \(place) to page \(number)")
-                    #expect(await isTold(store), "pointer at \(place) to page \(number): \(answers)")
+                    #expect(await isDetected(store), "pointer at \(place) to page \(number): \(answers)")
                     cases += 1
                     if !answers.listingFailed, answers.hiddenCount != 0 { hiding += 1 }
                     if await hidesInPages(store) { hidingInPages += 1 }
@@ -203,19 +203,19 @@ struct SQLiteRegionTests {
             }
         }
         print(
-            "wrong pointers in the index: \(cases), of which \(hiding) hide keys from a whole listing and "
-                + "\(hidingInPages) from one in pages of 9")
+            "wrong pointers in the index: \(cases), of which \(hiding) hide keys from one large page and "
+                + "\(hidingInPages) from pages of 9")
         #expect(cases > 10 && hiding == 0 && hidingInPages == 0)
     }
 
-    @Test("gives back what is in the part that is left, cut at every page and between")
+    @Test("Recovery restores the entries in the remaining part, for a cut at and between all page boundaries")
     func truncated() async throws {
         var lengths = (1..<pageCount).map { $0 * Self.pageSize }
         lengths += [1, 15, 16, 99, 100, 101, 511, 512, 4_095, 4_097, whole.count - 4_095, whole.count - 1]
         for length in lengths {
             let store = try store(whole.prefix(length))
             let answers = try await answers(of: store, "\(length) bytes")
-            #expect(await isTold(store), "\(length) bytes: \(answers)")
+            #expect(await isDetected(store), "\(length) bytes: \(answers)")
             #expect(answers.listingFailed || answers.hiddenCount == 0, "\(length) bytes: \(answers)")
             guard length % (4 * Self.pageSize) == 0 else { continue }
             let path = try folder.freshFolder() + "/recovered"

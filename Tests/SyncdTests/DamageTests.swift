@@ -42,7 +42,7 @@ struct DamageTests {
         return try EntryFile.value(of: file, header: EntryFile.header(of: file))
     }
 
-    private let restore = "restore this file from a backup or write the key anew"
+    private let restore = "restore this file from a backup or write the key again"
 
     @Test("when a file ends too early")
     func truncatedFile() throws {
@@ -102,8 +102,8 @@ struct DamageTests {
         try sandbox.write("EntitlementSync file store 3\n", to: "store/store.format")
         try expectRefusal(
             4,
-            "local store: read \"accounts/alice/account\": store/store.format: the store has format 3, this software "
-                + "knows up to 2; update it")
+            "local store: read \"accounts/alice/account\": store/store.format: the store has format 3, but this "
+                + "software supports up to 2; update it")
     }
 
     @Test("when it is the remote's ledger, and the device keeps what it has")

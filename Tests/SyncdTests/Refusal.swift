@@ -75,10 +75,10 @@ extension Refusal {
         Refusal(
             75, "sync --account alice --remote file:away",
             #"remote store: read "accounts/alice/initial/ledger": away: the folder does not exist; mount it, or allow "#
-                + "to create the store there (with sync --create-remote)"),
+                + "the creation of the store (with sync --create-remote)"),
         Refusal(
             75, "restore --account alice --remote folder:away",
-            "remote store: list: away: the folder does not exist; mount it, or allow to create the store there "
+            "remote store: list: away: the folder does not exist; mount it, or allow the creation of the store "
                 + "(with sync --create-remote)"),
         Refusal(
             4, "record flag \(Owls.night) --local folder:here",
@@ -89,11 +89,11 @@ extension Refusal {
                 + "store.format; choose an empty folder"),
         Refusal(
             4, "record flag \(Owls.night) --local file:foreign/letter",
-            #"local store: read "device/session": foreign/letter/store.format: a file stands where a folder should "#
-                + "be, or the reverse; move it away (open: Not a directory)"),
+            #"local store: read "device/session": foreign/letter/store.format: there is a file where a folder "#
+                + "should be, or the reverse; move it away (open: Not a directory)"),
         Refusal(
             4, "record flag \(Owls.night) --local file:/proc/owls/store",
-            #"local store: write "device/replica": /proc/owls: no folder can be made there; choose another place "#
+            #"local store: write "device/replica": /proc/owls: no folder can be created there; choose another place "#
                 + "(mkdir: No such file or directory)"),
     ]
 

@@ -73,7 +73,8 @@ struct RefusalTests {
         #expect(transient.output == "")
         #expect(transient.error.count { $0 == "\n" } == 1)
         #expect(
-            transient.error.hasSuffix("the system is short of files or memory; try again (open: Too many open files)\n")
+            transient.error.hasSuffix(
+                "the system is short of file descriptors or memory; try again (open: Too many open files)\n")
         )
         let firstDone = try #require(outcomes.firstIndex { $0.exitCode == 0 })
         #expect(outcomes[firstDone].output == "set: flag of \(Owls.shy) for anonymous\n")

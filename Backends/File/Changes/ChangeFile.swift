@@ -1,40 +1,40 @@
 import Checksums
 package import SyncCore
 
-/// How the log of changes lies in its file, `store.changes`: a header, and a record for each change, oldest first. All
-/// numbers are big-endian.
+/// The format of the change log, `store.changes`: a header and a record for each change, oldest first. All numbers are
+/// big-endian.
 ///
 /// | bytes | header |
 /// |---|---|
 /// | 8 | `ESyncChg` |
 /// | 4 | format number, 1 |
-/// | 16 | a random name of this file |
+/// | 16 | random name of this file |
 /// | 8 | XXH64 of everything so far |
 ///
 /// | bytes | record |
 /// |---|---|
-/// | 4 | bytes of the record |
-/// | 8 | the checksum of the record before, the header's for the first |
+/// | 4 | size of the record in bytes |
+/// | 8 | checksum of the previous record, or of the header for the first one |
 /// | 8, 8 | sequence and tag |
-/// | 1 | 1 the key was written, 2 deleted |
-/// | 16 | the version written, zeros when deleted |
+/// | 1 | 1 if the key was written, 2 if it was deleted |
+/// | 16 | version that was written, zeros for a deletion |
 /// | … | key |
 /// | 8 | XXH64 of everything in the record so far |
-/// | 1 | 1 once the change is on the disk, 0 before |
-/// | 4 | bytes of the record, to read the file from its end |
+/// | 1 | 1 once the change is durable, 0 before |
+/// | 4 | size of the record, for reading the file from its end |
 ///
-/// What is appended is never synchronised, so a power cut may take the end of the file or tear holes into it. A record
-/// counts only with all those before it, by the checksums that each hands on to the next: what can be read is always a
-/// beginning of what was written.
+/// Appended records are not synced, so a power cut may remove the end of the file or leave holes. A record counts only
+/// if all previous records do, because each has the checksum of the previous one. So the readable part is always a
+/// prefix of what was written.
 package enum ChangeFile {
     /// The format that is written.
     package static let format: UInt32 = 1
     /// The bytes before the first record.
     package static let headerByteCount = 36
-    /// No record is longer.
+    /// The size of the longest possible record.
     package static let maximumRecordByteCount = fixedByteCount + EntryKey.maximumByteCount
 
-    /// A record's last bytes, from its checksum on.
+    /// The size of a record's end, from its checksum on.
     static let byteCountFromLink = 13
 
     private static let fixedByteCount = 58
@@ -43,11 +43,11 @@ package enum ChangeFile {
 
     /// One change.
     package struct Record: Hashable, Sendable {
-        /// Its place in the sequence, and its tag.
+        /// The sequence and tag of the change.
         package var cursor: ChangeCursor
         /// The key that changed.
         package var key: EntryKey
-        /// The version that was written, `nil` when the key was deleted.
+        /// The version that was written, `nil` if the key was deleted.
         package var version: EntryVersion?
 
         package init(cursor: ChangeCursor, key: EntryKey, version: EntryVersion?) {
@@ -57,26 +57,26 @@ package enum ChangeFile {
         }
     }
 
-    /// A record as it lies in a file.
+    /// A record and its place in a file.
     package struct Located: Hashable, Sendable {
-        /// What it says.
+        /// The content of the record.
         package let record: Record
-        /// Where it lies in the file.
+        /// The range of the record in the file.
         package let range: Range<Int>
-        /// The checksum of the record before.
+        /// The checksum of the previous record.
         package let previousLink: UInt64
         /// Its own checksum.
         package let link: UInt64
-        /// Whether its writer has noted that the change is on the disk.
+        /// True if its writer has marked the change as durable.
         package let isSettled: Bool
 
-        /// Where the note is, that the change is on the disk.
+        /// The offset of the mark for a durable change.
         package var noteOffset: Int { range.upperBound - 5 }
     }
 
-    /// The beginning of a file with that random name, 16 bytes.
+    /// The header of a file with the given random name of 16 bytes.
     package static func header(name: [UInt8]) -> [UInt8] {
-        precondition(name.count == 16, "a log's name has 16 bytes")
+        precondition(name.count == 16, "the name of a log must have 16 bytes, not \(name.count)")
         var bytes = magic
         bytes.append(bigEndian: format)
         bytes += name
@@ -84,7 +84,7 @@ package enum ChangeFile {
         return bytes
     }
 
-    /// The checksum of a header, which is what the first record hands on; `nil` when `bytes` do not begin with one.
+    /// The checksum of a header, which the first record repeats; `nil` if `bytes` do not begin with a header.
     package static func link(ofHeader bytes: [UInt8]) -> UInt64? {
         guard bytes.count >= headerByteCount, bytes.starts(with: magic), UInt32(bigEndianAt: 8, in: bytes) == format
         else { return nil }
@@ -92,7 +92,7 @@ package enum ChangeFile {
         return XXHash64.digest(of: bytes[..<28]) == link ? link : nil
     }
 
-    /// A record behind the one whose checksum is `previousLink`, and its own checksum.
+    /// Encodes a record that follows the one with the checksum `previousLink`; also returns its own checksum.
     package static func encode(
         _ record: Record, after previousLink: UInt64, isSettled: Bool
     ) -> (bytes: [UInt8], link: UInt64) {
@@ -114,14 +114,14 @@ package enum ChangeFile {
         return (bytes, link)
     }
 
-    /// A file of `header` and `records`, all settled, and the checksum of the last.
+    /// Encodes a file with `header` and settled `records`; also returns the last checksum.
     static func encode(_ records: [Record], behind header: [UInt8]) -> (bytes: [UInt8], link: UInt64) {
-        guard let link = link(ofHeader: header) else { preconditionFailure("a log begins with its header") }
+        guard let link = link(ofHeader: header) else { preconditionFailure("a log must begin with its header") }
         let (bytes, last) = encode(records, after: link)
         return (header + bytes, last)
     }
 
-    /// Settled records behind the one whose checksum is `link`, and the checksum of the last.
+    /// Encodes settled records that follow the one with the checksum `link`; also returns the last checksum.
     static func encode(_ records: [Record], after link: UInt64) -> (bytes: [UInt8], link: UInt64) {
         var bytes: [UInt8] = []
         var link = link
@@ -133,14 +133,14 @@ package enum ChangeFile {
         return (bytes, link)
     }
 
-    /// The records of a whole file; none where it does not begin with a header.
+    /// Decodes the records of a whole file; none if it does not begin with a header.
     package static func records(inFile bytes: [UInt8]) -> [Located] {
         guard let link = link(ofHeader: bytes) else { return [] }
         return records(in: Array(bytes[headerByteCount...]), at: headerByteCount, after: link)
     }
 
-    /// The records in `bytes`, which lie at `offset` of the file behind the record whose checksum is `link`; up to the
-    /// first that is not whole, or not behind the one before.
+    /// Decodes the records in `bytes`, which begin at `offset` of the file and follow the record with the checksum
+    /// `link`. Ends at the first record that is incomplete or does not continue the previous one.
     package static func records(in bytes: [UInt8], at offset: Int, after link: UInt64) -> [Located] {
         var records: [Located] = []
         var link = link
@@ -156,7 +156,7 @@ package enum ChangeFile {
         return records
     }
 
-    /// The last record of a file, of which `bytes` are the end and begin at `offset`; `nil` when it is not whole.
+    /// Decodes the last record of a file from its final `bytes`, which begin at `offset`; `nil` if it is incomplete.
     package static func lastRecord(in bytes: [UInt8], at offset: Int) -> Located? {
         guard bytes.count >= fixedByteCount else { return nil }
         let count = Int(UInt32(bigEndianAt: bytes.count - 4, in: bytes))

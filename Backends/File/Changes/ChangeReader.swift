@@ -1,30 +1,30 @@
 import SyncCore
 import Synchronization
 
-/// Reads the log of changes, and believes it only after it was compared with the folder.
+/// Reads the change log after comparing it once with the folder.
 ///
-/// The comparison is needed once a process, since only a power cut or a hand in the folder can set the two apart, and
-/// neither goes unnoticed by a running process but this: an entry's file that is put back or removed by hand while
-/// processes run is told by those that start later.
+/// Each process compares once, because only a power cut or a manual change of the folder can make the two differ. A
+/// running process detects both, with one exception: an entry file that is restored or removed by hand is noticed only
+/// by processes that start later.
 ///
-/// From then on it reads without a lock what was appended. Only the last record can be of a change that is not visible
-/// yet: it is left for later while its writer is at work, since a cursor behind it would hide the change.
+/// Later reads take no lock and read only the appended part. Only the last record can belong to a change that is not
+/// yet visible. It is not reported while its writer is running, because a cursor after it would hide the change.
 final class ChangeReader: Sendable {
     private struct State: Sendable {
-        /// The log's header, in which it has a random name.
+        /// The header of the log, which includes its random name.
         var header: [UInt8]
-        /// Where the next record will be, and the checksum that it hands on.
+        /// The offset of the next record, and the checksum that it must repeat.
         var end: Int
         var link: UInt64
         var sequence: ChangeSequence
     }
 
     private enum Following {
-        /// Read on to the end.
+        /// All records were read.
         case current
-        /// Read on to a last record that is not visible yet.
+        /// All records were read except the last one, which is not visible yet.
         case waiting
-        /// The log is another one, or is torn, or has a change of a writer that died.
+        /// The log was replaced or torn, or has a change of a killed writer.
         case lost
     }
 
@@ -35,18 +35,18 @@ final class ChangeReader: Sendable {
         self.folder = folder
     }
 
-    /// A page of the visible changes; `nil` when the log must be loaded first. O(what was appended + changes after
+    /// Returns a page of the visible changes; `nil` if the log must be loaded first. O(appended bytes + changes after
     /// `cursor`).
     func page(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage? {
         try state.withLock { (state) throws(BackendError) in
             guard var known = state else { return nil }
-            // Held once only, so that appending copies nothing.
+            // Releases the other reference, so that appending does not copy the sequence.
             state = nil
             var following: Following
             do throws(BackendError) {
                 following = try follow(&known)
-                // Whatever was acknowledged before this call is in front of what a second look finds at the end. And
-                // a writer may be done just between the looks at its change and at its lock: it did not die then.
+                // All changes acknowledged before this call are before the end that a second attempt finds. A writer
+                // may also finish between the checks of its change and of its lock, and has not been killed then.
                 for _ in 0..<3 where following != .current { following = try follow(&known) }
             } catch {
                 state = known
@@ -58,31 +58,31 @@ final class ChangeReader: Sendable {
         }
     }
 
-    /// Compares the log with the folder, mends it, and answers all changes. Wants the store's lock to be held.
+    /// Compares the log with the folder, repairs it, and returns all changes. The caller must hold the store's lock.
     /// O(entries).
     func load(lock: OpenFile) throws(BackendError) -> ChangeSequence {
         try folder.raiseFormat(lock: lock)
         let found = try folder.wholeLog()
-        // What is told here may be the ground of an answer, see `confirmDurable`.
+        // An outcome may depend on this record, so it must be durable (see `confirmDurable`).
         if let last = found?.records.last, !last.isSettled { try folder.synchronize(KeyFileName(last.record.key)) }
         var sequence = ChangeSequence(recognisedCount: folder.changePolicy.recognisedCount)
         for located in found?.records ?? [] { sequence.append(located.record) }
         let corrections = try folder.corrections(of: sequence)
         let records = (found?.records.map(\.record) ?? []) + corrections
         for record in corrections { sequence.append(record) }
-        let news: State
+        let loaded: State
         if let found, found.isWhole {
             let (bytes, link) = ChangeFile.encode(corrections, after: found.link)
             if !bytes.isEmpty { try folder.appendToLog(bytes, at: found.byteCount) }
-            news = State(header: found.header, end: found.byteCount + bytes.count, link: link, sequence: sequence)
+            loaded = State(header: found.header, end: found.byteCount + bytes.count, link: link, sequence: sequence)
         } else {
             let (bytes, link) = folder.newLog(of: records)
             folder.fileSystem.close(try folder.replaceLog(with: bytes))
-            news = State(
+            loaded = State(
                 header: Array(bytes.prefix(ChangeFile.headerByteCount)), end: bytes.count, link: link,
                 sequence: sequence)
         }
-        state.withLock { $0 = news }
+        state.withLock { $0 = loaded }
         return sequence
     }
 
@@ -99,11 +99,11 @@ final class ChangeReader: Sendable {
             state.link = located.link
         }
         if state.end == start + bytes.count { return .current }
-        // Half a record: it is being written, or was torn.
+        // An incomplete record is being written, or was torn.
         return try isWriting() ? .waiting : .lost
     }
 
-    /// Whether somebody holds the store's lock.
+    /// True if a writer holds the store's lock.
     private func isWriting() throws(BackendError) -> Bool {
         let lock: OpenFile
         do {
@@ -118,20 +118,20 @@ final class ChangeReader: Sendable {
     }
 }
 
-/// What a reader does with the files.
+/// The file operations of a reader.
 extension StoreFolder {
-    /// A log as it lies in its file.
+    /// The readable part of a log file.
     fileprivate struct WholeLog {
         let header: [UInt8]
         let byteCount: Int
         let records: [ChangeFile.Located]
         /// The checksum of the last record.
         let link: UInt64
-        /// Whether nothing follows the records.
+        /// True if no bytes follow the records.
         let isWhole: Bool
     }
 
-    /// All of the log that can be read; `nil` when nothing can.
+    /// Reads the whole log; `nil` if it does not exist or has no valid header.
     fileprivate func wholeLog() throws(BackendError) -> WholeLog? {
         let bytes = try withLog { (log) throws(FileSystemError) in
             try fileSystem.bytes(of: log, limit: fileSystem.byteCount(of: log))
@@ -144,14 +144,14 @@ extension StoreFolder {
             isWhole: (records.last?.range.upperBound ?? ChangeFile.headerByteCount) == bytes.count)
     }
 
-    /// What came after the record that ends at `offset` and has the checksum `link`, in the log that begins with
-    /// `header`; `nil` when it is another log, or an earlier state of this one that has gone on otherwise.
+    /// The bytes after the record that ends at `offset` with the checksum `link`, in the log with `header`; `nil` if it
+    /// is another log, or if this log has continued differently.
     fileprivate func newBytesOfLog(
         from offset: Int, after link: UInt64, header: [UInt8]
     ) throws(BackendError) -> [UInt8]? {
         try withLog { (log) throws(FileSystemError) in
             guard try fileSystem.bytes(of: log, limit: header.count) == header else { return nil }
-            // The header's checksum is its end, a record's is not quite.
+            // A checksum is at the end of the header, but not quite at the end of a record.
             let start = offset - (offset == header.count ? 8 : ChangeFile.byteCountFromLink)
             let byteCount = try fileSystem.byteCount(of: log)
             guard byteCount >= offset else { return nil }
@@ -172,24 +172,24 @@ extension StoreFolder {
         }
     }
 
-    /// The changes that the folder has seen and `sequence` has not, in the order of their keys.
+    /// The changes of the folder that `sequence` does not have, in the order of their keys.
     ///
-    /// A damaged entry has changed, to a version that says so. Of one that the disk does not give, and of a folder that
-    /// cannot be read, nobody knows whether they changed: the log stays as it is.
+    /// A damaged entry counts as changed, to a version that identifies the damage. For an entry that the disk cannot
+    /// read, and for a folder that cannot be read, the log is left unchanged, because their state is unknown.
     fileprivate func corrections(of sequence: ChangeSequence) throws(BackendError) -> [ChangeFile.Record] {
-        let told = sequence.versions
+        let logged = sequence.versions
         let (found, unknown) = try everything()
-        let there = Set(found.map(\.key))
+        let listed = Set(found.map(\.key))
         var changed: [(EntryKey, EntryVersion?)] = []
-        for item in found where told[item.key] != item.version {
-            // Looked at again, because a disk that failed once may have made the difference.
+        for item in found where logged[item.key] != item.version {
+            // Read again, because the difference may be due to a temporary error of the disk.
             let standing = try standing(of: item.key)
-            guard told[item.key] != standing?.version, standing?.isCertain != false || told[item.key] == nil
+            guard logged[item.key] != standing?.version, standing?.isCertain != false || logged[item.key] == nil
             else { continue }
             changed.append((item.key, standing?.version))
         }
-        let removed = told.keys.filter { key in
-            !there.contains(key) && !unknown.contains { key.text.utf8.starts(with: $0) }
+        let removed = logged.keys.filter { key in
+            !listed.contains(key) && !unknown.contains { key.text.utf8.starts(with: $0) }
         }.map { ($0, nil as EntryVersion?) }
         return (changed + removed).sorted { $0.0 < $1.0 }.enumerated().map { index, change in
             let cursor = ChangeCursor(sequence: sequence.lastSequence + UInt64(index) + 1, tag: randomBits())

@@ -1,8 +1,8 @@
 import SyncCore
 
-/// The sequence of a store's changes as its log tells it, from which a page of changes since a cursor is read.
+/// The sequence of changes in a log, from which pages are read.
 struct ChangeSequence: Sendable {
-    /// In ascending order of sequence, with gaps where superseded changes were dropped.
+    /// Sorted by sequence, with gaps where superseded changes were dropped.
     private var records: [ChangeFile.Record] = []
     private var latest: [EntryKey: (sequence: UInt64, version: EntryVersion?)] = [:]
     private let recognisedCount: Int
@@ -11,22 +11,22 @@ struct ChangeSequence: Sendable {
         self.recognisedCount = recognisedCount
     }
 
-    /// The sequence of the last change, 0 before the first.
+    /// The sequence of the last change, 0 if there is none.
     var lastSequence: UInt64 { records.last?.cursor.sequence ?? 0 }
 
-    /// The keys that are there, with their versions.
+    /// The keys that have an entry, with their versions.
     var versions: [EntryKey: EntryVersion] { latest.compactMapValues(\.version) }
 
-    /// Takes the next record of the log. Amortised O(1).
+    /// Appends the next record of the log. Amortized O(1).
     mutating func append(_ record: ChangeFile.Record) {
         records.append(record)
         latest[record.key] = (record.cursor.sequence, record.version)
         if records.count > 2 * (latest.count + recognisedCount) + 16 { dropSuperseded() }
     }
 
-    /// The keys that changed after `cursor`, at most `limit`, in the order of their latest change.
+    /// Returns the keys that changed after `cursor`, at most `limit`, in the order of their latest change.
     func page(since cursor: ChangeCursor?, limit: Int) throws(BackendError) -> ChangePage {
-        precondition(limit >= 1, "a page holds 1 change or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         var changes: [ChangePage.Change] = []
         var position = cursor
         for record in records[try startIndex(after: cursor)...] {
@@ -47,7 +47,7 @@ struct ChangeSequence: Sendable {
         guard index < records.count, records[index].cursor == cursor else {
             throw BackendError(
                 .cursorExpired, operation: .changes,
-                message: "this store has no change \(cursor.sequence) with that tag; read everything again")
+                message: "this store has no change \(cursor.sequence) with this tag; read everything again")
         }
         return index + 1
     }

@@ -1,35 +1,36 @@
 import SyncCore
 
-/// The log of changes, as writers keep it. Every function here wants the store's lock to be held.
+/// The change log, as writers maintain it. The caller of each function must hold the store's lock, unless stated
+/// otherwise.
 ///
-/// **The rule.** A writer appends its change to `store.changes` when the new entry is on the disk beside the old one
-/// and before it gets the name. When the name is on the disk too, it notes so in the record. Writers take turns, so at
-/// most the last record is without its change, and only while its writer is at work or after it died; the next one
-/// finds that record by the missing note and sets it right. So a log that was never torn tells every change, in every
-/// process, through any kill, and costs two small writes into the page cache and no synchronisation.
+/// **Order of a write.** A writer appends its record to `store.changes` after the new entry was synced to a temporary
+/// file and before it is renamed. After the rename was synced too, it marks the record as settled. Writers take turns,
+/// so only the last record can lack its change, while its writer is running or after it was killed. The next writer
+/// recognizes that record by the missing mark and settles it. So a log that was never torn has every change, in every
+/// process and after any kill. It costs two small writes to the page cache and no sync.
 ///
-/// **After a power cut** the log may lack changes that are on the disk, or tell some that are not. Nobody believes it
-/// then without a look at the folder: whoever asks for changes first compares each key's last record with the entry
-/// (see `ChangeReader`) and appends what is missing. What is still readable of the log is a beginning of what was
-/// written, so whoever has a cursor in it knows exactly what it says up to there; a cursor behind it is not recognised.
+/// **After a power cut** the log may lack changes that are on the disk, or have some that are not. It is then used only
+/// after a comparison with the folder: the first request for changes compares each key's last record with the entry
+/// (see `ChangeReader`) and appends what is missing. The readable part of the log is a prefix of what was written, so a
+/// cursor within it is answered completely, and a cursor beyond it is not recognized.
 ///
-/// **A log that is made anew** has the changes worth keeping of the one before. Half of these would not do: of a key
-/// whose last change is missing there may be no other, so nobody whose cursor is before it would be told. So they are
-/// on the disk before the log has its header: the one synchronisation of a log. One without a header is believed by
-/// nobody; writers go on with it, and who asks for changes next makes it anew out of the folder.
+/// **Compaction.** A new log gets the records of the previous one that are worth keeping. It must get all of them: a
+/// key may have no later record, so its change would be missing for readers with an earlier cursor. Therefore these
+/// records are synced before the header is written, the only sync of a log. A log without a header is not trusted.
+/// Writers append to it, and the next request for changes creates it again from the folder.
 ///
-/// **The log may be thrown away at any time**: then cursors expire, and it is made anew out of the folder. So a full
-/// disk or a bad block in it hinders no write.
+/// **The log may be deleted at any time.** Cursors then expire, and it is created again from the folder. So neither a
+/// full disk nor a bad sector in the log prevents a write.
 extension StoreFolder {
     static let changesName = "store.changes"
 
-    /// A change that is in the log and not yet on the disk.
+    /// A change that was appended to the log and is not durable yet.
     struct AnnouncedChange {
         let log: OpenFile
         let noteOffset: Int
     }
 
-    /// Appends a change to the log; `nil` where there is none to append to.
+    /// Appends a change to the log; `nil` if there is no log.
     func announce(_ key: EntryKey, _ version: EntryVersion?) throws(BackendError) -> AnnouncedChange? {
         guard !isToolShared else { return nil }
         do throws(BackendError) {
@@ -48,29 +49,30 @@ extension StoreFolder {
             }
         } catch {
             guard error.isOfFullOrBrokenDisk else { throw error }
-            try attempting { () throws(FileSystemError) in try forgetChanges() }
+            try attempting { () throws(FileSystemError) in try removeLog() }
             return nil
         }
     }
 
-    /// Notes that the change is on the disk, and lets go of the log. This is also what wakes those who watch it.
+    /// Marks the change as durable and closes the log. The mark also notifies those who watch the log.
     func settle(_ change: AnnouncedChange?) {
         guard let change else { return }
         do {
             try fileSystem.write(change.log, [1], at: change.noteOffset)
         } catch {
-            // The change is durable. Without the note the next writer looks for itself.
+            // The change is durable. Without the mark, the next writer examines it.
         }
         fileSystem.close(change.log)
     }
 
-    /// Lets go of the log when the change failed; the next writer finds out what became of it.
+    /// Closes the log after a failed change. The next writer determines its outcome.
     func abandon(_ change: AnnouncedChange?) {
         if let change { fileSystem.close(change.log) }
     }
 
-    /// Removes the log: all cursors expire. Durably or not, since a log is never believed without a look at the folder.
-    func forgetChanges() throws(FileSystemError) {
+    /// Removes the log, so that all cursors expire. The removal need not be durable, because a log is always compared
+    /// with the folder first.
+    func removeLog() throws(FileSystemError) {
         do {
             try fileSystem.removeFile(path(of: Self.changesName))
         } catch {
@@ -78,21 +80,21 @@ extension StoreFolder {
         }
     }
 
-    /// Makes sure that what a reader sees under `place` is on the disk, before an answer rests on it.
+    /// Ensures that the visible state at `place` is durable, before an outcome is based on it.
     ///
-    /// Whoever renamed it may have died before it synchronised the folder. If the log's last change is on the disk, so
-    /// are all before it.
+    /// The writer that renamed it may have been killed before it synced the folder. If the log's last change is
+    /// settled, all earlier ones are durable.
     func confirmDurable(_ place: KeyFileName) throws(BackendError) {
         if try !isLastChangeSettled() { try synchronize(place) }
     }
 
-    /// Brings the names in an entry's folder to the disk.
+    /// Syncs the names in an entry's folder.
     func synchronize(_ place: KeyFileName) throws(BackendError) {
         try attempting { () throws(FileSystemError) in
             do throws(FileSystemError) {
                 try fileSystem.synchronizeFolder(folderPath(of: place))
             } catch {
-                // Where there is no folder there is no entry either, and nobody removes folders.
+                // Without a folder there is no entry, and folders are never removed.
                 if !error.isMissing { throw error }
             }
         }
@@ -103,7 +105,7 @@ extension StoreFolder {
         return try lastChange()?.isSettled ?? false
     }
 
-    /// The last change of the log, `nil` when there is none that can be read. Wants no lock.
+    /// The last readable change of the log, `nil` if there is none. Needs no lock.
     func lastChange() throws(BackendError) -> ChangeFile.Located? {
         do {
             return try fileSystem.withFile(path(of: Self.changesName), .read) { (log) throws(FileSystemError) in
@@ -115,7 +117,7 @@ extension StoreFolder {
         }
     }
 
-    /// Whether readers see the change, or what came after it. Wants no lock.
+    /// True if the change is visible to readers. Needs no lock.
     func isVisible(_ change: ChangeFile.Located) throws(BackendError) -> Bool {
         if change.isSettled { return true }
         return try version(of: change.record.key) == change.record.version
@@ -123,16 +125,16 @@ extension StoreFolder {
 }
 
 extension StoreFolder {
-    /// Where the next record goes.
+    /// The place of the next record.
     private struct LogEnd {
         var offset: Int
         var sequence: UInt64
         var link: UInt64
-        /// What must be written before it.
+        /// The bytes that must be written before the next record.
         var missing: [UInt8] = []
     }
 
-    /// The log, and its end behind a change that is on the disk or is corrected.
+    /// Opens the log, and returns its end after the last change was settled or corrected.
     private func openLog() throws(BackendError) -> (OpenFile, LogEnd) {
         let log = try openLogFile()
         do throws(BackendError) {
@@ -150,18 +152,18 @@ extension StoreFolder {
                     return (log, LogEnd(offset: byteCount, sequence: 0, link: link))
                 }
                 let kept = changePolicy.kept(of: ChangeFile.records(inFile: bytes))
-                let anew = newLog(of: kept.map(\.record))
-                let file = try replaceLog(with: anew.bytes)
+                let compacted = newLog(of: kept.map(\.record))
+                let file = try replaceLog(with: compacted.bytes)
                 fileSystem.close(log)
                 let sequence = kept.last?.record.cursor.sequence ?? 0
-                return (file, LogEnd(offset: anew.bytes.count, sequence: sequence, link: anew.link))
+                return (file, LogEnd(offset: compacted.bytes.count, sequence: sequence, link: compacted.link))
             }
         } catch {
             fileSystem.close(log)
             throw error
         }
         fileSystem.close(log)
-        try attempting { () throws(FileSystemError) in try forgetChanges() }
+        try attempting { () throws(FileSystemError) in try removeLog() }
         return (try openLogFile(), emptyEnd())
     }
 
@@ -171,16 +173,16 @@ extension StoreFolder {
         }
     }
 
-    /// The end of a file that is empty.
+    /// The end of an empty file.
     private func emptyEnd() -> LogEnd {
         let (header, link) = newLog(of: [])
         return LogEnd(offset: 0, sequence: 0, link: link, missing: header)
     }
 
-    /// Puts a file of these bytes in the place of the log; the header comes last, when the rest is on the disk.
+    /// Replaces the log with `bytes`. The header is written last, after the rest was synced.
     func replaceLog(with bytes: [UInt8]) throws(BackendError) -> OpenFile {
         try attempting { () throws(FileSystemError) in
-            try forgetChanges()
+            try removeLog()
             let log = try fileSystem.open(path(of: Self.changesName), .createShared)
             do throws(FileSystemError) {
                 let count = ChangeFile.headerByteCount
@@ -197,20 +199,21 @@ extension StoreFolder {
         }
     }
 
-    /// The bytes of a new log of `records`, all of which are on the disk.
+    /// Encodes a new log of `records`, all of which are durable.
     func newLog(of records: [ChangeFile.Record]) -> (bytes: [UInt8], link: UInt64) {
         let name = (0..<2).flatMap { _ in withUnsafeBytes(of: randomBits().bigEndian) { Array($0) } }
         let header = ChangeFile.header(name: name)
         return ChangeFile.encode(records, behind: header)
     }
 
-    /// The end of the log behind `last`, whose change is on the disk now or is corrected; `nil` when nobody can know.
+    /// The end of the log after `last`, whose change is durable now or was corrected; `nil` if its outcome cannot be
+    /// determined.
     private func settledEnd(of log: OpenFile, after last: ChangeFile.Located) throws(BackendError) -> LogEnd? {
         var end = LogEnd(offset: last.range.upperBound, sequence: last.record.cursor.sequence, link: last.link)
         if last.isSettled { return end }
-        // Its writer died, or could not tell what became of its change.
+        // Its writer was killed, or could not determine the outcome of its change.
         try synchronize(KeyFileName(last.record.key))
-        // A damaged entry of one key hinders no write of another: it has a version too.
+        // A damaged entry of one key must not prevent writes to others, so it has a version too.
         let standing = try standing(of: last.record.key)
         guard standing?.isCertain != false else { return nil }
         let version = standing?.version
@@ -234,24 +237,26 @@ extension StoreFolder {
 }
 
 extension ChangeFile.Located {
-    /// Whether a multiple of `byteCount` lies in the record: then it is time to look what the log still needs.
+    /// True if the record contains a multiple of `byteCount`, so that the log should be compacted.
     fileprivate func crosses(multiplesOf byteCount: Int) -> Bool {
         range.lowerBound / byteCount != range.upperBound / byteCount
     }
 }
 
-/// How long a log of changes grows.
+/// The limits of a change log.
 ///
-/// The latest change of every key is kept for good, deletions too, because a reader may begin with nothing. Of the
-/// others only the newest are, so that their cursors are recognised.
+/// The latest change of each key is kept permanently, deletions included, because a reader may start without a cursor.
+/// Of the other changes only the newest are kept, so that their cursors are recognized.
 package struct ChangePolicy: Sendable {
-    /// Cursors at the newest so many changes are recognised.
+    /// The number of newest changes whose cursors are recognized.
     package var recognisedCount = 10_000
-    /// Superseded changes are dropped each time the file has grown by so much.
+    /// The growth of the file, in bytes, after which superseded changes are dropped.
     package var compactionByteCount = 4 << 20
 
     package init(recognisedCount: Int = 10_000, compactionByteCount: Int = 4 << 20) {
-        precondition(recognisedCount >= 0 && compactionByteCount >= 1, "a number of changes is not negative")
+        precondition(
+            recognisedCount >= 0 && compactionByteCount >= 1,
+            "recognisedCount must be 0 or more, and compactionByteCount 1 or more")
         self.recognisedCount = recognisedCount
         self.compactionByteCount = compactionByteCount
     }

@@ -2,15 +2,15 @@ import FileWatching
 import SyncCore
 import Synchronization
 
-/// Signals changes of a store, whichever process made them.
+/// Signals changes of a store, regardless of the process that made them.
 ///
-/// Every writer touches the log of changes in the store's own folder, also after the change is visible; so one watch of
-/// that one file tells of all keys. Where the store is not there yet, the nearest folder on the way to it is watched
-/// until it is. Nothing is watched before somebody subscribes.
+/// Every writer touches the change log in the store's folder, also after the change is visible. So one watch on this
+/// file covers all keys. If the store does not exist yet, the nearest existing folder on the way to it is watched.
+/// Watching starts with the first subscriber.
 final class StoreWatch: Sendable {
     private let folder: StoreFolder
     private let hub = SignalHub()
-    /// The checksum of the last change that was signalled, or was visible before anybody listened.
+    /// The checksum of the last change that was signalled, or that was visible before the first subscription.
     private let signalled = Mutex<UInt64?>(nil)
     private let watch = Mutex<PathWatch?>(nil)
 
@@ -18,64 +18,66 @@ final class StoreWatch: Sendable {
         self.folder = folder
     }
 
-    /// A stream that yields after each change from now on.
+    /// A stream that yields after each later change.
     func subscribe() -> AsyncStream<Void> {
         let stream = hub.subscribe()
         let isNew = watch.withLock { $0 == nil }
         follow()
-        if isNew { _ = signalled.withLock { hasNews(&$0) } }
+        if isNew { _ = signalled.withLock { hasUnsignalledChange(&$0) } }
         return stream
     }
 
-    /// After a change that this object made: the watch tells of it, where there is one.
+    /// Signals a change made by this object, unless the watch reports it.
     func changed() {
         guard hub.subscriberCount > 0 else { return }
         let isWatched = watch.withLock { $0?.isOnTarget ?? false }
-        // The first write makes the store.
+        // The first write creates the store, which can be watched only then.
         follow()
         if !isWatched { hub.signal() }
     }
 
-    private func somethingHappened() {
+    private func logFileChanged() {
         guard hub.subscriberCount > 0 else {
             watch.withLock { $0 }?.rest()
-            // Somebody may have subscribed in between.
+            // A subscriber may have been added in between.
             if hub.subscriberCount > 0 { follow() }
             return
         }
         follow()
-        if signalled.withLock({ hasNews(&$0) }) { hub.signal() }
+        if signalled.withLock({ hasUnsignalledChange(&$0) }) { hub.signal() }
     }
 
-    /// Whether there is a visible change that is not signalled yet. A writer touches the log several times.
-    private func hasNews(_ signalled: inout UInt64?) -> Bool {
+    /// True if a visible change has not been signalled yet. A writer touches the log several times for each change.
+    private func hasUnsignalledChange(_ signalled: inout UInt64?) -> Bool {
         do throws(BackendError) {
             guard let last = try folder.lastChange() else {
                 signalled = nil
                 return true
             }
-            // The writer of one that is not visible is at work and touches the log again; or it died, and nothing has
-            // changed. The one before is visible, and news where one writer follows another without a pause.
+            // If the last change is not visible, its writer is still running and will touch the log again, or it was
+            // killed and nothing has changed. The change before it is visible, and may be new if writers follow each
+            // other without a pause.
             let visible = try folder.isVisible(last) ? last.link : last.previousLink
             if visible == signalled { return false }
             signalled = visible
             return true
         } catch {
-            // Whoever is woken up finds the error by himself.
+            // A subscriber that is notified gets the error itself.
             return true
         }
     }
 
-    /// Where the system refuses to watch, changes of this object are signalled all the same.
+    /// Watches the log, or the nearest existing folder. If the system refuses to watch, changes of this object are
+    /// still signalled.
     private func follow() {
         let watch = watch.withLock { watch in
             if let watch { return watch }
-            let made = PathWatch(
+            let created = PathWatch(
                 folder: folder.root, names: [StoreFolder.changesName],
                 identify: { [folder] path in folder.identity(at: path) },
-                onChange: { [weak self] in self?.somethingHappened() })
-            watch = made
-            return made
+                onChange: { [weak self] in self?.logFileChanged() })
+            watch = created
+            return created
         }
         watch.follow()
     }

@@ -6,7 +6,7 @@ extension [UInt8] {
 
 extension FixedWidthInteger {
     init(bigEndianAt offset: Int, in bytes: [UInt8]) {
-        precondition(offset >= 0 && offset + MemoryLayout<Self>.size <= bytes.count, "a number ends inside its bytes")
+        precondition(offset >= 0 && offset + MemoryLayout<Self>.size <= bytes.count, "the number exceeds the bytes")
         self = bytes.withUnsafeBytes { Self(bigEndian: $0.loadUnaligned(fromByteOffset: offset, as: Self.self)) }
     }
 }

@@ -1,33 +1,33 @@
 package import SyncCore
 
-/// Where a key's entry is kept, relative to the store's folder: folders, and a file name that ends in `.entry`.
+/// The path of a key's entry relative to the store's folder: folders, and a file name that ends in `.entry`.
 ///
-/// Each component of the key between slashes becomes one name. Bytes outside of `a-z 0-9 _ -` are written as `%` and
-/// two lower-case hexadecimal digits, so names are lower-case ASCII, and a file system that folds case or normalises
-/// Unicode cannot take two keys for one. An empty component is a lone `%`. A component whose name would reach
-/// ``chunkLength`` is cut into folders whose names end in `+`, because file systems take 255 bytes a name.
+/// Each component of the key between slashes becomes one name. Bytes other than `a-z 0-9 _ -` are written as `%` and
+/// two lower-case hexadecimal digits. So names are lower-case ASCII, and a file system that folds case or normalizes
+/// Unicode cannot confuse two keys. An empty component is a single `%`. A component whose name would reach
+/// ``chunkLength`` is split into folders whose names end in `+`, because file systems limit a name to 255 bytes.
 ///
-/// | key | place |
+/// | key | path |
 /// |---|---|
 /// | `accounts/alice/ledger` | `accounts/alice/ledger.entry` |
 /// | `Ä.B` | `%c3%84%2e%42.entry` |
 /// | `a//b` | `a/%/b.entry` |
 ///
-/// The mapping is injective and ``key(ofFolders:file:)`` reverses it. Each name stands for a run of keys that is
-/// contiguous in key order (see ``Part/sortKey``), which lets a listing walk the folders in that order.
+/// The mapping is injective, and ``key(ofFolders:file:)`` reverses it. Each name represents a contiguous range of keys
+/// in key order (see ``Part/sortKey``), so a listing can walk the folders in that order.
 package struct KeyFileName: Hashable, Sendable {
     /// The names of the folders, outermost first.
     package let folders: [String]
     /// The name of the entry's file.
     package let file: String
 
-    /// A name is cut after the character that makes it this long, so none is longer than 200, and a whole one is
-    /// shorter than this.
+    /// A name is split after the character that makes it this long. So no name is longer than 200, and an unsplit name
+    /// is shorter than this.
     package static let chunkLength = 198
 
     static let suffix = ".entry"
 
-    /// The place of `key`. O(bytes of the key).
+    /// The path of `key`. O(bytes of the key).
     package init(_ key: EntryKey) {
         var folders: [String] = []
         var name = ""
@@ -47,7 +47,7 @@ package struct KeyFileName: Hashable, Sendable {
         self.file = Self.whole(name) + Self.suffix
     }
 
-    /// The key whose place this is; `nil` when it is nobody's.
+    /// The key with this path; `nil` if no key has it.
     package static func key(ofFolders folders: [String], file: String) -> EntryKey? {
         var bytes: [UInt8] = []
         for folder in folders {
@@ -75,18 +75,18 @@ package struct KeyFileName: Hashable, Sendable {
 }
 
 extension KeyFileName {
-    /// What one name in a store's folder stands for.
+    /// The meaning of one name in a store's folder.
     package struct Part: Hashable, Sendable {
-        /// A file with an entry, or a folder with more parts.
+        /// True for the file of an entry, false for a folder with more parts.
         package let isEntry: Bool
-        /// What the part adds to the key: the component of an entry, a component and its slash for a folder, a bare
-        /// piece of a component for a folder that continues it.
+        /// The part of the key: the component of an entry, a component and its slash for a folder, or a piece of a
+        /// component for a folder that continues it.
         ///
-        /// The keys below a part all begin with this (an entry's is the whole rest), and no two parts of one folder
-        /// overlap: ordering parts by it orders keys.
+        /// All keys below a part begin with it (for an entry it is the whole rest), and no two parts of one folder
+        /// overlap. So sorting parts by it sorts keys.
         package let sortKey: [UInt8]
 
-        /// The part that a file called `name` is; `nil` for a file that is no entry's.
+        /// The part for the file `name`; `nil` if it is not the file of an entry.
         package init?(fileName name: String) {
             guard name.hasSuffix(KeyFileName.suffix),
                 let bytes = Self.decode(name.utf8.dropLast(KeyFileName.suffix.utf8.count), isChunk: false)
@@ -94,7 +94,7 @@ extension KeyFileName {
             self.init(isEntry: true, sortKey: bytes)
         }
 
-        /// The part that a folder called `name` is; `nil` for a folder that is none of the store's.
+        /// The part for the folder `name`; `nil` if the folder does not belong to the store.
         package init?(folderName name: String) {
             if name.hasSuffix("+") {
                 guard let bytes = Self.decode(name.utf8.dropLast(), isChunk: true) else { return nil }
@@ -110,7 +110,7 @@ extension KeyFileName {
             self.sortKey = sortKey
         }
 
-        /// The bytes of an encoded name, `nil` unless this very name is how they are encoded.
+        /// Decodes an encoded name; `nil` unless encoding the bytes yields exactly this name.
         private static func decode(_ name: Substring.UTF8View, isChunk: Bool) -> [UInt8]? {
             if !isChunk, name.elementsEqual("%".utf8) { return [] }
             var bytes: [UInt8] = []
@@ -124,7 +124,7 @@ extension KeyFileName {
                 else { return nil }
                 bytes.append(high << 4 | low)
             }
-            // Encoding again refuses capitals, needless escapes and cuts in the wrong place, all in one.
+            // Encoding the bytes again detects capitals, unnecessary escapes and splits in the wrong place.
             var again = ""
             for byte in bytes {
                 if again.utf8.count >= KeyFileName.chunkLength { return nil }
@@ -145,7 +145,7 @@ extension KeyFileName {
 }
 
 extension EntryKey {
-    /// The key of these bytes; `nil` when they are not UTF-8 or not a key.
+    /// The key with these bytes; `nil` if they are not valid UTF-8 or not a valid key.
     init?(utf8 bytes: [UInt8]) {
         guard let text = String(validating: bytes, as: UTF8.self), let key = try? EntryKey(text) else { return nil }
         self = key

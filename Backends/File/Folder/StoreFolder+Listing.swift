@@ -1,18 +1,18 @@
 import SyncCore
 
 extension StoreFolder {
-    /// A page of the keys that begin with `prefix`, in ascending order of their bytes.
+    /// Returns a page of the keys that begin with `prefix`, in ascending byte order.
     ///
-    /// Walks the folders in key order, so memory is bounded by the largest folders on one path and the page, whatever
-    /// the size of the store.
+    /// It walks the folders in key order, so memory is bounded by the page and the largest folders on one path,
+    /// regardless of the size of the store.
     ///
-    /// - Throws: where a folder cannot be read, an error that names it as a key, which ends in a slash. What comes
-    ///   before it is a page first.
+    /// - Throws: If a folder cannot be read, an error that names the folder as a key, which ends in a slash. The keys
+    ///   before it are returned as a page first.
     func page(prefix: String, after cursor: EntryKey?, limit: Int) throws(BackendError) -> KeyPage {
         try page(prefix: prefix, after: cursor, limit: limit, skipping: nil)
     }
 
-    /// All keys, and the beginnings of those of which nobody can know, because their folder cannot be read.
+    /// Returns all keys, and the prefixes of the unknown keys in folders that cannot be read.
     func everything() throws(BackendError) -> (items: [KeyPage.Item], unknown: [[UInt8]]) {
         var unknown: [[UInt8]] = []
         let page = try page(
@@ -24,21 +24,21 @@ extension StoreFolder {
         return (page.items, unknown)
     }
 
-    /// - Parameter skipping: is told of a folder that cannot be read: the beginning of its keys, and why. Without it,
-    ///   the page ends there.
+    /// - Parameter skipping: Called with the key prefix and the error of a folder that cannot be read. Without it, the
+    ///   page ends there.
     private func page(
         prefix: String, after cursor: EntryKey?, limit: Int,
         skipping: (([UInt8], BackendError) throws(BackendError) -> Void)?
     ) throws(BackendError) -> KeyPage {
-        precondition(limit >= 1, "a page holds 1 key or more")
+        precondition(limit >= 1, "the limit of a page must be 1 or more")
         let range = KeyRange(prefix: Array(prefix.utf8), cursor: cursor.map { Array($0.text.utf8) })
         var items: [KeyPage.Item] = []
-        // A stack of our own: keys may be a thousand folders deep.
+        // An explicit stack, because keys may be a thousand folders deep.
         var pending = try places(inFolder: [], below: [], in: range)
         while let place = pending.popLast() {
             guard place.isEntry else {
                 do throws(BackendError) {
-                    guard try isOnPlainWay(place.folders) else { continue }
+                    guard try hasPlainFolders(place.folders) else { continue }
                     pending += try places(inFolder: place.folders, below: place.keyBytes, in: range)
                 } catch {
                     if let skipping {
@@ -53,13 +53,13 @@ extension StoreFolder {
             }
             guard let key = EntryKey(utf8: place.keyBytes) else { continue }
             if items.count == limit { return KeyPage(items: items, next: items.last?.key) }
-            // One that is gone again is skipped.
+            // An entry that was removed meanwhile is skipped.
             if let version = try version(of: key) { items.append(KeyPage.Item(key: key, version: version)) }
         }
         return KeyPage(items: items, next: nil)
     }
 
-    /// What is in a folder and may belong to the page, last first.
+    /// The entries and folders in a folder that may belong to the page, in descending order.
     private func places(
         inFolder folders: [String], below start: [UInt8], in range: KeyRange
     ) throws(BackendError) -> [Place] {
@@ -67,7 +67,7 @@ extension StoreFolder {
         do {
             names = try fileSystem.names(inFolder: ([root] + folders).joined(separator: "/"))
         } catch {
-            // Removed since its parent was read.
+            // The folder was removed after its parent was read.
             if error.isMissing { return [] }
             throw BackendError(error)
         }
@@ -80,7 +80,8 @@ extension StoreFolder {
         return places
     }
 
-    /// What a name in a folder adds to a key, and whether it is an entry; `nil` for what is none of the store's.
+    /// The part of a key that a name in a folder represents, and `true` for an entry; `nil` for a name that does not
+    /// belong to the store.
     private func part(named name: String, below start: [UInt8]) -> (bytes: [UInt8], isEntry: Bool)? {
         if let part = KeyFileName.Part(fileName: name) ?? KeyFileName.Part(folderName: name) {
             return (part.sortKey, part.isEntry)
@@ -90,15 +91,15 @@ extension StoreFolder {
     }
 }
 
-/// A file or folder with the key, or the beginning of the keys, that it stands for.
+/// A file or folder with its key, or with the prefix of the keys in it.
 private struct Place {
-    /// The names on the way to it from the store's folder, its own included.
+    /// The names on the path from the store's folder, including the last one.
     let folders: [String]
     let keyBytes: [UInt8]
     let isEntry: Bool
 }
 
-/// The keys that begin with `prefix` and come after `cursor`.
+/// The range of keys that begin with `prefix` and come after `cursor`.
 private struct KeyRange {
     let prefix: [UInt8]
     let cursor: [UInt8]?
@@ -107,7 +108,7 @@ private struct KeyRange {
         let bytes = place.keyBytes
         guard bytes.starts(with: prefix) || (!place.isEntry && prefix.starts(with: bytes)) else { return false }
         guard let cursor, !cursor.lexicographicallyPrecedes(bytes) else { return true }
-        // A folder is done with when no key below it can come after the cursor.
+        // A folder can be skipped if all keys in it come before the cursor.
         return !place.isEntry && cursor.starts(with: bytes)
             && cursor.lexicographicallyPrecedes(EntryKey.last(beginningWith: bytes))
     }

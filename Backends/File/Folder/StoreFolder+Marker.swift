@@ -1,10 +1,10 @@
 import SyncCore
 
-/// The marker `store.format`, and what is said where it is missing or damaged.
+/// The marker `store.format`, and the errors if it is missing or damaged.
 ///
-/// It is never made anew beside entries: nobody can know then which format they had.
+/// The marker is never created again beside existing entries, because their format is unknown.
 extension StoreFolder {
-    /// The marker's content, `nil` when there is none.
+    /// The content of the marker, `nil` if it does not exist.
     func marker() throws(BackendError) -> [UInt8]? {
         do {
             return try fileSystem.withFile(path(of: Self.markerName), .read) { (file) throws(FileSystemError) in
@@ -16,7 +16,7 @@ extension StoreFolder {
         }
     }
 
-    /// What a folder is by its marker.
+    /// Determines the state of the folder by its marker.
     func inspectMarked() throws(BackendError) -> State {
         while true {
             if let marker = try marker() {
@@ -24,17 +24,18 @@ extension StoreFolder {
                 return .store
             }
             guard let names = try names() else { return .missing }
-            // Another process may have made its first write between the two looks.
+            // Another process may have made its first write in between.
             if names.contains(Self.markerName) { continue }
             guard
                 names.allSatisfy({ [Self.lockName, Self.changesName].contains($0) || Self.pendingNames.contains($0) })
             else {
                 guard !holdsEntry() else {
-                    // Where writers took turns there is their lock; without, it may be the other form of a store.
+                    // A lock or change log means that it is a store of this form. Otherwise it may be one of a sync
+                    // tool.
                     let isOurs = names.contains(Self.lockName) || names.contains(Self.changesName)
                     throw lostMarker(
-                        "missing, and entries are there",
-                        or: isOurs ? "" : "; a folder that a file-sync tool shares is named folder:DIR")
+                        "this file is missing, but there are entries",
+                        or: isOurs ? "" : "; for a folder that a file-sync tool shares, use folder:DIR")
                 }
                 throw BackendError(
                     .notAStore,
@@ -44,7 +45,8 @@ extension StoreFolder {
         }
     }
 
-    /// What a folder is by its entries, whatever became of the marker; by the marker where there are none.
+    /// Determines the state of the folder by its entries regardless of the marker, or by the marker if there are no
+    /// entries.
     func inspectUnmarked() throws(BackendError) -> State {
         holdsEntry(lookingInto: 100_000) ? .store : try inspectMarked()
     }
@@ -56,40 +58,41 @@ extension StoreFolder {
         let start = Array(Self.markerStart.utf8)
         let digits = marker.dropFirst(start.count).prefix { $0 != UInt8(ascii: "\n") }
         guard marker.starts(with: start), let format = Int(String(decoding: digits, as: UTF8.self)) else {
-            guard !holdsEntry() else { throw lostMarker("damaged") }
-            throw BackendError(.notAStore, message: "\(path): this is no file store's; choose another folder")
+            guard !holdsEntry() else { throw lostMarker("this file is damaged") }
+            throw BackendError(
+                .notAStore, message: "\(path): this is not the marker of a file store; choose another folder")
         }
         guard format <= Self.formatWithChanges else {
             throw BackendError(
                 .newerFormat,
-                message: "\(path): the store has format \(format), this software knows up to "
+                message: "\(path): the store has format \(format), but this software supports up to "
                     + "\(Self.formatWithChanges); update it")
         }
-        throw lostMarker("damaged")
+        throw lostMarker("this file is damaged")
     }
 
     private func lostMarker(_ what: String, or otherAdvice: String = "") -> BackendError {
         BackendError(
             .damaged,
-            message: "\(path(of: Self.markerName)): \(what); put this file back from a backup, or bring the entries "
-                + "into a new store with syncd store recover\(otherAdvice)")
+            message: "\(path(of: Self.markerName)): \(what); restore this file from a backup, or copy the entries "
+                + "to a new store with syncd store recover\(otherAdvice)")
     }
 
-    /// Whether there is an entry of ours below the folder, which tells a store that lost its marker from a folder of
-    /// somebody else's.
+    /// True if there is an entry below the folder. This distinguishes a store without its marker from an unrelated
+    /// folder.
     ///
-    /// - Parameter folderCount: it gives up after so many folders; a foreign one may be a whole disk.
+    /// - Parameter folderCount: The number of folders to examine at most; an unrelated folder may be a whole disk.
     private func holdsEntry(lookingInto folderCount: Int = 1_000) -> Bool {
         var pending = [root]
         for _ in 0..<folderCount {
             guard let folder = pending.popLast() else { return false }
             let names: [String]
             do {
-                // The root may be a symbolic link, what is below it may not.
+                // The root may be a symbolic link, but the folders below it may not.
                 if folder != root { fileSystem.close(try fileSystem.open(folder, .plainFolder)) }
                 names = try fileSystem.names(inFolder: folder).sorted()
             } catch {
-                // What cannot be looked at tells nothing; the error to report is the marker's.
+                // A folder that cannot be read is ignored, because the error of the marker is the one to report.
                 continue
             }
             if names.contains(where: { isEntry("\(folder)/\($0)", named: $0) }) { return true }

@@ -1,35 +1,36 @@
 import SyncCore
 import Synchronization
 
-/// Changes to a store. Every function here wants the store's lock to be held.
+/// Changes to a store. The caller of each function must hold the store's lock.
 extension StoreFolder {
-    /// Makes the folder a store if it is empty; throws, having changed nothing, if it is something else.
+    /// Makes an empty folder a store. Throws, without changing anything, if the folder has other content.
     func makeStore() throws(BackendError) {
         guard try inspect() != .store, !isToolShared else { return }
         known.withLock { $0.durableFolders.removeAll() }
         try replace(Self.markerName, inFolder: root, with: Self.marker(of: Self.firstFormat))
-        // A process may have died between making the folder and synchronising its parent.
+        // A process may have been killed after it created the folder and before it synced the parent.
         do {
             try fileSystem.synchronizeFolder(Self.parent(of: root))
         } catch {
             let error = BackendError(error)
-            // A parent that we may not open is one in which we cannot have made the folder.
+            // If the parent may not be opened, this process cannot have created the folder.
             if error.kind != .permissionDenied { throw error }
         }
     }
 
-    /// Keeps out versions of this software that write without telling the log of changes.
+    /// Raises the format, so that versions of this software without the change log reject the store.
     func raiseFormat(lock: OpenFile) throws(BackendError) {
         guard try marker() == Self.marker(of: Self.firstFormat) else { return }
         try clearLeftover(in: [], lock: lock)
         try replace(Self.markerName, inFolder: root, with: Self.marker(of: Self.formatWithChanges))
     }
 
-    /// Makes the root folder, with its parents where they are missing, and synchronises the parent of each it made.
+    /// Creates the root folder and its missing parents, and syncs the parent of each created folder.
     func makeRoot() throws(BackendError) {
         var missing: [String] = []
         var path = root
-        // Up to the first that can be made or is there, and down again: an odd file system says "missing" for ever.
+        // Ascends to the first folder that exists or can be created, and descends again. A bound is needed, because
+        // some file systems always report "missing".
         while true {
             do {
                 try makeFolder(path, synchronizingParentWhenNew: true)
@@ -60,14 +61,14 @@ extension StoreFolder {
         }
     }
 
-    /// Puts `entry` under `key` if `precondition` holds.
+    /// Writes `entry` under `key` if `precondition` holds.
     func write(
         _ entry: Entry, to key: EntryKey, if precondition: Precondition, lock: OpenFile
     ) throws(BackendError) -> WriteOutcome {
         if let conflict = try conflict(at: key, with: precondition) { return conflict }
         let place = KeyFileName(key)
         if !isToolShared { try clearLeftover(in: place.folders, lock: lock) }
-        _ = try isOnPlainWay(place.folders)
+        _ = try hasPlainFolders(place.folders)
         try makeDurable(place.folders)
         try replace(
             place.file, inFolder: folderPath(of: place), with: EntryFile.encode(entry, key: key)
@@ -75,11 +76,12 @@ extension StoreFolder {
         return .written(entry.version)
     }
 
-    /// Removes `key` if `precondition` holds. Its folders stay: another process may be about to write into them.
+    /// Deletes `key` if `precondition` holds. Its folders stay, because another process may be about to write into
+    /// them.
     func delete(_ key: EntryKey, if precondition: Precondition) throws(BackendError) -> WriteOutcome {
         if let conflict = try conflict(at: key, with: precondition) { return conflict }
         let place = KeyFileName(key)
-        guard try isOnPlainWay(place.folders), isEntryThere(place) else {
+        guard try hasPlainFolders(place.folders), isEntryThere(place) else {
             try confirmDurable(place)
             return .deleted
         }
@@ -101,7 +103,7 @@ extension StoreFolder {
         return .deleted
     }
 
-    /// Whether the entry's name is taken, by whatever: what cannot be read can be deleted all the same.
+    /// True if the entry's file name is in use. An unreadable entry can be deleted too.
     private func isEntryThere(_ place: KeyFileName) -> Bool {
         do {
             fileSystem.close(try fileSystem.open(path(of: place), .read))
@@ -112,7 +114,7 @@ extension StoreFolder {
     }
 
     private func conflict(at key: EntryKey, with precondition: Precondition) throws(BackendError) -> WriteOutcome? {
-        // Under `any` the entry is not even looked at, so that a damaged one can be replaced.
+        // Under `any` the entry is not read, so that a damaged one can be replaced.
         if precondition == .any { return nil }
         let conflict: WriteOutcome
         switch (precondition, try entry(key, unless: precondition.version)) {
@@ -120,14 +122,14 @@ extension StoreFolder {
         case (_, .found(let entry)): conflict = .conflict(entry)
         case (_, .absent): conflict = .conflict(nil)
         }
-        // The answer says what holds, also after a power cut.
+        // The outcome must still be true after a power cut.
         try confirmDurable(KeyFileName(key))
         return conflict
     }
 
-    /// The atomic replacement: a new file beside the old one, on the disk before it gets the name, and then the name.
+    /// Replaces an entry atomically: writes a temporary file beside the old one, syncs it, and renames it.
     ///
-    /// - Parameter announcing: puts the change into the log, just before the name is given.
+    /// - Parameter announcing: Appends the change to the change log, just before the rename.
     private func replace(
         _ name: String, inFolder folder: String, with bytes: [UInt8],
         announcing: () throws(BackendError) -> AnnouncedChange? = { nil }
@@ -168,7 +170,7 @@ extension StoreFolder {
         }
     }
 
-    /// Opens the folder before anything in it is changed: a system that is short of files says so while there is time.
+    /// Opens the folder before anything in it is changed, so that a lack of file descriptors is reported in time.
     private func withNames(
         ofFolder path: String, _ body: (OpenFile) throws(BackendError) -> Void
     ) throws(BackendError) {
@@ -185,7 +187,7 @@ extension StoreFolder {
                 if error.isMissing { known.withLock { $0.durableFolders.removeAll() } }
                 throw error
             }
-            // We hold the lock, so whoever wrote this is dead.
+            // This process has the lock, so the writer of this file was killed.
             try fileSystem.removeFile(pending)
             return try fileSystem.open(pending, .createNew)
         }
@@ -195,7 +197,7 @@ extension StoreFolder {
         do {
             try fileSystem.removeFile(pending)
         } catch {
-            // The error that brought us here is the one to report; the next writer removes the file.
+            // The original error is the one to report. The next writer removes the file.
         }
     }
 
@@ -203,15 +205,15 @@ extension StoreFolder {
         do {
             try fileSystem.synchronize(folder)
         } catch {
-            // Every reader sees the change already; only a power cut can still undo it.
+            // All readers see the change already, but a power cut could still undo it.
             throw BackendError(error, disposition: .outcomeUnknown)
         }
     }
 
-    /// Makes the folders on the way to an entry and sees to it that their names survive a power cut.
+    /// Creates the folders on the way to an entry and syncs their names.
     ///
-    /// A folder that is there may have been made a moment ago by a process that died before it synchronised the
-    /// parent. So that is done for every folder once a process, whoever made it.
+    /// An existing folder may have been created by a process that was killed before it synced the parent. Therefore
+    /// each process does this once for every folder.
     private func makeDurable(_ folders: [String]) throws(BackendError) {
         let deepest = ([root] + folders).joined(separator: "/")
         if known.withLock({ $0.durableFolders.contains(deepest) }) { return }
@@ -225,7 +227,7 @@ extension StoreFolder {
                 try fileSystem.synchronizeFolder(parent)
             }
             known.withLock { known in
-                // A bound, not a cache policy: forgetting costs a few calls each.
+                // This only bounds the memory. Adding a folder again costs a few calls.
                 if known.durableFolders.count >= 10_000 { known.durableFolders.removeAll() }
                 known.durableFolders.insert(path)
             }
@@ -242,9 +244,10 @@ extension StoreFolder {
         if synchronizingParentWhenNew { try fileSystem.synchronizeFolder(Self.parent(of: path)) }
     }
 
-    /// Removes what a writer that died left in the folder that it wrote to, and notes ours for the next one.
+    /// Removes the temporary file of a killed writer from the folder in which it wrote, and records the current folder
+    /// for the next writer.
     ///
-    /// Without the note a leftover would stay until the next write to its own folder; with it, until the next write.
+    /// Without this record, a temporary file would remain until the next write to its own folder.
     private func clearLeftover(in folders: [String], lock: OpenFile) throws(BackendError) {
         let note = folders.joined(separator: "/")
         try attempting { () throws(FileSystemError) in
@@ -253,7 +256,7 @@ extension StoreFolder {
             if last.count < content.count {
                 if last.elementsEqual(note.utf8) { return }
                 let lastFolders = String(decoding: last, as: UTF8.self).split(separator: "/").map(String.init)
-                // A note that we would not have written leads nowhere.
+                // A record with names that this backend never creates is ignored.
                 if lastFolders.allSatisfy({ KeyFileName.Part(folderName: $0) != nil }) {
                     removePending(([root] + lastFolders + [pendingName]).joined(separator: "/"))
                 }
@@ -269,7 +272,7 @@ extension StoreFolder {
 }
 
 extension Precondition {
-    /// The version that it names.
+    /// The version in the outcome.
     fileprivate var version: EntryVersion? {
         if case .matches(let version) = self { version } else { nil }
     }

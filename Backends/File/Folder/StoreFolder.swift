@@ -2,80 +2,81 @@ import Checksums
 import SyncCore
 import Synchronization
 
-/// The folder of a file store: what is in it, and how an entry is read from it. `StoreFolder+Writing` changes it.
+/// The folder of a file store: examines it and reads its entries. `StoreFolder+Writing` changes it.
 ///
-/// | name | what |
+/// | name | content |
 /// |---|---|
-/// | `store.format` | says that this is a store, and of which format; written before the first entry |
-/// | `store.changes` | the log of changes, see ``ChangeFile``; may be missing |
-/// | `store.lock` | held by a writer; its content names the folder that was written to last |
+/// | `store.format` | the marker: identifies a store and its format; written before the first entry |
+/// | `store.changes` | the change log, see ``ChangeFile``; may be missing |
+/// | `store.lock` | locked by a writer; its content names the folder of the last write |
 /// | `…/NAME.entry` | one entry each, see ``KeyFileName`` and ``EntryFile`` |
-/// | `…/.pending.tmp` | an entry that is being written, or was when a process died |
+/// | `…/.pending.tmp` | an incomplete entry of a running or killed writer |
 ///
-/// No key has a file name with a dot before `.entry`, so none of these names can meet an entry's.
+/// No key has a file name with a dot before `.entry`, so these names cannot collide with that of an entry.
 ///
-/// Where a file-sync tool shares the folder there are entries only, what the tool makes of them (``ConflictCopy``), and
-/// `~pending.tmp` while an entry is being written: a name that such tools leave alone.
+/// A folder that a file-sync tool shares contains only entries, the files that the tool makes of them
+/// (``ConflictCopy``), and `~pending.tmp` during a write, a name that such tools ignore.
 final class StoreFolder: Sendable {
     static let markerName = "store.format"
     static let lockName = "store.lock"
     static let pendingNames = [".pending.tmp", "~pending.tmp"]
 
-    /// Small entries come with the read that fetches their header.
+    /// The first read of a file is long enough for its header and a small value.
     private static let firstReadByteCount = 4_096
     static let markerStart = "EntitlementSync file store "
-    /// What a new store has; every version of this software reads and writes it.
+    /// The format of a new store, which every version of this software reads and writes.
     static let firstFormat = 1
-    /// From the first question for changes on: who writes here tells the log. Nothing else is different.
+    /// The format after the first request for changes: every writer must append to the change log. There is no other
+    /// difference.
     static let formatWithChanges = 2
 
     let root: String
     let fileSystem: any FileSystem
     let sharing: FileBackend.Sharing
-    /// Whether the first write may make the store.
-    let mayBeMade: Bool
-    /// Whether the folder is a store only with its marker; without, entries are enough, and nothing is written.
-    let believesMarker: Bool
-    /// Where the tags of changes come from.
+    /// True if the first write may create the store.
+    let mayBeCreated: Bool
+    /// True if a store is recognized by its marker; otherwise its entries are enough, and nothing is written.
+    let requiresMarker: Bool
+    /// The source of tags for changes.
     let randomBits: @Sendable () -> UInt64
     let changePolicy: ChangePolicy
     let known = Mutex(Known())
 
-    /// What was found out about the folder and need not be asked again.
+    /// Cached knowledge about the folder.
     struct Known {
         var isStore = false
-        /// Folders whose own names are known to survive a power cut.
+        /// The folders whose names were synced.
         var durableFolders: Set<String> = []
-        /// Folders on the way to keys that are no symbolic links.
+        /// The folders of keys that are not symbolic links.
         var plainFolders: Set<String> = []
         var lockIdentity: FileIdentity?
     }
 
-    /// What a folder is.
+    /// The state of a folder.
     enum State {
         case store
-        /// There, with nothing in it: the first write makes it a store.
+        /// The folder exists and is empty. The first write makes it a store.
         case empty
-        /// Not there: the first write makes it, and makes it a store.
+        /// The folder does not exist. The first write creates it and makes it a store.
         case missing
     }
 
     init(
-        root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeMade: Bool,
-        believesMarker: Bool = true, randomBits: @escaping @Sendable () -> UInt64, changePolicy: ChangePolicy
+        root: String, fileSystem: any FileSystem, sharing: FileBackend.Sharing, mayBeCreated: Bool,
+        requiresMarker: Bool = true, randomBits: @escaping @Sendable () -> UInt64, changePolicy: ChangePolicy
     ) {
         self.root = root
         self.fileSystem = fileSystem
         self.sharing = sharing
-        self.mayBeMade = mayBeMade
-        self.believesMarker = believesMarker
+        self.mayBeCreated = mayBeCreated
+        self.requiresMarker = requiresMarker
         self.randomBits = randomBits
         self.changePolicy = changePolicy
     }
 
     var isToolShared: Bool { sharing == .fileSyncTool }
 
-    /// The name of an entry that is being written.
+    /// The name of the temporary file for an entry.
     var pendingName: String { Self.pendingNames[isToolShared ? 1 : 0] }
 
     func path(of name: String) -> String { "\(root)/\(name)" }
@@ -84,10 +85,10 @@ final class StoreFolder: Sendable {
 
     func folderPath(of place: KeyFileName) -> String { ([root] + place.folders).joined(separator: "/") }
 
-    /// The content of a new store's marker.
+    /// The content of the marker for a store of `format`.
     static func marker(of format: Int) -> [UInt8] { Array("\(markerStart)\(format)\n".utf8) }
 
-    /// What the folder is, asked once for a store that reads.
+    /// The state of the folder for reading; cached once it is a store.
     func stateForReading() throws(BackendError) -> State {
         if known.withLock({ $0.isStore }) { return .store }
         let state = try inspect()
@@ -95,23 +96,22 @@ final class StoreFolder: Sendable {
         return state
     }
 
-    /// Looks again whether the store is there, after something was not found in it: a share that was unmounted in
-    /// between has nothing either.
+    /// Throws if the store no longer exists after an entry was not found: an unmounted share looks the same.
     func confirmAbsence() throws(BackendError) {
-        if !mayBeMade { _ = try inspect() }
+        if !mayBeCreated { _ = try inspect() }
     }
 
-    /// Looks what the folder is; throws unless it is a store that this software knows, or may become one.
+    /// Examines the folder. Throws unless it is a store that this software supports, or may become one.
     func inspect() throws(BackendError) -> State {
         let state =
             if isToolShared {
                 try inspectToolShared()
             } else {
-                believesMarker ? try inspectMarked() : try inspectUnmarked()
+                requiresMarker ? try inspectMarked() : try inspectUnmarked()
             }
-        guard state != .store, !mayBeMade else { return state }
+        guard state != .store, !mayBeCreated else { return state }
         let what = state == .missing ? "the folder does not exist" : "the folder is empty"
-        throw BackendError(.missing, message: "\(root): \(what); mount it, or allow to create the store there")
+        throw BackendError(.missing, message: "\(root): \(what); mount it, or allow the creation of the store")
     }
 
     private func inspectToolShared() throws(BackendError) -> State {
@@ -119,12 +119,12 @@ final class StoreFolder: Sendable {
         guard !names.contains(Self.markerName), !names.contains(Self.lockName) else {
             throw BackendError(
                 .notAStore,
-                message: "\(root): this is a store with locks, for a shared disk; choose a folder of the tool's")
+                message: "\(root): this is a store with locks, for a shared disk; choose another folder for the tool")
         }
         return .store
     }
 
-    /// The names in the folder; `nil` when it is missing.
+    /// The names in the folder; `nil` if it does not exist.
     func names() throws(BackendError) -> [String]? {
         do {
             return try fileSystem.names(inFolder: root)
@@ -134,10 +134,10 @@ final class StoreFolder: Sendable {
         }
     }
 
-    /// The entry of `key`, `nil` when there is none; its value stays empty when it still has `knownVersion`.
+    /// Reads the entry of `key`. The value is not read if the entry still has `knownVersion`.
     func entry(_ key: EntryKey, unless knownVersion: EntryVersion? = nil) throws(BackendError) -> ReadOutcome {
         let path = path(of: key)
-        guard try isOnPlainWay(KeyFileName(key).folders), let file = try openEntry(path) else { return .absent }
+        guard try hasPlainFolders(KeyFileName(key).folders), let file = try openEntry(path) else { return .absent }
         defer { fileSystem.close(file) }
         var bytes = try attempting { () throws(FileSystemError) in
             try fileSystem.bytes(of: file, limit: Self.firstReadByteCount)
@@ -145,7 +145,7 @@ final class StoreFolder: Sendable {
         let header = try header(of: bytes, key: key, path: path)
         if header.version == knownVersion { return .unchanged }
         if header.fileByteCount >= bytes.count, bytes.count == Self.firstReadByteCount {
-            // One byte more than there should be, to notice when there is.
+            // Reads one more byte than expected, to detect a file that is too long.
             bytes += try attempting { () throws(FileSystemError) in
                 try fileSystem.bytes(
                     of: file, from: bytes.count, limit: header.fileByteCount - bytes.count + 1)
@@ -158,20 +158,21 @@ final class StoreFolder: Sendable {
         }
     }
 
-    /// The version of `key` without its value, `nil` when there is none.
+    /// The version of `key` without its value; `nil` if the key is absent.
     ///
-    /// What cannot be read, and not by trying again, has a version all the same: a digest of the error's kind and of
-    /// what the file begins with. So one damaged entry ends no listing, each state of it has a version of its own, and
-    /// reading it tells what is wrong.
+    /// An entry that is permanently unreadable has a version too: a digest of the kind of error and of the first bytes
+    /// of the file. So a damaged entry does not end a listing, each state of it has its own version, and reading it
+    /// throws the cause.
     func version(of key: EntryKey) throws(BackendError) -> EntryVersion? { try standing(of: key)?.version }
 
-    /// The version of a key, see ``version(of:)``, and whether the file's content decides it: where the disk or the
-    /// rights do, the same file may have another one tomorrow.
+    /// The version of a key, see ``version(of:)``, and `true` if only the content of the file determines it; `nil` if
+    /// the key is absent. If an error of the disk or the permissions determine it, the same file may have another
+    /// version later.
     func standing(of key: EntryKey) throws(BackendError) -> (version: EntryVersion, isCertain: Bool)? {
         let path = path(of: key)
         var bytes: [UInt8] = []
         do throws(BackendError) {
-            guard try isOnPlainWay(KeyFileName(key).folders), let file = try openEntry(path) else { return nil }
+            guard try hasPlainFolders(KeyFileName(key).folders), let file = try openEntry(path) else { return nil }
             defer { fileSystem.close(file) }
             bytes = try attempting { () throws(FileSystemError) in
                 try fileSystem.bytes(of: file, limit: EntryFile.maximumHeaderByteCount)
@@ -184,7 +185,7 @@ final class StoreFolder: Sendable {
         }
     }
 
-    /// As long as the versions that are written: the log of changes has no room for others.
+    /// The digest has the length of written versions, because the change log has no room for longer ones.
     private static func version(of bytes: [UInt8], unreadableFor kind: BackendError.Kind) -> EntryVersion {
         let content = bytes + Array(kind.description.utf8)
         return EntryVersion(
@@ -198,17 +199,17 @@ final class StoreFolder: Sendable {
         return ([root] + copy.folders + [copy.file]).joined(separator: "/")
     }
 
-    /// Whether the folders on the way to an entry are there; throws when one of them is a symbolic link.
+    /// True if the folders on the way to an entry exist. Throws if one of them is a symbolic link.
     ///
-    /// A link would lead reads and writes out of the store, and synchronising the folder that it stands in would not
-    /// keep it. Looked at once a process: whoever puts a link there later could as well change the entries. A folder
-    /// that a tool shares is laid out by people, and only read as it is.
-    func isOnPlainWay(_ folders: [String]) throws(BackendError) -> Bool {
+    /// A link would redirect reads and writes out of the store, and syncing the folder that contains the link would not
+    /// make them durable. Each folder is examined once a process: a user who can add a link later can also change the
+    /// entries. A folder that a tool shares is set up by its users, and is read as it is.
+    func hasPlainFolders(_ folders: [String]) throws(BackendError) -> Bool {
         guard !isToolShared, !folders.isEmpty else { return true }
         let deepest = ([root] + folders).joined(separator: "/")
         var path = deepest
         var knownCount = folders.count
-        // From the deepest that is known: a listing comes by every folder of a key, and they may be a thousand.
+        // Begins at the deepest known folder, because a listing examines every folder of a key, possibly a thousand.
         known.withLock { known in
             while knownCount > 0, !known.plainFolders.contains(path) {
                 knownCount -= 1
@@ -226,7 +227,7 @@ final class StoreFolder: Sendable {
             return false
         }
         known.withLock { known in
-            // A bound, not a cache policy, as for the folders that are durable.
+            // This only bounds the memory, as for durable folders.
             if known.plainFolders.count >= 10_000 { known.plainFolders.removeAll() }
             known.plainFolders.insert(deepest)
         }
@@ -237,21 +238,21 @@ final class StoreFolder: Sendable {
     func checkWritable(
         _ key: EntryKey, _ operation: BackendError.Operation, if precondition: Precondition
     ) throws(BackendError) {
-        guard believesMarker else {
+        guard requiresMarker else {
             throw BackendError(
                 .unsupported, operation: operation, key: key,
-                message: "\(root): a store that is being recovered is only read")
+                message: "\(root): a store that is being recovered is read-only")
         }
         guard isToolShared else { return }
         guard precondition == .any else {
             throw BackendError(
                 .unsupported, operation: operation, key: key,
-                message: "\(root): a folder that a tool shares cannot write conditionally; give each replica a key")
+                message: "\(root): a folder that a tool shares does not support conditions; use one key a replica")
         }
         guard !ConflictCopy.isKey(key) else {
             throw BackendError(
                 .unsupported, operation: operation, key: key,
-                message: "\(root): such a key is that of a tool's conflict copy, which is only read")
+                message: "\(root): this is the key of a conflict copy, which is read-only")
         }
     }
 
@@ -267,7 +268,7 @@ final class StoreFolder: Sendable {
     private func header(of bytes: [UInt8], key: EntryKey, path: String) throws(BackendError) -> EntryFile.Header {
         do throws(EntryFile.Problem) {
             let header = try EntryFile.header(of: bytes)
-            // A copy may be called as it likes, but it is of an entry beside it and of no other account's.
+            // A copy may have any name, but it must belong to an entry in the same folder.
             guard header.key == key || (isToolShared && ConflictCopy.areSiblings(header.key, key)) else {
                 throw EntryFile.Problem.damaged(
                     "byte \(EntryFile.fixedByteCount): this is the entry of another key, \"\(header.key)\"")

@@ -1,14 +1,14 @@
 import SyncCore
 import Synchronization
 
-/// One writer at a time: among the tasks that use this object by a queue, among all others by the lock on `store.lock`.
+/// Serializes writers: a queue for the tasks that use this object, and the lock on `store.lock` for all others.
 ///
-/// The system drops the lock with the process that held it, however that ended. Nothing here blocks a thread.
+/// The system releases the lock when its process ends for any reason. No thread is blocked.
 final class StoreLock: Sendable {
     private let folder: StoreFolder
     private let host: HostServices
     private let timeout: Duration
-    private let turnstile = Turnstile()
+    private let queue = TaskQueue()
 
     init(folder: StoreFolder, host: HostServices, timeout: Duration) {
         self.folder = folder
@@ -16,15 +16,15 @@ final class StoreLock: Sendable {
         self.timeout = timeout
     }
 
-    /// Performs `body` while nobody else writes.
+    /// Performs `body` while no other writer is active.
     ///
-    /// - Throws: `cancelled` when the task was before its turn came, `busy` when another process did not let go.
+    /// - Throws: `cancelled` if the task was cancelled before its turn, `busy` if another process kept the lock.
     func exclusively<Result>(
         _ operation: BackendError.Operation, _ body: (OpenFile) throws(BackendError) -> Result
     ) async throws(BackendError) -> Result {
         let deadline = host.timer.deadline(after: timeout)
-        guard await turnstile.enter() else { throw .cancelled(operation) }
-        defer { turnstile.leave() }
+        guard await queue.enter() else { throw .cancelled(operation) }
+        defer { queue.leave() }
         let file = try await acquire(operation, until: deadline)
         defer { folder.fileSystem.close(file) }
         return try body(file)
@@ -59,7 +59,7 @@ final class StoreLock: Sendable {
                 fileSystem.close(file)
                 return nil
             }
-            // Whoever removed the store meanwhile left us the lock of a file that nobody else will open.
+            // If the store was removed meanwhile, this is the lock of a file that no other process will open.
             let identity = try fileSystem.identity(of: file)
             guard try identity == fileSystem.identity(at: file.path) else {
                 fileSystem.close(file)
@@ -76,7 +76,7 @@ final class StoreLock: Sendable {
 
     private func open() throws(BackendError) -> OpenFile {
         if folder.isToolShared {
-            // A lock file would be copied about, so the folder itself is locked.
+            // A tool would copy a lock file, so the folder itself is locked.
             if try folder.inspect() == .missing { try folder.makeRoot() }
             return try attempting { () throws(FileSystemError) in try folder.fileSystem.open(folder.root, .folder) }
         }
@@ -86,14 +86,14 @@ final class StoreLock: Sendable {
         } catch {
             guard error.isMissing else { throw BackendError(error) }
         }
-        // Looked at before the lock is made: a folder that is not ours gets nothing from us.
+        // The folder is examined before the lock file is created, so that an unrelated folder is not changed.
         if try folder.inspect() != .store { try folder.makeRoot() }
         return try attempting { () throws(FileSystemError) in try folder.fileSystem.open(path, .createShared) }
     }
 }
 
 extension StoreFolder {
-    /// Forgets what was known of a store that has been removed and made anew.
+    /// Drops the cached knowledge if the store was removed and created again.
     func noteLock(_ identity: FileIdentity) {
         known.withLock { known in
             guard known.lockIdentity != identity else { return }
@@ -102,8 +102,8 @@ extension StoreFolder {
     }
 }
 
-/// Lets one task at a time through, in the order of arrival.
-final class Turnstile: Sendable {
+/// Admits one task at a time, in the order of arrival.
+final class TaskQueue: Sendable {
     private struct State {
         var isOccupied = false
         var nextID: UInt64 = 0
@@ -114,7 +114,8 @@ final class Turnstile: Sendable {
 
     init() {}
 
-    /// Waits for its turn; `false` when the task was cancelled before it came. After `true`, ``leave()`` is owed.
+    /// Waits for a turn; returns `false` if the task was cancelled first. After `true`, the caller must call
+    /// ``leave()``.
     func enter() async -> Bool {
         let id = state.withLock { state in
             state.nextID += 1
@@ -123,8 +124,8 @@ final class Turnstile: Sendable {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let mayPass: Bool? = state.withLock { state in
-                    // A task is marked as cancelled before its handler runs. So either it is seen here, or the handler
-                    // comes after us and finds the continuation.
+                    // A task is marked as cancelled before its handler runs. So the cancellation is either visible
+                    // here, or the handler runs later and finds the continuation.
                     if Task.isCancelled { return false }
                     if state.isOccupied {
                         state.waiting.append((id, continuation))
@@ -143,7 +144,7 @@ final class Turnstile: Sendable {
         }
     }
 
-    /// Lets the next one through.
+    /// Admits the next task.
     func leave() {
         let next = state.withLock { state -> CheckedContinuation<Bool, Never>? in
             guard !state.waiting.isEmpty else {
@@ -155,18 +156,18 @@ final class Turnstile: Sendable {
         next?.resume(returning: true)
     }
 
-    /// How many tasks wait for their turn.
+    /// The number of waiting tasks.
     var waitingCount: Int { state.withLock { $0.waiting.count } }
 }
 
-/// A moment on some clock.
+/// A deadline on some clock.
 struct Deadline: Sendable {
-    /// Whether it has come.
+    /// Returns `true` once the deadline has passed.
     let hasPassed: @Sendable () -> Bool
 }
 
 extension Clock where Duration == Swift.Duration {
-    /// The moment so long from now.
+    /// The deadline after `duration` from now.
     func deadline(after duration: Duration) -> Deadline {
         let end = now.advanced(by: duration)
         return Deadline { now >= end }

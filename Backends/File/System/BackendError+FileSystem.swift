@@ -11,26 +11,26 @@ import Darwin
 #endif
 
 extension FileSystemError {
-    /// Nothing has that name, or a folder on the way to it is missing.
+    /// True if the file, or a folder on the way to it, does not exist.
     var isMissing: Bool { code == ENOENT }
 
-    /// Something has that name already.
+    /// True if the file already exists.
     var isExisting: Bool { code == EEXIST }
 
-    /// The call was for a folder, or through one, and a file is there.
+    /// True if a folder was expected but there is a file.
     var isNoFolder: Bool { code == ENOTDIR }
 
-    /// The device or file server failed in the middle, so a change of names may have happened after all.
+    /// True if the device or file server failed during the call, so that a rename or removal may have happened.
     var mayHaveHappened: Bool { [EIO, ESTALE, ETIMEDOUT].contains(code) }
 }
 
 extension BackendError {
-    /// What a failed system call means for the store, in a line that says what to do.
+    /// Maps a failed system call to an error with advice.
     init(_ error: FileSystemError, disposition: Disposition? = nil) {
         let (kind, usual, advice): (Kind, Disposition, String) =
             switch error.code {
             case EACCES, EPERM:
-                (.permissionDenied, .permanent, "this user may not do that here; give it access to the store's folder")
+                (.permissionDenied, .permanent, "this user has no permission; give it access to the store's folder")
             case EROFS:
                 (.permissionDenied, .permanent, "the file system is read-only; mount it for writing")
             case ENOSPC:
@@ -40,59 +40,59 @@ extension BackendError {
             case EFBIG:
                 (.tooLarge, .permanent, "the file would be larger than the file system or the process limit allows")
             case ENOTDIR, EISDIR, ENOTEMPTY:
-                (.notAStore, .permanent, "a file stands where a folder should be, or the reverse; move it away")
+                (.notAStore, .permanent, "there is a file where a folder should be, or the reverse; move it away")
             case FileSystemError.notRegular:
-                (.notAStore, .permanent, "this is no regular file; move it away")
+                (.notAStore, .permanent, "this is not a regular file; move it away")
             case ELOOP:
-                (.notAStore, .permanent, "this is a symbolic link, or its path has too many; put the file itself there")
+                (.notAStore, .permanent, "this is a symbolic link, or its path has too many; use the file itself")
             case ENAMETOOLONG:
                 (.notAStore, .permanent, "the path cannot be followed; choose another folder")
             case EMFILE, ENFILE, ENOMEM, EAGAIN, EBUSY:
-                (.busy, .transient, "the system is short of files or memory; try again")
+                (.busy, .transient, "the system is short of file descriptors or memory; try again")
             case ENOENT:
                 (.unavailable, .transient, "it was removed while in use; try again")
             case ESTALE, ENODEV, ENXIO, ETIMEDOUT:
-                (.unavailable, .transient, "the disk or file server is away; try again when it is back")
+                (.unavailable, .transient, "the disk or file server is unavailable; try again later")
             case EIO:
                 (.unavailable, .permanent, "the disk reports an error; check it")
             default:
-                (.other, .permanent, "the file system refused")
+                (.other, .permanent, "the file system rejected the operation")
             }
         self.init(kind, disposition: disposition ?? usual, message: "\(error.path): \(advice)", cause: error)
     }
 
-    /// The error of making a folder that was "missing" although its parent was there: in `/proc`, for one.
+    /// The error of creating a folder if it is reported as missing although its parent exists, for example in `/proc`.
     init(makingFolderIn error: FileSystemError) {
         self.init(
             .notAStore, disposition: .permanent,
-            message: "\(error.path): no folder can be made there; choose another place", cause: error)
+            message: "\(error.path): no folder can be created there; choose another place", cause: error)
     }
 
-    /// The error of a call that changes a name, when it failed.
+    /// The error of a failed call that changes a name.
     init(renaming error: FileSystemError) {
         self.init(error, disposition: error.mayHaveHappened ? .outcomeUnknown : nil)
     }
 
-    /// No space is left, or the disk cannot read or write what it should.
+    /// True if no space is left, or if the disk cannot be read or written.
     var isOfFullOrBrokenDisk: Bool {
         guard let error = cause as? FileSystemError else { return false }
         return [ENOSPC, EDQUOT, EFBIG, EIO].contains(error.code)
     }
 
-    /// What is wrong with the entry file at `path`.
+    /// Creates the error for a damaged or unsupported entry file at `path`.
     init(_ problem: EntryFile.Problem, path: String) {
         switch problem {
         case .damaged(let what):
-            self.init(.damaged, message: "\(path): \(what); restore this file from a backup or write the key anew")
+            self.init(.damaged, message: "\(path): \(what); restore this file from a backup or write the key again")
         case .newerFormat(let format):
             self.init(
                 .newerFormat,
-                message: "\(path): format \(format), this software knows up to \(EntryFile.format); update it")
+                message: "\(path): format \(format), but this software supports up to \(EntryFile.format); update it")
         }
     }
 }
 
-/// Performs system calls whose failure means that nothing was done.
+/// Performs system calls whose failure guarantees that nothing was changed.
 func attempting<Result>(_ body: () throws(FileSystemError) -> Result) throws(BackendError) -> Result {
     do {
         return try body()

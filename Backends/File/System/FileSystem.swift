@@ -1,62 +1,62 @@
-/// The system calls that the file store makes, which a test replaces to cut the power at any of them.
+/// The system calls of the file store. A test replaces them to cut the power at any of them.
 ///
-/// Every call is synchronous, may be made from any thread, and either did what it says or throws. Paths may be longer
-/// than the system's `PATH_MAX`.
+/// Every call is synchronous, may be made from any thread, and either succeeds completely or throws. Paths may be
+/// longer than the system's `PATH_MAX`.
 package protocol FileSystem: Sendable {
     /// Opens `path`.
     func open(_ path: String, _ mode: OpenMode) throws(FileSystemError) -> OpenFile
-    /// Gives the descriptor back. Whatever matters was synchronised before, so there is nothing to report.
+    /// Closes the file. It reports no error, because all important data was synced before.
     func close(_ file: OpenFile)
-    /// Reads at `offset` until `buffer` is full or the file ends; answers how many bytes it read.
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the number of bytes.
     func read(_ file: OpenFile, into buffer: UnsafeMutableRawBufferPointer, at offset: Int) throws(FileSystemError)
         -> Int
     /// Writes all of `bytes` at `offset`.
     func write(_ file: OpenFile, _ bytes: UnsafeRawBufferPointer, at offset: Int) throws(FileSystemError)
-    /// Returns when the file's content, or the folder's names, would survive a power cut.
+    /// Returns when the content of the file, or the names in the folder, would survive a power cut.
     func synchronize(_ file: OpenFile) throws(FileSystemError)
-    /// Takes the exclusive advisory lock of the file, which ends with the descriptor; `false` when another has it.
+    /// Takes the exclusive advisory lock of the file, which ends with the descriptor; `false` if another descriptor has
+    /// it.
     func tryLock(_ file: OpenFile) throws(FileSystemError) -> Bool
-    /// How many bytes the file has.
+    /// The size of the file in bytes.
     func byteCount(of file: OpenFile) throws(FileSystemError) -> Int
-    /// Which file is open.
+    /// The identity of the open file.
     func identity(of file: OpenFile) throws(FileSystemError) -> FileIdentity
-    /// Which file `path` names.
+    /// The identity of the file at `path`.
     func identity(at path: String) throws(FileSystemError) -> FileIdentity
-    /// Gives the file the name `target` in one atomic step, replacing what had it. Both are in one folder.
+    /// Renames the file to `target` in one atomic step, replacing an existing file. Both names are in one folder.
     func rename(_ source: String, to target: String) throws(FileSystemError)
     /// Removes the name of a file.
     func removeFile(_ path: String) throws(FileSystemError)
-    /// Makes a folder whose parent exists.
+    /// Creates a folder whose parent exists.
     func createFolder(_ path: String) throws(FileSystemError)
-    /// The names in a folder, in no order, without `.` and `..`.
+    /// The names in a folder, in no particular order, without `.` and `..`.
     func names(inFolder path: String) throws(FileSystemError) -> [String]
 }
 
-/// What a file is opened for.
+/// The purpose for which a file is opened.
 ///
-/// Only regular files and folders are opened. The last name of the path is not followed if it is a symbolic link, but
-/// for a ``folder``'s, and nothing waits for the other end of a pipe: whatever else stands there is
-/// ``FileSystemError/notRegular``.
+/// Only regular files and folders are opened; anything else is ``FileSystemError/notRegular``. A symbolic link as the
+/// last name of the path is followed only for ``folder``. Opening a pipe does not wait for its other end.
 package enum OpenMode: Sendable {
-    /// An existing file, to read.
+    /// An existing file, for reading.
     case read
-    /// A file that must not exist yet, to write.
+    /// A new file, for writing. It must not exist yet.
     case createNew
-    /// A file to read, write and lock, made when it is missing.
+    /// A file for reading, writing and locking. It is created if it does not exist.
     case createShared
-    /// An existing file to read, write and lock.
+    /// An existing file, for reading, writing and locking.
     case shared
-    /// A folder, to synchronise, list or lock.
+    /// A folder, for syncing, listing or locking.
     case folder
-    /// A folder, unless the last name of its path is a symbolic link.
+    /// A folder whose last name must not be a symbolic link.
     case plainFolder
 }
 
-/// An open file, with its path for messages.
+/// An open file, with its path for error messages.
 package struct OpenFile: Sendable {
-    /// The system's descriptor.
+    /// The file descriptor.
     package let descriptor: Int32
-    /// Where it was opened.
+    /// The path with which it was opened.
     package let path: String
 
     package init(descriptor: Int32, path: String) {
@@ -65,7 +65,7 @@ package struct OpenFile: Sendable {
     }
 }
 
-/// The identity of a file, whatever its name.
+/// The identity of a file, independent of its name.
 package struct FileIdentity: Hashable, Sendable {
     /// The device that the file is on.
     package let device: UInt64
@@ -78,16 +78,17 @@ package struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// A system call failed.
+/// The error of a failed system call.
 package struct FileSystemError: Error, Hashable, CustomStringConvertible {
-    /// The system call's name.
+    /// The name of the system call.
     package let call: String
-    /// What it was about.
+    /// The path or file of the call.
     package let path: String
     /// The system's error number.
     package let code: Int32
 
-    /// The `code` for a file that is neither regular nor a folder: a pipe, a device. No system call's.
+    /// The `code` for an object that is neither a regular file nor a folder, such as a pipe or device. It is not an
+    /// `errno`.
     package static let notRegular: Int32 = -1
 
     package init(call: String, path: String, code: Int32) {
@@ -96,14 +97,14 @@ package struct FileSystemError: Error, Hashable, CustomStringConvertible {
         self.code = code
     }
 
-    /// The call and the system's words for the error.
+    /// The call and the system's message for the error.
     package var description: String {
         "\(call): \(code == Self.notRegular ? "Not a regular file" : systemMessage(code))"
     }
 }
 
 extension FileSystem {
-    /// Opens `path` for the time of `body`.
+    /// Opens `path` while `body` runs.
     func withFile<Result>(
         _ path: String, _ mode: OpenMode, _ body: (OpenFile) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -112,14 +113,14 @@ extension FileSystem {
         return try body(file)
     }
 
-    /// Synchronises the names in a folder.
+    /// Syncs the names in a folder.
     func synchronizeFolder(_ path: String) throws(FileSystemError) {
         try withFile(path, .folder) { (folder) throws(FileSystemError) in try synchronize(folder) }
     }
 
-    /// The bytes of the file from `offset` on, at most `limit`.
+    /// Reads at most `limit` bytes of the file, from `offset`.
     func bytes(of file: OpenFile, from offset: Int = 0, limit: Int) throws(FileSystemError) -> [UInt8] {
-        // The standard library writes to the empty array that all threads share when it makes one of no capacity.
+        // With a capacity of zero, the standard library writes to the empty array that all threads share.
         guard limit > 0 else { return [] }
         var result: Result<Int, FileSystemError> = .success(0)
         let bytes = [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in

@@ -8,14 +8,14 @@ import Android
 import Darwin
 #endif
 
-/// The machine's own file system, through POSIX calls.
+/// The file system of the machine, through POSIX calls.
 ///
-/// Repeats interrupted calls and continues short ones. Walks a path that is longer than the system takes at once folder
-/// by folder. New files and folders get their final mode when they are created, never a wider one.
+/// It repeats interrupted calls and continues short ones. A path that is too long for one call is walked folder by
+/// folder. New files and folders get their final mode when they are created, never a wider one.
 package struct POSIXFileSystem: FileSystem {
     private let access: FileBackend.Access
 
-    /// - Parameter access: the users who may use what is created.
+    /// - Parameter access: The users who may use the created files and folders.
     package init(access: FileBackend.Access = .owner) { self.access = access }
 
     package func open(_ path: String, _ mode: OpenMode) throws(FileSystemError) -> OpenFile {
@@ -34,7 +34,7 @@ package struct POSIXFileSystem: FileSystem {
                 openat(folder, name, flags | O_CLOEXEC, access == .owner ? 0o600 : 0o660)
             }
         } catch {
-            // The error of opening a socket, or a device without hardware.
+            // The error for a socket, or for a device without hardware.
             guard error.code == ENXIO else { throw error }
             throw FileSystemError(call: error.call, path: error.path, code: FileSystemError.notRegular)
         }
@@ -50,7 +50,7 @@ package struct POSIXFileSystem: FileSystem {
         return file
     }
 
-    /// Gives the group its rights to a file of this user where the umask has taken them.
+    /// Gives the group its permissions for a file of this user if the umask has removed them.
     private func openToGroup(_ file: OpenFile) throws(FileSystemError) {
         guard access == .group else { return }
         do throws(FileSystemError) {
@@ -65,7 +65,7 @@ package struct POSIXFileSystem: FileSystem {
         }
     }
 
-    /// Follows no link, and does not wait for the other end of a pipe.
+    /// Does not follow links, and does not wait for the other end of a pipe.
     private static let plainly = O_NOFOLLOW | O_NONBLOCK
 
     private func checkRegular(_ file: OpenFile) throws(FileSystemError) {
@@ -84,7 +84,7 @@ package struct POSIXFileSystem: FileSystem {
     }
 
     package func close(_ file: OpenFile) {
-        // Not repeated when interrupted: the descriptor may belong to another thread by then.
+        // Not repeated when interrupted, because the descriptor may already belong to another thread.
         _ = systemClose(file.descriptor)
     }
 
@@ -116,7 +116,7 @@ package struct POSIXFileSystem: FileSystem {
 
     package func synchronize(_ file: OpenFile) throws(FileSystemError) {
         #if canImport(Darwin)
-        // There fsync leaves the data in the drive's own cache. Volumes that cannot do better refuse the request.
+        // On Apple systems fsync leaves data in the cache of the drive. Volumes without F_FULLFSYNC reject the request.
         if fcntl(file.descriptor, F_FULLFSYNC) == 0 { return }
         guard [ENOTSUP, EINVAL, ENOTTY].contains(errno) else { throw failure("fsync", file.path) }
         #endif
@@ -169,7 +169,8 @@ package struct POSIXFileSystem: FileSystem {
             return
         }
         _ = try call("mkdir", path) { folder, name in mkdirat(folder, name, 0o770) }
-        // The umask may have taken the group's rights; set-group-ID passes the folder's group on to what is made in it.
+        // The umask may have removed the group's permissions. The set-group-ID bit passes the folder's group on to new
+        // files.
         var status = stat()
         _ = try call("stat", path) { folder, name in fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) }
         let mode = status.st_mode & 0o7777 | 0o2770
@@ -199,10 +200,10 @@ package struct POSIXFileSystem: FileSystem {
 }
 
 extension POSIXFileSystem {
-    /// Well below `PATH_MAX`, which is 1,024 on Apple's systems and 4,096 on Linux.
+    /// Well below `PATH_MAX`, which is 1,024 on Apple systems and 4,096 on Linux.
     private static let longestPath = 1_000
 
-    /// Performs `body` on a folder and a path from there that is short enough for one call.
+    /// Calls `body` with a folder and a relative path that is short enough for one system call.
     private func call(
         _ name: String, _ path: String, _ body: (Int32, UnsafePointer<CChar>) -> Int32
     ) throws(FileSystemError) -> Int32 {
@@ -243,7 +244,7 @@ extension FileIdentity {
 }
 
 extension String {
-    /// The C string up to and including the last `separator`; empty when it has none.
+    /// Decodes the C string up to and including the last `separator`; empty if it has none.
     fileprivate init(decoding name: UnsafePointer<CChar>, upToLast separator: Unicode.Scalar) {
         let bytes = UnsafeRawBufferPointer(start: name, count: strlen(name))
         let end = bytes.lastIndex { $0 == UInt8(ascii: separator) }.map { $0 + 1 } ?? 0
@@ -251,7 +252,7 @@ extension String {
     }
 }
 
-/// The system's words for an error number.
+/// The system's message for an error number.
 func systemMessage(_ code: Int32) -> String {
     var buffer = [CChar](repeating: 0, count: 256)
     guard strerror_r(code, &buffer, buffer.count) == 0 else { return "error \(code)" }

@@ -1,23 +1,22 @@
 import SyncCore
 
-/// Waits for another process that holds the database: longer each time, and not beyond the timeout in all. No thread
-/// sleeps meanwhile.
+/// Waits for another process that holds the database, with back-off, until a total timeout. No thread is blocked.
 struct BusyWait {
     private let host: HostServices
     private let timeout: Duration
     private let hasPassed: @Sendable () -> Bool
     private var longest = Duration.milliseconds(1)
 
-    /// - Parameter timeout: counts from now on.
+    /// - Parameter timeout: The total time to wait, starting now.
     init(host: HostServices, timeout: Duration) {
         self.host = host
         self.timeout = timeout
         hasPassed = Self.deadline(on: host.timer, after: timeout)
     }
 
-    /// Waits a little before the next try.
+    /// Suspends before the next attempt.
     ///
-    /// - Throws: `failure` when the time is up, or that the task was cancelled.
+    /// - Throws: `failure` if the timeout has passed, or a cancellation error if the task was cancelled.
     mutating func pause(
         after failure: BackendError, in operation: BackendError.Operation
     ) async throws(BackendError) {

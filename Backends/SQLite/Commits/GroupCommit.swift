@@ -1,22 +1,23 @@
 import SyncCore
 import Synchronization
 
-/// Commits writes that arrive together in one transaction, and answers each after the commit and not before.
+/// Commits concurrent writes in one transaction, and returns each outcome after the commit.
 ///
-/// While one transaction waits for the disk, what arrives is gathered for the next. When another process holds the
-/// database, the task of the first write waits by the timer of the host, and the others behind it; no thread sleeps.
+/// Writes that arrive while a transaction waits for the disk are collected for the next one. If another process holds
+/// the database, the task of the first write waits on the timer of the host and the others queue behind it; no thread
+/// is blocked.
 ///
-/// All of it on a thread of the store's own. A write that finds nobody else at it could commit on its task's thread and
-/// save the two hand-overs; but where the pool of threads has one or two, as on a small server, that one blocks, and
-/// nothing arrives to be gathered (tried: of 800 writes of 16 tasks 764 became transactions of their own).
+/// All commits run on a thread of the store. A lone write could commit on the thread of its task and save two thread
+/// switches. But in a pool of one or two threads, as on a small server, this would block the pool, so that few other
+/// writes arrive to be collected.
 final class GroupCommit: Sendable {
     typealias Answers = [Result<WriteOutcome, BackendError>]
 
-    /// What became of a transaction.
+    /// The outcome of a transaction.
     enum Verdict: Sendable {
-        /// One list a group of writes, in their order.
+        /// The outcomes, with one list for each group of writes, in order.
         case answered([Answers])
-        /// Another process holds the database; nothing was done.
+        /// Another process holds the database. Nothing was written.
         case busy(BackendError)
     }
 
@@ -34,7 +35,7 @@ final class GroupCommit: Sendable {
 
     private enum Mode {
         case idle
-        /// A thread takes job after job.
+        /// A thread is processing jobs.
         case running
         /// The task of a job that is not in the queue waits for another process.
         case waiting
@@ -46,7 +47,7 @@ final class GroupCommit: Sendable {
         var nextID: UInt64 = 0
     }
 
-    /// A transaction takes jobs until it has so many writes, or so many bytes.
+    /// The number of writes after which a transaction takes no more jobs. There is a similar limit in bytes.
     private static let maximumWriteCount = 1_024
     private static let maximumByteCount = 16 << 20
 
@@ -55,25 +56,25 @@ final class GroupCommit: Sendable {
     private let host: HostServices
     private let timeout: Duration
     private let commit: @Sendable ([[PreparedWrite]]) -> Verdict
-    private let onRest: @Sendable () -> Void
+    private let onIdle: @Sendable () -> Void
 
     /// - Parameters:
-    ///   - timeout: how long a write waits for other processes.
-    ///   - commit: performs groups of writes in one transaction; called on `queue`.
-    ///   - onRest: is called, on `queue`, when nothing more is there to be committed, before the last is answered, or
-    ///     nothing can be for now. It may be called once too often.
+    ///   - timeout: The longest time that a write waits for other processes.
+    ///   - commit: Performs groups of writes in one transaction. Called on `queue`.
+    ///   - onIdle: Called on `queue` when no more writes wait, before the last outcome is returned, or when writes
+    ///     cannot proceed for now. There may be one redundant call.
     init(
         queue: SerialQueue, host: HostServices, timeout: Duration,
-        commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict, onRest: @escaping @Sendable () -> Void
+        commit: @escaping @Sendable ([[PreparedWrite]]) -> Verdict, onIdle: @escaping @Sendable () -> Void
     ) {
-        self.onRest = onRest
+        self.onIdle = onIdle
         self.queue = queue
         self.host = host
         self.timeout = timeout
         self.commit = commit
     }
 
-    /// Performs `writes`, which are committed together.
+    /// Performs `writes` in one transaction.
     func perform(_ writes: [PreparedWrite]) async throws(BackendError) -> Answers {
         let operation = writes.first?.operation ?? .write
         var wait = BusyWait(host: host, timeout: timeout)
@@ -87,14 +88,15 @@ final class GroupCommit: Sendable {
                 do throws(BackendError) {
                     try await wait.pause(after: error, in: operation)
                 } catch {
-                    passOn()
+                    startNext()
                     throw error
                 }
             }
         }
     }
 
-    /// Queues `writes` and waits for what becomes of them; those that waited for another process come first again.
+    /// Queues `writes` and waits for the outcome. Writes that have waited for another process go to the front of the
+    /// queue.
     private func turn(of writes: [PreparedWrite], isFirst: Bool) async -> Turn {
         let id = state.withLock { state in
             state.nextID += 1
@@ -103,8 +105,8 @@ final class GroupCommit: Sendable {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let (isCancelled, starts) = state.withLock { state -> (Bool, Bool) in
-                    // A task is marked as cancelled before its handler runs. So either it is seen here, or the handler
-                    // comes after us and finds the job.
+                    // A task is marked as cancelled before its handler runs. So the cancellation is either visible
+                    // here, or the handler runs later and finds the job.
                     if Task.isCancelled { return (true, isFirst ? false : Self.resume(&state)) }
                     let job = Job(id: id, writes: writes, continuation: continuation)
                     state.jobs.insert(job, at: isFirst ? state.jobs.count : 0)
@@ -123,8 +125,8 @@ final class GroupCommit: Sendable {
         }
     }
 
-    /// Lets the next job try, after the one that waited has given up.
-    private func passOn() {
+    /// Lets the next job proceed after the waiting one has given up.
+    private func startNext() {
         if state.withLock({ Self.resume(&$0) }) { queue.start { self.run() } }
     }
 
@@ -133,12 +135,12 @@ final class GroupCommit: Sendable {
         return state.mode == .running
     }
 
-    /// Takes jobs until none is left.
+    /// Processes jobs until the queue is empty.
     private func run() {
         while let jobs = take() {
             switch commit(jobs.map(\.writes)) {
             case .answered(let answers):
-                if state.withLock({ $0.jobs.isEmpty }) { onRest() }
+                if state.withLock({ $0.jobs.isEmpty }) { onIdle() }
                 for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: .answered(answer)) }
             case .busy(let error):
                 state.withLock { state in
@@ -146,14 +148,14 @@ final class GroupCommit: Sendable {
                     state.jobs.insert(contentsOf: jobs.dropFirst(), at: 0)
                 }
                 jobs[0].continuation.resume(returning: .mustWait(error))
-                return onRest()
+                return onIdle()
             }
         }
-        // What was there when the last was answered may have been cancelled.
-        onRest()
+        // The jobs that were queued when the last outcome was returned may have been cancelled.
+        onIdle()
     }
 
-    /// The jobs of the next transaction, one or more; `nil` when there are none.
+    /// Removes and returns the jobs of the next transaction, at least one; `nil` if the queue is empty.
     private func take() -> [Job]? {
         state.withLock { state in
             guard !state.jobs.isEmpty else {

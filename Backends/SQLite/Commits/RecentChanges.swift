@@ -1,13 +1,13 @@
 import SyncCore
 import Synchronization
 
-/// The changes that this object has committed recently, as long as no other connection commits.
+/// Recent changes committed by this object, valid as long as no other connection commits.
 ///
-/// A follower of a busy store asks for its changes again and again. SQLite reads two rows for each of them, from pages
-/// that are read again after every commit; here a change costs one step along a list. Commits of other connections are
-/// detected as in ``EntryCache``, so an answer from memory is as new as one from SQLite.
+/// A reader that follows a busy store requests changes repeatedly. SQLite reads two rows for each change, from pages
+/// that it must load again after every commit; in memory, a change costs one step along a list. Commits of other
+/// connections are detected as in ``EntryCache``, so the result is as current as one from SQLite.
 final class RecentChanges: Sendable {
-    /// One change: its cursor, its key, and the key's version after it, `nil` for a deletion.
+    /// One change: its cursor, its key, and the key's version after it; `nil` for a deletion.
     struct Item: Sendable {
         var cursor: ChangeCursor
         var key: EntryKey
@@ -15,15 +15,15 @@ final class RecentChanges: Sendable {
     }
 
     private struct State {
-        /// The commit as of which these are the latest changes.
+        /// The latest commit that the items include.
         var head: LogIndex.Head?
-        /// The change before the first of them; `nil` if that is the store's first.
+        /// The change before the first item; `nil` if the first item is the store's first change.
         var start: ChangeCursor?
-        /// The changes in order, without a gap.
+        /// The changes in order, without gaps.
         var items: [(item: Item, isLatest: Bool)] = []
-        /// The number of changes that were dropped before the first of them.
+        /// The number of changes that were dropped before the first item.
         var droppedCount = 0
-        /// The index of the latest change of each key; the dropped changes are counted in it.
+        /// The index of the latest change of each key, counted from the first change, dropped ones included.
         var latest: [EntryKey: Int] = [:]
     }
 
@@ -31,10 +31,10 @@ final class RecentChanges: Sendable {
     private let maximumCount: Int
     private let state = Mutex(State())
 
-    /// - Parameter maximumCount: The number of changes that are kept; for a while a quarter more.
+    /// - Parameter maximumCount: The number of changes to keep. It may be exceeded by a quarter temporarily.
     init(_ index: LogIndex, maximumCount: Int) { (self.index, self.maximumCount) = (index, maximumCount) }
 
-    /// The page of ``ChangeTable/page(since:limit:)``, which finds no damage here; `nil` if SQLite has to be asked.
+    /// Returns the same page as ``ChangeTable/page(since:limit:)``; `nil` if only SQLite can answer.
     func page(since cursor: ChangeCursor?, limit: Int) -> ChangePage? {
         guard let head = index.head() else { return nil }
         return state.withLock { state in
@@ -64,13 +64,13 @@ final class RecentChanges: Sendable {
         return place + 1
     }
 
-    /// Notes a commit of this object.
+    /// Records a commit of this object.
     ///
     /// - Parameters:
-    ///   - items: Its changes, one or more.
+    ///   - items: The changes of the commit, at least one.
     ///   - start: The change before them.
-    ///   - before: The commit before it; `nil` if it is unknown.
-    ///   - now: The state right after the commit; `nil` if another connection may have committed since.
+    ///   - before: The state of the WAL before the commit; `nil` if it is unknown.
+    ///   - now: The state of the WAL right after the commit; `nil` if another connection may have committed since.
     func note(_ items: [Item], behind start: ChangeCursor?, after before: LogIndex.Head?, now: LogIndex.Head?) {
         state.withLock { state in
             guard let now else { return state = State() }

@@ -2,7 +2,7 @@ import GRDB
 import SyncCore
 
 extension SQLiteStore {
-    /// Performs groups of writes in one transaction. On the queue only.
+    /// Performs groups of writes in one transaction. Called only on the queue.
     func commit(_ groups: [[PreparedWrite]]) -> GroupCommit.Verdict {
         do throws(BackendError) {
             let connections = try openedForWriting()
@@ -13,7 +13,7 @@ extension SQLiteStore {
         }
     }
 
-    /// - Throws: `busy` when another process holds the database and nothing was done.
+    /// - Throws: `busy` if another process holds the database. Nothing was written then.
     private func commit(
         _ groups: [[PreparedWrite]], on connections: StoreConnections
     ) throws(BackendError) -> [GroupCommit.Answers] {
@@ -26,7 +26,7 @@ extension SQLiteStore {
             guard writes.count > 1, error.disposition != .outcomeUnknown else {
                 return groups.map { $0.map { .failure(error.during($0.operation, key: $0.key)) } }
             }
-            // One write makes the transaction fail. Alone, each gets its own answer.
+            // One of the writes made the transaction fail. Each write is retried alone and gets its own outcome.
             answers = writes.map { write in
                 do throws(BackendError) {
                     return try transact([write], on: connections)[0]
@@ -42,7 +42,8 @@ extension SQLiteStore {
         }
     }
 
-    /// One transaction. Nothing of it is done when it throws, unless the error says that the outcome is unknown.
+    /// Performs one transaction. If it throws, nothing was written, unless the error has the disposition
+    /// `outcomeUnknown`.
     private func transact(
         _ writes: [PreparedWrite], on connections: StoreConnections
     ) throws(BackendError) -> GroupCommit.Answers {
@@ -67,14 +68,14 @@ extension SQLiteStore {
                     try db.cachedStatement(sql: "COMMIT").execute()
                     committed = Self.changes(writes, answers)
                     now = connections.cache?.head() ?? nil
-                    // After another connection's commit, the head does not belong to this one.
+                    // If another connection has committed since, the header does not describe this commit.
                     if (try? Self.foreignCommits(db)) != foreign { now = nil }
                     connections.recentChanges?.note(
                         transaction.changed, behind: transaction.start, after: before, now: now)
                     noteCommit(latest, head: now)
                     return answers
                 } catch {
-                    // Fails where SQLite has rolled back by itself.
+                    // A rollback throws if SQLite has already rolled back.
                     if db.isInsideTransaction { try db.rollback() }
                     throw error
                 }
@@ -84,13 +85,13 @@ extension SQLiteStore {
         }
     }
 
-    /// The transaction that has begun, if the path still leads to this file and its schema is known.
+    /// Starts the writes of an open transaction, if the path still leads to this file and its schema is supported.
     private func begun(_ db: Database, on connections: StoreConnections) throws -> StoreTransaction {
-        // After a replacement of the file, no other process would read what is written here.
+        // If the file was replaced, other processes would not see a write to it.
         guard connections.isCurrent else {
             throw BackendError(.busy, message: "\(file.path): the file was replaced; try again")
         }
-        // A later version may have changed the tables since they were opened.
+        // A later version may have changed the tables since the connection was opened.
         try file.check(version: db.firstRow(of: "PRAGMA user_version") { $0.integer(0) } ?? 0)
         return try StoreTransaction(db: db, file: file)
     }
@@ -112,7 +113,7 @@ extension SQLiteStore {
         try db.firstRow(of: "PRAGMA data_version") { $0.integer(0) }
     }
 
-    /// The keys that were changed, with their new entries, in order.
+    /// The changed keys with their new entries, in order.
     private static func changes(_ writes: [PreparedWrite], _ answers: GroupCommit.Answers) -> [(EntryKey, Entry?)] {
         zip(writes, answers).compactMap { write, answer in
             switch answer {

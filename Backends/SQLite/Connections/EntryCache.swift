@@ -1,13 +1,13 @@
 import SyncCore
 import Synchronization
 
-/// Entries that were read or written lately, for as long as nobody commits anything else.
+/// A cache of recently used entries, valid as long as no other connection commits.
 ///
-/// Whether somebody did is seen in the head of the log's index, see ``LogIndex``: so an answer from here is as new as
-/// one of SQLite, other processes included. After a commit of another process all is forgotten; after one of this
-/// object what it wrote is replaced.
+/// The header of the WAL index shows whether another connection has committed (see ``LogIndex``), so a cached result is
+/// as current as one from SQLite, other processes included. A commit of another process drops the whole cache. A commit
+/// of this object replaces the entries that it wrote.
 final class EntryCache: Sendable {
-    /// One entry; without its value where that is long or was not read.
+    /// A cached entry. The value is `nil` if it is too long or was not read.
     private struct Item {
         var version: EntryVersion
         var value: [UInt8]?
@@ -16,40 +16,40 @@ final class EntryCache: Sendable {
     private typealias Items = [EntryKey: Item]
 
     private struct State {
-        /// As of which commit all of it holds.
+        /// The commit for which the whole cache is valid.
         var head: LogIndex.Head?
         var isCommitting = false
-        // What is used moves to the first; when that is full it becomes the second, which is forgotten.
+        // Used items move to `recent`. When `recent` is full it becomes `former`, and the previous `former` is dropped.
         var recent: Items = [:]
         var former: Items = [:]
-        /// Of `recent`.
+        /// The approximate size of `recent`.
         var byteCount = 0
     }
 
-    /// What an item takes beside its key and value, about.
+    /// The approximate size of an item without its key and value.
     private static let overhead = 200
 
     private let index: LogIndex
     private let byteCount: Int
     private let state = Mutex(State())
-    private let forgetting = SerialQueue(label: "SQLiteStorage forgetting")
+    private let deallocation = SerialQueue(label: "SQLiteStorage deallocation")
 
-    /// - Parameter byteCount: how much it may hold, about.
+    /// - Parameter byteCount: The approximate capacity, in bytes.
     init(_ index: LogIndex, byteCount: Int) { (self.index, self.byteCount) = (index, byteCount) }
 
-    /// The commit of now; `nil` where it cannot be said.
+    /// The header of the latest commit; `nil` if it cannot be determined.
     func head() -> LogIndex.Head? { index.head() }
 
-    /// The answer to a read of `key`, where it is known.
+    /// The outcome of reading `key`; `nil` if it is not cached.
     func read(_ key: EntryKey, unless knownVersion: EntryVersion?) -> ReadOutcome? {
         guard let head = index.head() else { return nil }
-        let (outcome, forgotten) = state.withLock { state -> (ReadOutcome?, [Items]) in
+        let (outcome, evicted) = state.withLock { state -> (ReadOutcome?, [Items]) in
             guard state.head == head else { return (nil, []) }
             if let item = state.recent[key] { return (Self.outcome(item, unless: knownVersion), []) }
             guard let item = state.former[key] else { return (nil, []) }
             return (Self.outcome(item, unless: knownVersion), put(item, under: key, in: &state))
         }
-        forget(forgotten)
+        deallocate(evicted)
         return outcome
     }
 
@@ -58,12 +58,12 @@ final class EntryCache: Sendable {
         return item.value.map { .found(Entry(value: $0, version: item.version)) }
     }
 
-    /// Keeps what SQLite answered.
+    /// Caches an outcome from SQLite.
     ///
     /// - Parameters:
-    ///   - outcome: what was read of `key`.
-    ///   - knownVersion: the version of what is unchanged.
-    ///   - head: the commit of when the read began.
+    ///   - outcome: The outcome of reading `key`.
+    ///   - knownVersion: The version of an unchanged entry.
+    ///   - head: The header of the WAL index when the read began.
     func note(
         _ outcome: ReadOutcome, of key: EntryKey, unless knownVersion: EntryVersion?, asOf head: LogIndex.Head
     ) {
@@ -75,23 +75,23 @@ final class EntryCache: Sendable {
             item = Item(version: knownVersion, value: nil)
         case .absent: return
         }
-        // With a commit in between it may be of before or of after it.
+        // If there was a commit in between, the outcome may be from before or after it.
         guard index.head() == head else { return }
-        let forgotten = state.withLock { state -> [Items] in
-            var forgotten: [Items] = []
+        let evicted = state.withLock { state -> [Items] in
+            var evicted: [Items] = []
             if state.head != head {
-                // Of this object's commit the new entries are about to come, see below; and another one's may have come
-                // after the head was looked at.
+                // During a commit of this object, its new entries are about to be cached (see `end`). Another
+                // connection may also have committed since the header was read.
                 guard !state.isCommitting, index.head() == head else { return [] }
-                forgotten = Self.clear(&state)
+                evicted = Self.clear(&state)
                 state.head = head
             }
-            return forgotten + put(item, under: key, in: &state)
+            return evicted + put(item, under: key, in: &state)
         }
-        forget(forgotten)
+        deallocate(evicted)
     }
 
-    /// - Returns: what there was no room for any more.
+    /// - Returns: The items that were evicted.
     private func put(_ item: Item, under key: EntryKey, in state: inout State) -> [Items] {
         var item = item
         if let value = item.value, value.count > byteCount / 16 { item.value = nil }
@@ -113,13 +113,13 @@ final class EntryCache: Sendable {
         return [state.recent, state.former]
     }
 
-    /// Takes apart what may be many thousands of entries: neither under the lock nor on the thread of a reader.
-    private func forget(_ items: [Items]) {
+    /// Deallocates evicted items, possibly many thousands, outside the lock and off the reader's thread.
+    private func deallocate(_ items: [Items]) {
         guard items.reduce(0, { $0 + $1.count }) > 100 else { return }
-        forgetting.start { withExtendedLifetime(items) {} }
+        deallocation.start { withExtendedLifetime(items) {} }
     }
 
-    /// How many bytes of keys and values it holds.
+    /// The total size of the cached keys and values, in bytes.
     var heldByteCount: Int {
         state.withLock { state in
             [state.recent, state.former].joined().reduce(0) { sum, pair in
@@ -128,38 +128,38 @@ final class EntryCache: Sendable {
         }
     }
 
-    /// Is called when this object's transaction has begun, before which nobody else's can end.
+    /// Called when this object's transaction has begun. No other commit can happen before it ends.
     ///
-    /// - Returns: the commit that it follows.
+    /// - Returns: The header of the commit that precedes the transaction.
     func begin() -> LogIndex.Head? {
         state.withLock { $0.isCommitting = true }
         return index.head()
     }
 
-    /// Is called when that transaction is at its end.
+    /// Called when that transaction has ended.
     ///
     /// - Parameters:
-    ///   - changes: what it has put under each key, `nil` for nothing; of none where nothing was committed, or nobody
-    ///     knows.
-    ///   - before: what ``begin()`` said; where that is nothing, nothing is known of before.
-    ///   - now: the commit of right after it; `nil` where somebody else may have committed since.
+    ///   - changes: The new entry of each written key, `nil` for a deletion. Empty if nothing was committed, or if the
+    ///     outcome is unknown.
+    ///   - before: The result of ``begin()``; `nil` if the prior state is unknown.
+    ///   - now: The header right after the commit; `nil` if another connection may have committed since.
     func end(_ changes: [(EntryKey, Entry?)], after before: LogIndex.Head?, now: LogIndex.Head?) {
-        let forgotten = state.withLock { state -> [Items] in
+        let evicted = state.withLock { state -> [Items] in
             state.isCommitting = false
             guard !changes.isEmpty else { return [] }
             guard let now else { return Self.clear(&state) }
-            var forgotten = state.head == before ? [] : Self.clear(&state)
+            var evicted = state.head == before ? [] : Self.clear(&state)
             state.head = now
             for (key, entry) in changes {
                 state.former[key] = nil
                 if let entry {
-                    forgotten += put(Item(version: entry.version, value: entry.value), under: key, in: &state)
+                    evicted += put(Item(version: entry.version, value: entry.value), under: key, in: &state)
                 } else if let old = state.recent.removeValue(forKey: key) {
                     state.byteCount -= Self.byteCount(of: old, under: key)
                 }
             }
-            return forgotten
+            return evicted
         }
-        forget(forgotten)
+        deallocate(evicted)
     }
 }

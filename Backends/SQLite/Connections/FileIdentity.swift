@@ -10,16 +10,16 @@ import Android
 import Darwin
 #endif
 
-/// The identity of the file that a path leads to now.
+/// The identity of the file that a path currently leads to.
 ///
-/// Asked by path and never through a descriptor of our own: closing one would drop the locks that SQLite holds on the
-/// file for this whole process.
+/// It is determined by path, never through a separate descriptor: closing such a descriptor would release the locks
+/// that SQLite holds on the file for this whole process.
 struct FileIdentity: Hashable, Sendable {
     private let device: UInt64
     private let number: UInt64
     let byteCount: Int64
 
-    /// The kind of thing at a path.
+    /// The result of examining a path.
     enum Finding: Equatable {
         case missing
         case file(FileIdentity)
@@ -36,7 +36,7 @@ struct FileIdentity: Hashable, Sendable {
         hasher.combine(number)
     }
 
-    /// Looks at `path`, following symbolic links as SQLite does.
+    /// Examines `path`, following symbolic links as SQLite does.
     static func look(at path: String) throws(BackendError) -> Finding {
         var status = stat()
         guard stat(path, &status) == 0 else {
@@ -44,12 +44,13 @@ struct FileIdentity: Hashable, Sendable {
             case ENOENT: return .missing
             case EACCES, EPERM:
                 throw BackendError(
-                    .permissionDenied, message: "\(path): this user may not look there; give it access to the folder")
+                    .permissionDenied, message: "\(path): this user has no access to it; give it access to the folder")
             case ENOTDIR, ELOOP, ENAMETOOLONG:
-                throw BackendError(.notAStore, message: "\(path): this path leads to no file; choose another")
+                throw BackendError(.notAStore, message: "\(path): the path does not lead to a file; choose another")
             default:
                 throw BackendError(
-                    .unavailable, message: "\(path): the disk or file server is away (error \(errno)); try again")
+                    .unavailable,
+                    message: "\(path): the disk or file server is unavailable (error \(errno)); try again")
             }
         }
         switch status.st_mode & S_IFMT {
@@ -63,23 +64,23 @@ struct FileIdentity: Hashable, Sendable {
         }
     }
 
-    /// Whether `path` leads to this file now.
+    /// True if `path` still leads to this file.
     func isStill(at path: String) -> Bool {
         var status = stat()
         return stat(path, &status) == 0 && UInt64(truncatingIfNeeded: status.st_ino) == number
             && UInt64(truncatingIfNeeded: status.st_dev) == device
     }
 
-    /// Where `path` leads, through symbolic links: there SQLite keeps its other files too.
+    /// Resolves the symbolic links in `path`. SQLite keeps its other files beside the resolved file.
     static func resolved(_ path: String) -> String {
         var path = path
-        // As many as the system follows.
+        // The number of links that the system follows.
         for _ in 0..<40 {
             if let resolved = realpath(path, nil) {
                 defer { free(resolved) }
                 return String(cString: resolved)
             }
-            // There is no file yet, but there may be a link to where it will be.
+            // The file does not exist yet, but a link may lead to its future place.
             var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
             let count = readlink(path, &buffer, buffer.count - 1)
             guard count > 0 else { return path }
@@ -89,13 +90,13 @@ struct FileIdentity: Hashable, Sendable {
         return path
     }
 
-    /// The permissions of the file at `path`; `nil` where there is none.
+    /// The permissions of the file at `path`; `nil` if it does not exist.
     static func mode(of path: String) -> UInt32? {
         var status = stat()
         return stat(path, &status) == 0 ? UInt32(status.st_mode) & 0o777 : nil
     }
 
-    /// Maps the system's error number to the error of a file at `path` that cannot `work`.
+    /// Maps `errno` to the error for a file at `path` on which `work` failed.
     static func failure(to work: String, _ path: String) -> BackendError {
         switch errno {
         case EACCES, EPERM, EROFS:
@@ -109,36 +110,36 @@ struct FileIdentity: Hashable, Sendable {
         }
     }
 
-    /// Whether nothing at all can be written where `path` is.
+    /// True if the medium of `path` is read-only.
     static func isOnReadOnlyMedium(_ path: String) -> Bool {
         var status = statvfs()
         return statvfs(path, &status) == 0 && status.f_flag & UInt(ST_RDONLY) != 0
     }
 
-    /// Whether this process, or the system, has as many files open as it may.
+    /// True if this process or the system has reached its limit of open files.
     static func isOutOfDescriptors() -> Bool {
         let descriptor = open("/dev/null", O_RDONLY | O_CLOEXEC)
         if descriptor >= 0 { close(descriptor) }
         return descriptor < 0 && [EMFILE, ENFILE].contains(errno)
     }
 
-    /// Synchronises the folder, so that the names in it survive a power cut.
+    /// Syncs a folder, so that the names in it survive a power cut.
     ///
-    /// Works for a log as well, but must not be used for a database, see ``FileIdentity``.
-    static func synchronise(_ path: String) throws(BackendError) {
+    /// It works for a WAL too, but must not be used for a database (see ``FileIdentity``).
+    static func synchronize(_ path: String) throws(BackendError) {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
-            throw BackendError(.unavailable, message: "\(path): it cannot be synchronised (error \(errno))")
+            throw BackendError(.unavailable, message: "\(path): it cannot be synced (error \(errno))")
         }
         defer { close(descriptor) }
         guard fsync(descriptor) == 0 else {
-            throw BackendError(.unavailable, message: "\(path): it cannot be synchronised (error \(errno))")
+            throw BackendError(.unavailable, message: "\(path): it cannot be synced (error \(errno))")
         }
     }
 
-    /// Sets the file's time to the present, which signals a complete commit to watchers in other processes.
+    /// Sets the file's modification time to now, which signals a commit to watchers in other processes.
     static func touch(_ path: String) {
-        // Only a signal: where it fails, watchers hear of the next change.
+        // This is only a signal. If it fails, watchers are notified by the next change.
         _ = utimensat(AT_FDCWD, path, nil, 0)
     }
 }

@@ -2,17 +2,18 @@ import GRDB
 import GRDBSQLite
 import Synchronization
 
-/// The head of the index of SQLite's write-ahead log, in the memory that all processes share which have the database
-/// open. SQLite looks there as each transaction begins, and believes the pages that it has read before where nothing
-/// differs.
+/// The header of SQLite's WAL index, in memory that all processes with the open database share.
 ///
-/// The format is SQLite's (sqlite.org/walformat.html, section 2): two copies of 48 bytes, the second of which is
-/// written first. Another version than ``Head/knownVersion`` is not understood.
+/// SQLite reads it at the beginning of each transaction, and keeps using its cached pages if the header has not
+/// changed.
 ///
-/// The memory is that of a connection, which is kept for that.
+/// The format is defined by SQLite (sqlite.org/walformat.html, section 2): two copies of 48 bytes, of which the second
+/// is written first. Only the version ``Head/knownVersion`` is supported.
+///
+/// The memory belongs to a connection, which this value keeps open.
 struct LogIndex: Sendable {
-    /// What the log has at a moment. Where two are equal nothing was committed in between: it has a checksum over the
-    /// log's frames, and salt that is drawn anew whenever the log begins again.
+    /// The state of the WAL at one moment. If two headers are equal, nothing was committed in between: a header has a
+    /// checksum over the frames, and a salt that changes whenever the WAL restarts.
     struct Head: Equatable, BitwiseCopyable, Sendable {
         static let byteCount = 48
         static let knownVersion: UInt32 = 3_007_000
@@ -20,10 +21,10 @@ struct LogIndex: Sendable {
         private var words: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0, 0)
 
         fileprivate var isUsable: Bool {
-            let isMade: UInt8 = field(at: 12)
+            let isInitialized: UInt8 = field(at: 12)
             let salt: UInt64 = field(at: 32)
-            // Without salt there is no log yet, and one such head is like any other.
-            return field(at: 0) == Self.knownVersion && isMade != 0 && salt != 0
+            // Without a salt there is no WAL yet, and all such headers are equal.
+            return field(at: 0) == Self.knownVersion && isInitialized != 0 && salt != 0
         }
 
         private func field<Field: BitwiseCopyable>(at offset: Int) -> Field {
@@ -33,20 +34,21 @@ struct LogIndex: Sendable {
         static func == (left: Head, right: Head) -> Bool { left.words == right.words }
     }
 
-    /// A pointer is not sendable; what is here is only read, and checked by its second copy.
+    /// An address, because a pointer is not sendable. The memory is only read, and verified by its second copy.
     private let address: UInt
     private let connection: DatabaseQueue
 
-    /// The index of the database of a connection that has read from it.
+    /// Maps the index of the database of a connection that has read from it.
     ///
-    /// - Returns: `nil` where it has none, as when it is not in write-ahead mode or its memory is not shared.
+    /// - Returns: `nil` if there is no index, for example because the database is not in WAL mode or the memory is not
+    ///   shared.
     init?(of connection: DatabaseQueue) throws {
         guard let address = try connection.unsafeRead({ try Self.address(of: $0) }) else { return nil }
         (self.address, self.connection) = (address, connection)
     }
 
     private static func address(of db: Database) throws -> UInt? {
-        // Asking for the index of another would make one.
+        // In another mode, requesting the index would create one.
         guard let connection = db.sqliteConnection,
             try String.fetchOne(db, sql: "PRAGMA journal_mode") == "wal",
             try String.fetchOne(db, sql: "PRAGMA locking_mode") == "normal"
@@ -56,12 +58,12 @@ struct LogIndex: Sendable {
             let methods = file.pointee.pMethods, methods.pointee.iVersion >= 2, let map = methods.pointee.xShmMap
         else { return nil }
         var region: UnsafeMutableRawPointer?
-        // The first region as SQLite divides it; no other is looked at, and it is never moved.
+        // The first region of the index. Only this one is read, and SQLite never moves it.
         guard map(file, 0, 32_768, 0, &region) == SQLITE_OK, let region else { return nil }
         return UInt(bitPattern: region)
     }
 
-    /// The head as it is now; `nil` while somebody writes it, or puts the index together anew.
+    /// The current header; `nil` while a process writes it or rebuilds the index.
     func head() -> Head? {
         guard let start = UnsafeRawPointer(bitPattern: address) else { return nil }
         let first = start.loadUnaligned(as: Head.self)

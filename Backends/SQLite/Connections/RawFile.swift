@@ -2,16 +2,16 @@ import GRDB
 import GRDBSQLite
 import SyncCore
 
-/// The bytes of a file as they are, read through SQLite's own descriptor.
+/// Reads the raw bytes of a file through SQLite's own descriptor.
 ///
-/// No database is opened in the sense of SQLite: nothing is locked, rolled back, created or believed. A descriptor of
-/// our own would not do, see ``FileIdentity``.
+/// SQLite does not open the file as a database: nothing is locked, rolled back, created or verified. A separate
+/// descriptor is not an option (see ``FileIdentity``).
 final class RawFile {
     private let connection: OpaquePointer
     private let file: UnsafeMutablePointer<sqlite3_file>
     let byteCount: Int
 
-    /// Opens the file at `path`, which must be a regular one.
+    /// Opens the regular file at `path`.
     init(path: String) throws {
         var connection: OpaquePointer?
         let code = sqlite3_open_v2(path, &connection, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nil)
@@ -36,7 +36,7 @@ final class RawFile {
 
     deinit { sqlite3_close(connection) }
 
-    /// The bytes from `offset`; fewer where the file ends. What the disk cannot read throws.
+    /// Reads `count` bytes from `offset`, or fewer at the end of the file. Throws if the disk cannot read them.
     func bytes(from offset: Int, count: Int) throws -> [UInt8] {
         let count = max(0, min(count, byteCount - offset))
         guard count > 0, let methods = file.pointee.pMethods else { return [] }
@@ -51,7 +51,7 @@ final class RawFile {
 }
 
 extension [UInt8] {
-    /// The number in `count` bytes at `offset`, the most significant first.
+    /// The big-endian number in `count` bytes at `offset`.
     func bigEndian(at offset: Int, count: Int = 4) -> Int {
         self[offset..<(offset + count)].reduce(0) { $0 << 8 | Int($1) }
     }

@@ -2,30 +2,30 @@ import GRDB
 import SyncCore
 import Synchronization
 
-/// The open connections to one file: one that writes, and as many that read as are needed at once.
+/// The open connections to one file: one writer, and as many readers as are needed concurrently.
 ///
-/// GRDB's pool does not do: it writes to a database before its owner could be checked, and sets `synchronous` to
-/// NORMAL, with which an acknowledged write does not survive a power cut.
+/// GRDB's pool is not suitable: it writes to a database before the application ID could be checked, and sets
+/// `synchronous` to NORMAL, with which an acknowledged write may not survive a power cut.
 final class StoreConnections: Sendable {
     let file: StoreFile
     let identity: FileIdentity
     private let idleReaders = Mutex<[StoreReader]>([])
     private let openWriter = Mutex<DatabaseQueue?>(nil)
-    /// Entries that were read or written lately.
+    /// The recently used entries.
     let cache: EntryCache?
-    /// Changes that were made lately.
+    /// The recent changes.
     let recentChanges: RecentChanges?
     private let logByteCount: Int
 
-    /// Indicates whether the database has a write-ahead log, which the memory of entries and changes depends on.
+    /// True if the database has a WAL, which both caches depend on.
     let hasLog: Bool
 
-    /// Opens the store that was found; reads only its header and the names of its tables.
+    /// Opens the store at `file`. Reads only its header and the names of its tables.
     ///
     /// - Parameters:
-    ///   - cachedByteCount: about how much is kept in memory; 0 for nothing.
-    ///   - logByteCount: about how long the log becomes before it is taken into the database.
-    ///   - isForWriting: whether to begin a log if the database has none, as a backup or a closed store.
+    ///   - cachedByteCount: The approximate size of the cache, in bytes; 0 disables it.
+    ///   - logByteCount: The approximate size of the WAL at which it is checkpointed.
+    ///   - isForWriting: `true` to start a WAL if the database has none, like a backup or a closed store.
     init(
         file: StoreFile, identity: FileIdentity, cachedByteCount: Int = 0, logByteCount: Int = 16 << 20,
         isForWriting: Bool = false
@@ -43,7 +43,7 @@ final class StoreConnections: Sendable {
         }
         hasLog = try Self.hasLog(connection)
         guard identity.isStill(at: file.path) else {
-            throw BackendError(.busy, message: "\(file.path): the file was replaced while it was opened; try again")
+            throw BackendError(.busy, message: "\(file.path): the file was replaced during opening; try again")
         }
         let index = cachedByteCount > 0 ? try LogIndex(of: connection) : nil
         cache = index.map { EntryCache($0, byteCount: cachedByteCount) }
@@ -53,36 +53,36 @@ final class StoreConnections: Sendable {
         idleReaders.withLock { $0.append(reader) }
     }
 
-    /// Whether the path still leads to this file.
+    /// True if the path still leads to this file.
     var isCurrent: Bool { identity.isStill(at: file.path) }
 
-    /// Looks for rows by the hashes of their keys.
+    /// Calls `body` with a lookup of rows by the hashes of their keys.
     func find<Result: Sendable>(_ body: (EntryLookup) throws -> Result) throws -> Result {
         try withReader { try $0.find(body) }
     }
 
-    /// Reads `key`; that nothing is there only where the index says so, too.
+    /// Reads `key`, and reports an absence only if the index agrees.
     func readConfirmed(_ key: EntryKey, unless knownVersion: EntryVersion?) throws -> ReadOutcome {
         if let outcome = cache?.read(key, unless: knownVersion) { return outcome }
         let head = cache?.head()
         let outcome = try find { try $0.read(key, unless: knownVersion) }
         if let head { cache?.note(outcome, of: key, unless: knownVersion, asOf: head) }
         guard case .absent = outcome else { return outcome }
-        // Both ways to the key as of one moment, or one that is just written would look like damage.
+        // Both lookups need the same snapshot. Otherwise a key that is being written would look like damage.
         return try readConsistently { try EntryTable(db: $0, file: file).readConfirmed(key, unless: knownVersion) }
     }
 
-    /// Performs `body` on a connection that only reads. Each statement of it sees the store as of its own moment.
+    /// Calls `body` with a reading connection. Each of its statements may see a different snapshot.
     func read<Result: Sendable>(_ body: (Database) throws -> Result) throws -> Result {
         try withReader { try $0.use { try $0.unsafeRead(body) } }
     }
 
-    /// Performs `body` on a connection that only reads, with the store as of one moment.
+    /// Calls `body` with a reading connection on one snapshot.
     func readConsistently<Result: Sendable>(_ body: (Database) throws -> Result) throws -> Result {
         try withReader { try $0.use { try $0.read(body) } }
     }
 
-    /// Copies all pages to `destination`, in one step: the store as of one moment, while others write.
+    /// Copies all pages to `destination` in one step. The copy is a snapshot even if others write meanwhile.
     func copyAll(to destination: DatabaseQueue) throws {
         try withReader { try $0.use { try $0.backup(to: destination) } }
     }
@@ -94,10 +94,10 @@ final class StoreConnections: Sendable {
         return try body(reader)
     }
 
-    /// The bytes of a page in the log, 4,120, and some for the transaction that goes beyond.
+    /// The size of a page in the WAL, 4,120 bytes, plus an allowance for the transaction that exceeds the limit.
     private static let logPageByteCount = 4_194
 
-    /// The connection that writes.
+    /// The writing connection.
     func writer() throws -> DatabaseQueue {
         try openWriter.withLock { open in
             if let open { return open }
@@ -107,7 +107,7 @@ final class StoreConnections: Sendable {
         }
     }
 
-    /// Takes the connection that writes out, so that it can be the last one to close; `nil` if none is open.
+    /// Removes and returns the writing connection, so that it can be closed last; `nil` if none is open.
     func takeWriter() -> DatabaseQueue? {
         openWriter.withLock { open in
             defer { open = nil }
@@ -125,16 +125,15 @@ final class StoreConnections: Sendable {
         configuration.prepareDatabase { db in
             try StoreFile.useWriteAheadLog(db, path: path)
             try db.execute(sql: "PRAGMA synchronous = FULL")
-            // Deleted rows leave nothing in unused parts of the file, where `Salvage` would find them. It is Debian's
-            // default.
+            // Overwrites deleted rows, so that `Salvage` does not find them in unused parts of the file. This is the
+            // default of Debian.
             try db.execute(sql: "PRAGMA secure_delete = 1")
             try db.execute(sql: "PRAGMA journal_size_limit = \(logByteCount)")
-            // Where writes are all over a large file, each of SQLite's usual checkpoints of 1,000 pages would write
-            // nearly as many places of it. On the connection that writes and on no other: a second one beside it may
-            // meet SQLite's error of logs that are begun anew (sqlite.org/wal.html#walresetbug, before 3.51.3), which
-            // loses what was acknowledged.
+            // With writes spread over a large file, each of SQLite's default checkpoints of 1,000 pages would write
+            // nearly as many places of the file. Only the writing connection checkpoints: with a second one, SQLite
+            // before 3.51.3 can lose acknowledged writes (WAL reset bug, sqlite.org/wal.html#walresetbug).
             try db.execute(sql: "PRAGMA wal_autocheckpoint = \(logByteCount / logPageByteCount)")
-            // In KiB: enough for the inner pages that lead to a few thousand places of a large file.
+            // In KiB. It holds the inner pages that lead to a few thousand places of a large file.
             try db.execute(sql: "PRAGMA cache_size = -16384")
             #if canImport(Darwin)
             try db.execute(sql: "PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
@@ -142,10 +141,10 @@ final class StoreConnections: Sendable {
         }
         let writer = try DatabaseQueue(path: path, configuration: configuration)
         try writer.inDatabase { db in
-            guard try synchronises(db) else {
+            guard try isDurable(db) else {
                 throw BackendError(
                     .unsupported, operation: .open,
-                    message: "\(path): SQLite does not synchronise every commit here; nothing can be promised")
+                    message: "\(path): SQLite does not sync every commit here, so writes would not be durable")
             }
             if try file.verify(db) < StoreSchema.version {
                 try db.inTransaction(.immediate) {
@@ -157,18 +156,18 @@ final class StoreConnections: Sendable {
         return writer
     }
 
-    /// Whether a commit on this connection is on the disk before it returns: FULL or EXTRA.
-    static func synchronises(_ db: Database) throws -> Bool {
+    /// True if a commit on this connection is synced before it returns: FULL or EXTRA.
+    static func isDurable(_ db: Database) throws -> Bool {
         try StoreSchema.pragma("synchronous", in: db) >= 2
     }
 
     private static var configuration: Configuration {
         var configuration = Configuration()
         configuration.foreignKeysEnabled = false
-        // SQLite must not sleep: a caller that finds the database locked waits by the timer of the host.
+        // SQLite must not sleep. A caller that finds the database locked waits on the timer of the host.
         configuration.busyMode = .immediateError
         #if os(iOS)
-        // It would use a connection on GRDB's queue, beside which a reader's statements run.
+        // Automatic memory management would use a connection on GRDB's queue while a reader's statements run on it.
         configuration.automaticMemoryManagement = false
         #endif
         configuration.prepareDatabase { db in
@@ -177,9 +176,9 @@ final class StoreConnections: Sendable {
         return configuration
     }
 
-    /// A connection that reads, after SQLite has rolled back the transaction of a process that died.
+    /// Returns a reading connection after SQLite has rolled back the transaction of a process that was killed.
     ///
-    /// Only a connection that writes can roll back. It is needed for a database without a log.
+    /// Only a writing connection can roll back. This is necessary for a database without a WAL.
     private static func connectionToWholeStore(path: String) throws -> DatabaseQueue {
         do {
             return try readOnlyConnection(path: path)

@@ -1,13 +1,13 @@
 import GRDB
 import Synchronization
 
-/// A connection that only reads, and the statement of most reads ready to run.
+/// A reading connection with the prepared statement for most reads.
 ///
-/// One task at a time has it, by its lock. So a read by ``EntryLookup`` needs no queue besides, which would cost as
-/// much as its checksums.
+/// A lock gives it to one task at a time. So a read by ``EntryLookup`` needs no queue, which would cost as much as its
+/// checksums.
 final class StoreReader: Sendable {
     private struct Content {
-        // Before the connection, so that it ends before it.
+        // Declared before the connection, so that it is deallocated first.
         let statement: Statement
         let lookup: EntryLookup
         let connection: DatabaseQueue
@@ -23,12 +23,12 @@ final class StoreReader: Sendable {
         content = Mutex(Content(statement: statement, lookup: lookup, connection: connection))
     }
 
-    /// Looks for rows by the hashes of their keys.
+    /// Calls `body` with a lookup of rows by the hashes of their keys.
     func find<Result: Sendable>(_ body: (EntryLookup) throws -> Result) throws -> Result {
         try content.withLock { try body($0.lookup) }
     }
 
-    /// Performs `body` with the connection.
+    /// Calls `body` with the connection.
     func use<Result: Sendable>(_ body: (DatabaseQueue) throws -> Result) throws -> Result {
         try content.withLock { try body($0.connection) }
     }

@@ -1,24 +1,24 @@
-/// What a cell of a table's or index's page holds: a record, put together from the page and its overflow pages.
+/// A record in a page of a table or index, assembled from the page and its overflow pages.
 struct Cell {
     /// One column of a record.
     enum Column: Equatable {
         case null
         case integer(Int64)
         case bytes([UInt8])
-        /// A real number, or text: nothing that a store has.
+        /// A real number or text, which a store does not contain.
         case other
     }
 
     let columns: [Column]
-    /// The row's number, in a table.
+    /// The row's number; `nil` in an index.
     let rowID: Int64?
 
-    /// The cells of page `number`, as far as they can be read; none where it is no page of a tree.
+    /// The readable cells of page `number`, with `nil` for unreadable ones; empty if it is not a page of a tree.
     static func cells(onPage number: Int, of pages: PageSource) -> (isTable: Bool, cells: [Cell?]) {
         guard let page = pages.page(number) else { return (false, []) }
         let start = number == 1 ? 100 : 0
         let kind = page[start]
-        // Leaves of tables and of indexes, and inner pages of indexes, which hold records as well.
+        // Leaves of tables and indexes, and inner pages of indexes, which have records too.
         guard [0x0D, 0x0A, 0x02].contains(kind) else { return (false, []) }
         let pointers = start + (kind == 0x02 ? 12 : 8)
         let count = min(page.bigEndian(at: start + 3, count: 2), (page.count - pointers) / 2)
@@ -29,10 +29,10 @@ struct Cell {
         return (kind == 0x0D, cells)
     }
 
-    /// What may be a cell of a leaf of a table on page `number`, if the page's header may not be believed: its kind may
-    /// be wrong by a bit, and the number of its cells may be any.
+    /// The possible cells of a table leaf on page `number` whose header is damaged: the kind may have a flipped bit,
+    /// and the number of cells may be wrong.
     ///
-    /// For keys that are missed only: in the unused part of a page there may be rows of old, and anything else.
+    /// Use it only for missing keys, because the unused part of a page may have outdated rows and arbitrary bytes.
     static func suspectedCells(onPage number: Int, of pages: PageSource) -> [Cell] {
         guard number > 1, let page = pages.page(number), (page[0] ^ 0x0D).nonzeroBitCount <= 1 else { return [] }
         return stride(from: 8, to: page.count - 1, by: 2).compactMap { slot in
@@ -107,7 +107,7 @@ struct Cell {
     }
 }
 
-/// Reads bytes one after the other, and nothing behind the end.
+/// Reads consecutive bytes up to the end of a buffer.
 private struct ByteReader {
     let bytes: [UInt8]
     private(set) var offset: Int

@@ -1,7 +1,7 @@
 import GRDB
 import SyncCore
 
-/// Looks at every page and every row of a store, in one read transaction.
+/// Checks all pages and rows of a store in one read transaction.
 struct IntegrityCheck {
     let db: Database
     let file: StoreFile
@@ -9,7 +9,7 @@ struct IntegrityCheck {
     private static let maximumProblemCount = 100
 
     func run() throws -> IntegrityReport {
-        // By both ways to a row, since either may be damaged.
+        // Collected from both lookups, because the table or the index may be damaged.
         var damaged: Set<[UInt8]> = []
         var whole: Set<Int64> = []
         let problems = try [
@@ -24,7 +24,7 @@ struct IntegrityCheck {
             problems: Array(problems.joined().prefix(Self.maximumProblemCount)))
     }
 
-    /// The problems that `body` notes. What SQLite cannot read is one more, and the check goes on with its next part.
+    /// Collects the problems that `body` finds. An error of SQLite is one more problem, and the check continues.
     private func gather(_ body: (inout [String]) throws -> Void) throws -> [String] {
         var problems: [String] = []
         do {
@@ -47,13 +47,14 @@ struct IntegrityCheck {
         let rows = "SELECT key, version, sequence, checksum, seal, value, id, live FROM entry ORDER BY id"
         try db.forEachRow(of: rows) { row in
             let isLive = !row.isNull(1)
-            guard EntryLookup.isSealed(row), RowChecksums.checksum(of: row.buffer(5)) == row.integer(3) || !isLive,
+            guard EntryLookup.hasValidChecksum(row),
+                RowChecksums.checksum(of: row.buffer(5)) == row.integer(3) || !isLive,
                 (row.integer(7) == 1) == isLive
             else {
                 damaged.insert(row.bytes(0))
                 return true
             }
-            // A row that its key does not lead to cannot be read, nor can the change that names it.
+            // If the key does not lead to the row, neither the row nor its change can be read.
             let key = row.bytes(0)
             if row.integer(6) != file.numbering(key), try !isFound(key, inRow: row.integer(6)) {
                 damaged.insert(key)
@@ -64,7 +65,7 @@ struct IntegrityCheck {
         }
     }
 
-    /// Whether the row of `key` is row `number`: behind those of other keys with the same hash.
+    /// True if the lookup of `key` finds row `number`, possibly after rows of other keys with the same hash.
     private func isFound(_ key: [UInt8], inRow number: Int64) throws -> Bool {
         try EntryTable(db: db, file: file).lookup().locate(key).number == number
     }
@@ -79,9 +80,9 @@ struct IntegrityCheck {
 
     private func checkChanges(_ problems: inout [String]) throws {
         try db.forEachRow(of: "SELECT sequence, tag, entry, seal FROM change ORDER BY sequence") { row in
-            let seal = RowChecksums.seal(sequence: row.integer(0), tag: row.integer(1), entry: row.integer(2))
-            if seal != row.integer(3), problems.count < Self.maximumProblemCount {
-                problems.append("table change, row \(row.integer(0)): its seal does not match")
+            let checksum = RowChecksums.checksum(sequence: row.integer(0), tag: row.integer(1), entry: row.integer(2))
+            if checksum != row.integer(3), problems.count < Self.maximumProblemCount {
+                problems.append("table change, row \(row.integer(0)): its row checksum does not match")
             }
             return true
         }

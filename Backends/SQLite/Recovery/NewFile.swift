@@ -10,74 +10,75 @@ import Android
 import Darwin
 #endif
 
-/// Making a file that is either whole under its name or not there.
+/// Creates a file that is either complete under its name or does not exist.
 enum NewFile {
-    /// Lets `body` make a database under another name, and gives it the name `path` when it is on the disk.
+    /// Lets `body` create a database under a temporary name, and renames it to `path` after it was synced.
     ///
     /// - Parameters:
-    ///   - source: whose permissions the new file gets.
-    ///   - drafts: the folder of the other name, on the same file system, which the caller empties should the process
-    ///     be killed; `nil` for the folder of `path`.
+    ///   - source: The file whose permissions the new file gets.
+    ///   - drafts: The folder for the temporary file, on the same file system; `nil` for the folder of `path`. The
+    ///     caller empties it if the process is killed.
     static func make<Result>(
         at path: String, like source: StoreFile, draftingIn drafts: String? = nil, host: HostServices,
         _ body: (String) throws -> Result
     ) throws(BackendError) -> Result {
-        // A log that another store left there would be taken for the new one's.
+        // SQLite would treat a leftover WAL of another store as that of the new one.
         for suffix in ["", "-wal", "-journal"] {
             guard try FileIdentity.look(at: path + suffix) == .missing else {
                 throw BackendError(
-                    .unsupported, message: "\(path)\(suffix): something is there already; choose another name")
+                    .unsupported, message: "\(path)\(suffix): the file already exists; choose another name")
             }
         }
         let folder = StoreFile.folder(of: path)
         guard try FileIdentity.look(at: folder) == .folder else {
-            throw BackendError(.missing, message: "\(path): the folder \(folder) does not exist; make it first")
+            throw BackendError(.missing, message: "\(path): the folder \(folder) does not exist; create it first")
         }
-        // Of a name that nobody else uses, whoever makes a file at this path at the same time.
+        // A unique name, because several processes may create a file at this path at the same time.
         let pending = (drafts.map { $0 + "/store" } ?? path) + ".pending-" + String(host.randomBits(), radix: 16)
         defer { remove(pending) }
         do {
             try create(pending, for: path, mode: FileIdentity.mode(of: source.path) ?? 0o600)
             let result = try body(pending)
             try name(pending, path)
-            try FileIdentity.synchronise(folder)
+            try FileIdentity.synchronize(folder)
             return result
         } catch {
             throw BackendError(error, at: path)
         }
     }
 
-    /// Makes an empty file at `pending`, where nothing is yet, which is to become `path`.
+    /// Creates an empty file at the unused path `pending`, which is later renamed to `path`.
     static func create(_ pending: String, for path: String, mode: UInt32) throws(BackendError) {
         let descriptor = open(pending, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode_t(mode))
-        guard descriptor >= 0 else { throw FileIdentity.failure(to: "be made", path) }
-        // What a process allows by default may be less.
+        guard descriptor >= 0 else { throw FileIdentity.failure(to: "be created", path) }
+        // The umask of the process may have removed permissions.
         let isAllowed = fchmod(descriptor, mode_t(mode)) == 0
         close(descriptor)
         if !isAllowed { throw FileIdentity.failure(to: "get its permissions", path) }
     }
 
-    /// Gives the file `pending` the name `path` as well or instead; never takes the name from another file.
+    /// Gives the file `pending` the additional name `path`, or renames it. Never replaces an existing file.
     private static func name(_ pending: String, _ path: String) throws(BackendError) {
         if link(pending, path) == 0 { return }
-        // Memory cards know no second name. There the name is taken by an empty file of ours, which is replaced.
+        // Some file systems, for example on memory cards, have no hard links. There an empty file reserves the name and
+        // is then replaced.
         guard isWithoutLinks(errno) else { throw taken(path) }
         let descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw taken(path) }
         close(descriptor)
-        guard rename(pending, path) == 0 else { throw FileIdentity.failure(to: "get its name", path) }
+        guard rename(pending, path) == 0 else { throw FileIdentity.failure(to: "be renamed", path) }
     }
 
-    /// Whether the error number says that a file can have one name only.
+    /// True if the error number means that the file system has no hard links.
     static func isWithoutLinks(_ code: Int32) -> Bool { [EPERM, ENOTSUP, EOPNOTSUPP, ENOSYS].contains(code) }
 
     private static func taken(_ path: String) -> BackendError {
         errno == EEXIST
-            ? BackendError(.unsupported, message: "\(path): something is there already; choose another name")
-            : FileIdentity.failure(to: "get its name", path)
+            ? BackendError(.unsupported, message: "\(path): the file already exists; choose another name")
+            : FileIdentity.failure(to: "be renamed", path)
     }
 
-    /// Removes the database at `path` with all that SQLite keeps beside it.
+    /// Removes the database at `path` and the files that SQLite keeps beside it.
     static func remove(_ path: String) {
         for suffix in ["", "-journal", "-wal", "-shm"] { unlink(path + suffix) }
     }

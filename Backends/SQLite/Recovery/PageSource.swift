@@ -1,29 +1,31 @@
 import SyncCore
 
-/// The pages of a database as its last commit left them: from the write-ahead log where it has them, else from the
-/// file. Follows SQLite's published file format, and needs nothing of the file to be whole.
+/// The pages of a database after its last commit, from the WAL if it has them, otherwise from the file.
 ///
-/// What a damaged log has behind the damage counts as well. Its frames are also there as pages of their own, behind all
-/// others, since the number of a page may be what is damaged.
+/// It follows SQLite's published file format and does not require any part of the file to be intact.
+///
+/// The frames after the damage in a damaged WAL are used too. They also appear as additional pages after all others,
+/// because their page numbers may be damaged.
 final class PageSource {
     let pageSize: Int
-    /// The pages that there are, those only in the log included.
+    /// The number of pages, including those that only the WAL has.
     let pageCount: Int
     let path: String
-    /// Whether the header says that this is a store.
+    /// True if the header identifies a store.
     let isStore: Bool
     private let file: RawFile?
     private let log: RawFile?
-    /// Where in the log the content of a page begins.
+    /// The offset in the WAL of each page's content.
     private let logOffsets: [Int: Int]
 
     init(path: String) throws {
         self.path = path
-        // Without the file the log may have it all.
+        // If the file is missing, the WAL may have the whole content.
         file = try FileIdentity.look(at: path) == .missing ? nil : RawFile(path: path)
         let logPath = FileIdentity.resolved(path) + "-wal"
         let header = try file?.bytes(from: 0, count: 100) ?? []
-        // The log beside a database that has none is another's, see ``StoreFile/checkLog()``.
+        // If the database states that it has no WAL, an existing one belongs to another database (see
+        // ``StoreFile/checkLog()``).
         if !StoreFile.hasNoLog(header: header), case .file(let identity) = try FileIdentity.look(at: logPath),
             identity.byteCount >= 32
         {
@@ -37,7 +39,7 @@ final class PageSource {
             logHeader.count == 32 ? logHeader.bigEndian(at: 8) : 0,
             header.count == 100 ? header.bigEndian(at: 16, count: 2) : 0,
         ]
-        // A store of ours has never another size; a database that was converted might.
+        // Stores created by this software always have this page size, but a converted database may have another one.
         let isOurs = claims.contains(StoreSchema.pageSize) || header.count < 100
         let claimed = claims.first { $0 >= 512 && $0 <= 32_768 && $0 & ($0 - 1) == 0 }
         pageSize = isOurs ? StoreSchema.pageSize : claimed ?? StoreSchema.pageSize
@@ -47,13 +49,13 @@ final class PageSource {
             let content = try WriteAheadLog(log, pageSize: pageSize)
             offsets = content.committed
             count = max(count, offsets.keys.max() ?? 0)
-            for frame in content.forgotten {
+            for frame in content.ignored {
                 let page = try log.bytes(from: frame, count: 4).bigEndian(at: 0)
-                // No transaction makes a file longer than by the frames that it has.
-                if (1...(count + content.forgotten.count)).contains(page) { offsets[page] = frame + 24 }
+                // A transaction extends the file by at most as many pages as it has frames.
+                if (1...(count + content.ignored.count)).contains(page) { offsets[page] = frame + 24 }
             }
             count = max(count, offsets.keys.max() ?? 0)
-            for frame in content.forgotten {
+            for frame in content.ignored {
                 count += 1
                 offsets[count] = frame + 24
             }
@@ -62,8 +64,8 @@ final class PageSource {
         pageCount = count
     }
 
-    /// The content of page `number`, counted from 1; padded with zeros where the file ends in it, `nil` where there is
-    /// no such page or the disk cannot read it.
+    /// The content of page `number`, counted from 1, padded with zeros at the end of the file; `nil` if the page does
+    /// not exist or the disk cannot read it.
     func page(_ number: Int) -> [UInt8]? {
         guard number >= 1, number <= pageCount else { return nil }
         let bytes: [UInt8]?

@@ -1,32 +1,32 @@
 import GRDB
 import SyncCore
 
-/// What has come back so far of a damaged store, in the new one; and what is known to be missed.
+/// Writes recovered rows to the new store, and tracks which keys are missing.
 struct Recovery {
-    /// A row of `entry` whose seal and checksum are right.
+    /// A row of `entry` with valid checksums.
     struct Row {
         let key: [UInt8]
-        /// `nil` where the key was deleted.
+        /// `nil` if the key was deleted.
         let entry: Entry?
         let sequence: Int64
     }
 
-    /// A row of `change` whose seal is right: there is a row `entry` whose key had this sequence once.
+    /// A row of `change` with a valid row checksum. It implies that a row `entry` existed whose key had this sequence.
     struct Change {
         let sequence: Int64
         let entry: Int64
     }
 
-    /// How many rows were found that cannot be believed.
+    /// The number of damaged rows.
     var damagedRowCount = 0
     private let db: Database
     private let entries: EntryTable
     private let changes: ChangeTable
-    /// The sequence, in the damaged store, of what came back.
+    /// The recovered keys, with their sequences in the damaged store.
     private var recovered: [[UInt8]: (sequence: Int64, isLive: Bool)] = [:]
-    /// The sequence of the latest row of a key that is not whole.
+    /// The latest sequence found in a damaged row, for each key.
     private var damaged: [[UInt8]: Int64] = [:]
-    /// The latest sequence of every row that the table of changes knows, in the damaged store.
+    /// The latest sequence of each row in the damaged store, from its table of changes.
     private var latest: [Int64: Int64] = [:]
     /// The keys that the index names.
     private var named: Set<[UInt8]> = []
@@ -38,25 +38,25 @@ struct Recovery {
         changes = ChangeTable(db: db, file: file)
     }
 
-    /// How many keys have an entry again.
+    /// The number of keys with a recovered entry.
     var liveCount: Int { recovered.values.count { $0.isLive } }
 
-    /// Whether nothing of a store was found.
+    /// True if no part of a store was found.
     var isEmpty: Bool {
         recovered.isEmpty && damaged.isEmpty && named.isEmpty && latest.isEmpty && damagedRowCount == 0
     }
 
-    /// How many keys there were of which neither entry nor name is left.
+    /// The number of lost keys of which neither an entry nor the name was found.
     var missingCount: Int {
-        // A row has the number of its key's hash, unless two keys have one hash.
+        // A row number is the hash of its key, unless two keys have the same hash.
         let known = Set(recovered.keys.map { RowChecksums.number(of: $0) } + missed.map { RowChecksums.number(of: $0) })
         return latest.keys.count { !known.contains($0) }
     }
 
-    /// The keys that are known to have been there and did not come back.
+    /// The keys that existed but were not recovered.
     var missed: Set<[UInt8]> { named.union(damaged.keys).filter { recovered[$0] == nil } }
 
-    /// Takes `row`, unless a later one of its key has come back.
+    /// Stores `row`, unless a later one of its key was recovered.
     mutating func put(_ row: Row, tag: UInt64) throws {
         if let known = recovered[row.key], known.sequence >= row.sequence { return }
         recovered[row.key] = (row.sequence, row.entry != nil)
@@ -64,10 +64,10 @@ struct Recovery {
         let place = try entries.lookup().locate(row.key)
         try entries.put(row.entry, under: row.key, at: place, sequence: sequence)
         try changes.append(sequence: sequence, tag: tag, entry: place.number, superseding: 0)
-        if place.sequence > 0 { try forget(change: place.sequence) }
+        if place.sequence > 0 { try remove(change: place.sequence) }
     }
 
-    /// Notes what a cell that is no whole row says of keys: a row that is not, or an entry of the index.
+    /// Records the key of a damaged row or of an index entry.
     mutating func note(_ cell: Cell) {
         switch cell.columns.count {
         case 8:
@@ -81,14 +81,14 @@ struct Recovery {
         }
     }
 
-    /// Notes what a row of `change` says.
+    /// Records a row of `change`.
     mutating func note(_ change: Change) {
         latest[change.entry] = max(latest[change.entry] ?? 0, change.sequence)
     }
 
-    /// Gives up what is older than a row that is not whole: it is not what was stored last.
+    /// Drops recovered rows that are older than a damaged row of the same key, because they are outdated.
     mutating func dropOutdated() throws {
-        // A row in the unused part of a page may be whole and of old. The changes know the key's last sequence.
+        // The unused part of a page may have intact but outdated rows. The changes have the key's last sequence.
         for (key, row) in recovered {
             if let last = latest[RowChecksums.number(of: key)], last > row.sequence {
                 damaged[key] = max(damaged[key] ?? 0, last)
@@ -99,11 +99,11 @@ struct Recovery {
             recovered[key] = nil
             let place = try entries.lookup().locate(key)
             try db.change("DELETE FROM entry WHERE id = ?", .integer(place.number))
-            try forget(change: place.sequence)
+            try remove(change: place.sequence)
         }
     }
 
-    private func forget(change sequence: Int64) throws {
+    private func remove(change sequence: Int64) throws {
         try db.change("DELETE FROM change WHERE sequence = ?", .integer(sequence))
     }
 }

@@ -1,36 +1,39 @@
 import GRDB
 public import SyncCore
 
-/// What a check of a store found.
+/// The result of an integrity check.
 public struct IntegrityReport: Hashable, Sendable {
-    /// How many keys have an entry that is whole.
+    /// The number of keys with an intact entry.
     public var wholeCount: Int
-    /// The keys whose entry cannot be believed, ascending; bytes that are no UTF-8 are replaced.
+    /// The keys with a damaged entry, in ascending order. Bytes that are not valid UTF-8 are replaced.
     public var damagedKeys: [String]
-    /// What SQLite says about pages, indexes and tables, and what rows say about each other; at most 100 lines.
+    /// Problems that SQLite reports about pages, indexes and tables, and contradictions between rows; at most 100
+    /// lines.
     public var problems: [String]
 
-    /// Whether nothing was found.
+    /// True if the check found no damage.
     public var isIntact: Bool { damagedKeys.isEmpty && problems.isEmpty }
 }
 
-/// What was brought back from a damaged store.
+/// The result of recovering a damaged store.
 public struct RecoveryReport: Hashable, Sendable {
-    /// How many keys have their entry back.
+    /// The number of keys whose entry was recovered.
     public var recoveredCount: Int
-    /// The keys that are still named somewhere in the file and whose entry is not whole, ascending.
+    /// The keys that were found in the file but whose entry was not recovered, in ascending order.
     public var lostKeys: [String]
-    /// How many keys more there were, by the table of changes, of which neither name nor entry came back.
+    /// The number of further keys that existed according to the table of changes, but whose key and entry were not
+    /// found.
     public var missingCount: Int
-    /// How many rows were found that cannot be believed, named or not.
+    /// The number of damaged rows, with or without a readable key.
     public var damagedRowCount: Int
 }
 
 extension SQLiteBackend {
-    /// Checks everything: the structure of the database, and the checksums of every row. Reads the whole file, on a
-    /// thread of its own; others may write meanwhile, and so may this object.
+    /// Checks the structure of the database and the checksums of all rows.
     ///
-    /// - Throws: where the file is no store, or so damaged that SQLite cannot open it (`damaged` or `notAStore`).
+    /// It reads the whole file on a separate thread. This object and other processes may write meanwhile.
+    ///
+    /// - Throws: `notAStore` or `damaged` if the file is not a store, or is so damaged that SQLite cannot open it.
     public func integrityCheck() async throws(BackendError) -> IntegrityReport {
         let store = store
         return try await store.maintaining { connections in
@@ -39,27 +42,26 @@ extension SQLiteBackend {
         }
     }
 
-    /// Copies the store, as of one moment, to a new file at `path`, which is on the disk afterwards. Others may read
-    /// and write meanwhile.
+    /// Copies a snapshot of the store to a new file at `path` and syncs it. Others may read and write meanwhile.
     ///
-    /// To put a copy back, end all processes that use the store, remove `path-wal` and `path-shm`, and only then put
-    /// the copy in the place of the file: a log of later writes does not belong to it.
+    /// To restore a copy, end all processes that use the store, remove `path-wal` and `path-shm`, and only then replace
+    /// the file with the copy. A WAL with later writes does not belong to it.
     ///
-    /// Damage is copied too. An engine that finds the copy in the store's place notices, because no change after the
-    /// copy is known in it.
+    /// Damage is copied too. An engine detects that the store was restored from a copy, because the copy does not have
+    /// the changes made after it.
     ///
-    /// - Throws: `missing` when there is no store, `unsupported` when there is a file at `path` already.
+    /// - Throws: `missing` if there is no store, `unsupported` if a file already exists at `path`.
     public func backup(to path: String) async throws(BackendError) {
         try await backup(to: path, draftingIn: nil)
     }
 
-    /// As ``backup(to:)``; until it is whole, the copy is in the folder `drafts`, which the caller empties should the
-    /// process be killed.
+    /// Like ``backup(to:)``, but the incomplete copy is in the folder `drafts`, which the caller empties if the process
+    /// is killed.
     package func backup(to path: String, draftingIn drafts: String?) async throws(BackendError) {
         let store = store
         try await store.maintaining { connections in
             guard let connections else {
-                throw BackendError(.missing, message: "\(store.file.path): there is no store to copy")
+                throw BackendError(.missing, message: "\(store.file.path): the store does not exist")
             }
             try NewFile.make(at: path, like: store.file, draftingIn: drafts, host: store.host) {
                 try connections.copy(to: $0)
@@ -67,21 +69,22 @@ extension SQLiteBackend {
         }
     }
 
-    /// Brings every entry that is whole into a new store at `path`, from a file that may be damaged anywhere: header,
-    /// tables, index, missing parts.
+    /// Writes all intact entries to a new store at `path`, from a file that may be damaged anywhere: header, tables,
+    /// index, missing parts.
     ///
-    /// It looks at every page of the file and of the write-ahead log beside it by itself, and believes what its
-    /// checksums confirm; of several rows of one key the latest. Versions stay, cursors expire. The damaged file is
-    /// not changed. Nobody should write to it meanwhile.
+    /// It reads all pages of the file and of the WAL beside it without SQLite, and keeps the rows whose checksums
+    /// match. If there are several rows for one key, it keeps the latest. Versions are preserved; cursors expire. The
+    /// damaged file is not changed. No process should write to it meanwhile.
     ///
-    /// - Returns: what came back, and which keys did not. A key whose every trace is gone cannot be named.
-    /// - Throws: `missing` when there is no file, `unsupported` when there is a file at `path` already.
+    /// - Returns: The number of recovered entries and the keys that were lost. A key of which no trace is left cannot
+    ///   be named.
+    /// - Throws: `missing` if the file does not exist, `unsupported` if a file already exists at `path`.
     @discardableResult
     public func recover(to path: String) async throws(BackendError) -> RecoveryReport {
         let store = store
         return try await SerialQueue(label: "SQLiteStorage recovery").run { () throws(BackendError) in
             guard try store.file.isThere() else {
-                throw BackendError(.missing, message: "\(store.file.path): there is no file to recover from")
+                throw BackendError(.missing, message: "\(store.file.path): the file does not exist")
             }
             do {
                 return try NewFile.make(at: path, like: store.file, host: store.host) { path in
@@ -103,7 +106,7 @@ extension StoreConnections {
         configuration.prepareDatabase { try $0.execute(sql: "PRAGMA synchronous = EXTRA") }
         let destination = try DatabaseQueue(path: path, configuration: configuration)
         try copyAll(to: destination)
-        // So the copy can be read where nothing can be written; whoever writes to it first switches it back.
+        // Makes the copy readable on read-only media. The first process that writes to it switches it back.
         try destination.inDatabase { try $0.execute(sql: "PRAGMA journal_mode = DELETE") }
         try destination.close()
     }

@@ -1,18 +1,18 @@
 import GRDB
 import SyncCore
 
-/// Brings the rows that are whole from the pages of a damaged store into a new one.
+/// Copies the intact rows from the pages of a damaged store to a new store.
 struct Salvage {
     let pages: PageSource
     let host: HostServices
 
-    /// Makes the new store at `path`.
+    /// Creates the new store at `path`.
     func run(into path: String) throws -> RecoveryReport {
-        let file = StoreFile(path: path, mayBeMade: true)
+        let file = StoreFile(path: path, mayBeCreated: true)
         try file.make(host: host)
         var configuration = Configuration()
         configuration.prepareDatabase { db in
-            // The file gets its name only when all of it is on the disk, and has no log beside it then.
+            // The file is renamed only after it was synced completely, and must not have a WAL then.
             try db.execute(sql: "PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA")
         }
         let database = try DatabaseQueue(path: path, configuration: configuration)
@@ -53,7 +53,7 @@ struct Salvage {
             try recovery.dropOutdated()
         }
         guard pages.isStore || !recovery.isEmpty else {
-            throw BackendError(.notAStore, message: "\(pages.path): nothing of a store is in this file")
+            throw BackendError(.notAStore, message: "\(pages.path): the file has no part of a store")
         }
         report.recoveredCount = recovery.liveCount
         report.missingCount = recovery.missingCount
@@ -61,23 +61,23 @@ struct Salvage {
         report.lostKeys = recovery.missed.sorted { $0.lexicographicallyPrecedes($1) }.map { EntryTable.readable($0) }
     }
 
-    /// The change that is in `cell`, if it is whole.
+    /// The change in `cell`, if it is intact.
     private static func change(_ cell: Cell) -> Recovery.Change? {
-        // The sequence is null in the record: it is the row's number.
+        // The sequence is null in the record, because it is the row number.
         guard cell.columns.count == 4, cell.columns[0] == .null, let sequence = cell.rowID,
             case .integer(let tag) = cell.columns[1], case .integer(let entry) = cell.columns[2],
-            case .integer(let seal) = cell.columns[3],
-            seal == RowChecksums.seal(sequence: sequence, tag: tag, entry: entry)
+            case .integer(let expected) = cell.columns[3],
+            expected == RowChecksums.checksum(sequence: sequence, tag: tag, entry: entry)
         else { return nil }
         return Recovery.Change(sequence: sequence, entry: entry)
     }
 
-    /// The row that is in `cell`, if it is whole.
+    /// The row in `cell`, if it is intact.
     private static func row(_ cell: Cell) -> Recovery.Row? {
-        // id is null in the record: its value is the row's number.
+        // The ID is null in the record, because it is the row number.
         guard cell.columns.count == 8, case .bytes(let key) = cell.columns[1],
             case .integer(let sequence) = cell.columns[4], case .integer(let checksum) = cell.columns[5],
-            case .integer(let seal) = cell.columns[6], let text = String(validating: key, as: UTF8.self),
+            case .integer(let expected) = cell.columns[6], let text = String(validating: key, as: UTF8.self),
             (try? EntryKey(text)) != nil
         else { return nil }
         let version: [UInt8]
@@ -88,12 +88,12 @@ struct Salvage {
             (version, value) = (first, second)
         default: return nil
         }
-        let expected = key.withUnsafeBytes { key in
+        let actual = key.withUnsafeBytes { key in
             version.withUnsafeBytes { version in
-                RowChecksums.seal(key: key, version: version, sequence: sequence, checksum: checksum)
+                RowChecksums.checksum(key: key, version: version, sequence: sequence, checksum: checksum)
             }
         }
-        guard expected == seal else { return nil }
+        guard actual == expected else { return nil }
         guard let value else { return Recovery.Row(key: key, entry: nil, sequence: sequence) }
         guard value.withUnsafeBytes({ RowChecksums.checksum(of: $0) }) == checksum else { return nil }
         return Recovery.Row(

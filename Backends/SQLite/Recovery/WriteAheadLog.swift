@@ -1,25 +1,25 @@
 import SyncCore
 
-/// A write-ahead log as it lies in its file: which pages its transactions left, and whether all of them can be read.
+/// A parsed WAL file: the pages that its transactions wrote, and the damage in it.
 ///
-/// Each frame's checksum continues the one before, from the header's on. SQLite reads up to the first frame that does
-/// not match and forgets the rest without a word, since that is how a transaction looks that a power cut ended. But a
-/// transaction is begun only when the one before is on the disk: so where two commits stand behind the place, the first
-/// of them was acknowledged, and it is damage.
+/// The checksum of each frame continues that of the previous one, beginning with the header. SQLite reads up to the
+/// first frame that does not match and silently ignores the rest, because a transaction that was interrupted by a power
+/// cut looks like this. However, a transaction begins only after the previous one was synced. So if two commits follow
+/// the mismatch, the first of them was acknowledged, and the mismatch is damage.
 struct WriteAheadLog {
-    /// A place behind which commits stand that SQLite would forget.
+    /// A place in the WAL after which there are commits that SQLite would ignore.
     struct Damage: Equatable {
-        /// Where in the file the header or frame begins that is not as it was written.
+        /// The offset in the file of the damaged header or frame.
         var offset: Int
-        /// How many commits are behind it, its own among them.
+        /// The number of commits from that place on, the one in the damaged frame included.
         var commitCount: Int
     }
 
-    /// Where in the file the content of a page begins, as SQLite reads it.
+    /// The offset in the file of each page's content, as SQLite reads the WAL.
     private(set) var committed: [Int: Int] = [:]
-    /// Where the frames begin that SQLite would forget, in their order; empty without damage. Nothing vouches for them
-    /// but the seals of the rows in them.
-    private(set) var forgotten: [Int] = []
+    /// The offsets of the frames that SQLite would ignore, in order; empty without damage. Only the row checksums can
+    /// verify their content.
+    private(set) var ignored: [Int] = []
     private(set) var damage: Damage?
 
     static let headerByteCount = 32
@@ -32,7 +32,7 @@ struct WriteAheadLog {
     private var frameByteCount: Int { Self.frameHeaderByteCount + pageSize }
     private var frameCount: Int { max(0, file.byteCount - Self.headerByteCount) / frameByteCount }
 
-    /// Reads all of the log.
+    /// Reads the whole WAL.
     init(_ file: RawFile, pageSize: Int) throws {
         self.file = file
         self.pageSize = pageSize
@@ -45,7 +45,7 @@ struct WriteAheadLog {
             let (end, computed) = try readCommitted(checksum)
             try look(behind: end, computed: computed, salt: Array(header[16..<24]))
         } else if frameCount > 0 {
-            // Nothing in the log counts then, and the header does not say how to read it.
+            // Without a valid header no frame counts, and the byte order of the checksums is unknown.
             let salt = Array(try frame(0)[8..<16])
             for isBigEndian in [false, true] where damage == nil {
                 var computed = LogChecksum(isBigEndian: isBigEndian)
@@ -55,9 +55,10 @@ struct WriteAheadLog {
         }
     }
 
-    /// Whether SQLite would forget commits of the log at `path`, `nil` where it would not, or where there is no log.
+    /// The damage for which SQLite would ignore commits of the WAL at `path`; `nil` if there is none, or no WAL.
     ///
-    /// Others may write meanwhile: what looks like damage while the log is begun anew does not look so twice.
+    /// Others may write meanwhile. A WAL that is being restarted may look damaged once, but not in two successive
+    /// reads.
     static func damage(ofLogAt path: String, pageSize: Int) throws -> Damage? {
         var found: (Damage, [UInt8])?
         while true {
@@ -69,7 +70,7 @@ struct WriteAheadLog {
             do {
                 log = try WriteAheadLog(RawFile(path: path), pageSize: pageSize)
             } catch {
-                // Whoever closed or wrote last may have removed or shortened it meanwhile.
+                // Another process may have removed or shortened the WAL.
                 guard case .file(let now) = try FileIdentity.look(at: path) else { return nil }
                 if now == identity, now.byteCount >= identity.byteCount { throw error }
                 continue
@@ -80,7 +81,7 @@ struct WriteAheadLog {
         }
     }
 
-    /// The header of the log at `path`, which no other log shares; `nil` for a log without commits, or for none.
+    /// The header of the WAL at `path`, which is unique to this WAL; `nil` if it has no commits or does not exist.
     static func nameOfCommitted(at path: String, pageSize: Int) throws -> [UInt8]? {
         guard case .file(let identity) = try FileIdentity.look(at: path), identity.byteCount > headerByteCount else {
             return nil
@@ -89,7 +90,7 @@ struct WriteAheadLog {
             let log = try WriteAheadLog(RawFile(path: path), pageSize: pageSize)
             return log.committed.isEmpty && log.damage == nil ? nil : log.header
         } catch {
-            // A process that closed the store may have removed it meanwhile.
+            // A process that closed the store may have removed the WAL.
             guard try FileIdentity.look(at: path) != .missing else { return nil }
             throw error
         }
@@ -101,8 +102,8 @@ struct WriteAheadLog {
 
     private func offset(of number: Int) -> Int { Self.headerByteCount + number * frameByteCount }
 
-    /// Reads as SQLite does; answers the number of the first frame that does not match, counted from 0, and the
-    /// checksum of all up to it.
+    /// Reads the WAL as SQLite does. Returns the number of the first frame that does not match, counted from 0, and the
+    /// checksum up to that frame.
     private mutating func readCommitted(_ start: LogChecksum) throws -> (Int, LogChecksum) {
         var checksum = start
         var pending: [Int: Int] = [:]
@@ -119,11 +120,11 @@ struct WriteAheadLog {
         return (frameCount, checksum)
     }
 
-    /// Looks whether the log goes on behind frame `broken`, or behind its header: with frames that continue it. The
-    /// next one continues what is written there, or, where that is what is wrong, what is computed.
+    /// Checks whether the WAL continues after frame `broken`, or after its header, with matching frames. The next frame
+    /// continues the checksum that is stored there or, if the stored checksum is damaged, the computed one.
     ///
-    /// What was there before the log was begun anew, or before a process died in the middle of a transaction, lies
-    /// behind the end of every log, and continues neither.
+    /// Frames from before the WAL was restarted, or of a transaction whose process was killed, follow the end of every
+    /// WAL and continue neither checksum.
     private mutating func look(behind broken: Int?, computed: LogChecksum, salt: [UInt8]) throws {
         let start = broken ?? 0
         guard start < frameCount else { return }
@@ -147,14 +148,14 @@ struct WriteAheadLog {
             isConfirmed = isConfirmed || isNext
             if frame.bigEndian(at: 4) != 0 { commitCount += 1 }
         }
-        // No power cut makes a header wrong that frames were written behind.
+        // Frames are written only after the header was synced, so a power cut does not damage a header that has frames.
         guard isConfirmed, commitCount >= (broken == nil ? 1 : 2) else { return }
         damage = Damage(offset: broken.map { offset(of: $0) } ?? 0, commitCount: commitCount)
-        forgotten = found
+        ignored = found
     }
 }
 
-/// The running checksum of a write-ahead log.
+/// The running checksum of a WAL.
 private struct LogChecksum {
     let isBigEndian: Bool
     private var first: UInt32 = 0
@@ -162,14 +163,14 @@ private struct LogChecksum {
 
     init(isBigEndian: Bool) { self.isBigEndian = isBigEndian }
 
-    /// The checksum that is written in `bytes`.
+    /// Reads the checksum stored in `bytes`.
     init(isBigEndian: Bool, writtenIn bytes: [UInt8], at offset: Int) {
         self.isBigEndian = isBigEndian
         first = UInt32(bytes.bigEndian(at: offset))
         second = UInt32(bytes.bigEndian(at: offset + 4))
     }
 
-    /// Adds what `frame` says; whether its checksum is that.
+    /// Adds the content of `frame`; returns `true` if its stored checksum matches.
     mutating func accepts(_ frame: [UInt8]) -> Bool {
         add(frame[..<8])
         add(frame[24...])
@@ -186,7 +187,7 @@ private struct LogChecksum {
         }
     }
 
-    /// Whether `bytes` say so from `offset` on; always with the most significant byte first.
+    /// True if the big-endian checksum stored in `bytes` at `offset` matches.
     func matches(_ bytes: [UInt8], at offset: Int) -> Bool {
         bytes.bigEndian(at: offset) == Int(first) && bytes.bigEndian(at: offset + 4) == Int(second)
     }

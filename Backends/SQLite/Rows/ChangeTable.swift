@@ -1,21 +1,22 @@
 import GRDB
 import SyncCore
 
-/// The rows of `change`: the sequence of a store's changes, on one connection.
+/// Accesses the table `change`, the sequence of a store's changes, on one connection.
 ///
-/// **Retention.** The newest ``StoreFile/retainedChangeCount`` changes are all there. Of older ones there is only the
-/// latest change of each key that holds an entry. Superseded changes and deletions go in steps of ``sweepCount``
-/// changes, in the transaction that makes them old; a deleted key's row in `entry` goes with its deletion.
+/// **Retention.** The newest ``StoreFile/retainedChangeCount`` changes are complete. Of the older ones, only the latest
+/// change of each key that has an entry is kept. Superseded changes and deletions are removed in steps of
+/// ``sweepCount`` changes, in the transaction that makes them old. The tombstone row in `entry` is removed with its
+/// deletion.
 ///
-/// **Cursors.** A cursor before the bound has expired, because a deletion behind it may be gone. A reader that starts
-/// from nothing needs no old deletions, but the cursors of its walk pass through the old changes. Such a cursor
-/// carries the start of the walk: its tag is the change's tag combined with a mask of the start. It stays valid
-/// until ``StoreFile/retainedChangeCount`` changes have come after the start, unless its key changes before.
+/// **Cursors.** A cursor before the bound has expired, because a deletion after it may have been removed. A reader that
+/// starts from `nil` needs no old deletions, but the cursors of its walk pass through the old changes. Such a cursor
+/// encodes the start of the walk: its tag is the change's tag combined with a mask of the start. It stays valid until
+/// ``StoreFile/retainedChangeCount`` changes follow the start, unless its key changes earlier.
 struct ChangeTable {
     let db: Database
     let file: StoreFile
 
-    /// Old changes are removed so many at once.
+    /// The number of changes that a sweep removes at once.
     static let sweepCount: Int64 = 64
 
     private static let following = """
@@ -32,25 +33,25 @@ struct ChangeTable {
 
     private static let keyOfEntry = "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND id = ?"
 
-    /// The latest change, `nil` when nothing has ever changed.
+    /// The latest change, `nil` if nothing was ever changed.
     func latest() throws -> ChangeCursor? {
         try db.firstRow(of: "SELECT sequence, tag FROM change ORDER BY sequence DESC LIMIT 1") { row in
             ChangeCursor(sequence: UInt64(bitPattern: row.integer(0)), tag: UInt64(bitPattern: row.integer(1)))
         }
     }
 
-    /// Adds a change of the key in row `entry`, and removes the change that it supersedes if no sweep will reach it.
+    /// Adds a change for row `entry`, and removes the superseded change if no sweep will reach it.
     func append(sequence: Int64, tag: UInt64, entry: Int64, superseding previous: Int64) throws {
         let tag = Int64(bitPattern: tag)
         try db.change(
             "INSERT INTO change (sequence, tag, entry, seal) VALUES (?, ?, ?, ?)", .integer(sequence), .integer(tag),
-            .integer(entry), .integer(RowChecksums.seal(sequence: sequence, tag: tag, entry: entry)))
+            .integer(entry), .integer(RowChecksums.checksum(sequence: sequence, tag: tag, entry: entry)))
         if previous > 0, previous <= bound(at: sequence) {
             try db.change("DELETE FROM change WHERE sequence = ?", .integer(previous))
         }
     }
 
-    /// Removes the superseded changes and the deletions that became old while the sequence went from `start` to `end`.
+    /// Removes superseded changes and deletions that became old when the sequence went from `start` to `end`.
     func sweep(from start: Int64, to end: Int64) throws {
         let (old, new) = (bound(at: start), bound(at: end))
         guard old < new else { return }
@@ -65,14 +66,14 @@ struct ChangeTable {
         }
     }
 
-    /// The rows of `entry` whose keys were deleted by a change in the given range, with that change.
+    /// The rows of `entry` whose keys were deleted by a change in the given range, and the sequence of that change.
     ///
-    /// Damaged rows are left out: ``Salvage`` may still read something from them.
+    /// Damaged rows are omitted, because ``Salvage`` may still read something from them.
     private func deletedRows(after old: Int64, upTo new: Int64) throws -> [(number: Int64, sequence: Int64)] {
         var rows: [(Int64, Int64)] = []
         try db.forEachRow(of: Self.deleted, .integer(old), .integer(new)) { row in
             let number = row.integer(5)
-            if EntryLookup.isSealed(row), number == file.numbering(row.bytes(0)) {
+            if EntryLookup.hasValidChecksum(row), number == file.numbering(row.bytes(0)) {
                 rows.append((number, row.integer(2)))
             }
             return true
@@ -80,30 +81,32 @@ struct ChangeTable {
         return rows
     }
 
-    /// Indicates whether no other key's lookup passes through row `number`.
+    /// True if no lookup of another key passes through row `number`.
     ///
-    /// Keys that share a hash lie in consecutive rows first (see ``EntryLookup/locate(_:found:)``), so a lookup comes
-    /// from the row before, or goes on to the row behind.
+    /// The first two candidates for keys that share a hash are consecutive rows (see ``EntryLookup/locate(_:found:)``),
+    /// so a lookup comes from the row before or continues at the row after.
     private func isAlone(_ number: Int64) throws -> Bool {
         try db.firstRow(of: Self.neighbour, .integer(number &- 1), .integer(number &+ 1)) { _ in true } == nil
     }
 
-    /// Superseded changes and deletions up to this one are gone when the latest change is `sequence`.
+    /// The sequence up to which superseded changes and deletions are removed when the latest change is `sequence`.
     private func bound(at sequence: Int64) -> Int64 {
         max(0, sequence / Self.sweepCount * Self.sweepCount - file.retainedChangeCount)
     }
 
-    /// The keys that changed after `cursor`. The caller holds one transaction around it.
+    /// Returns the keys that changed after `cursor`. Call it inside one transaction.
     func page(since cursor: ChangeCursor?, limit: Int) throws -> ChangePage {
         let walk = try walk(of: cursor)
         var page = ChangePage(changes: [], cursor: cursor, hasMore: false)
         let start = cursor.map { Int64(bitPattern: $0.sequence) } ?? 0
         try db.forEachRow(of: Self.following, .integer(start)) { row in
             let sequence = row.integer(0)
-            guard RowChecksums.seal(sequence: sequence, tag: row.integer(1), entry: row.integer(2)) == row.integer(3) else {
-                throw BackendError(damagedAt: file.path, "table change, row \(sequence): its seal does not match")
+            let checksum = RowChecksums.checksum(sequence: sequence, tag: row.integer(1), entry: row.integer(2))
+            guard checksum == row.integer(3) else {
+                throw BackendError(
+                    damagedAt: file.path, "table change, row \(sequence): its row checksum does not match")
             }
-            let isWhole = !row.isNull(4) && isSealed(row)
+            let isWhole = !row.isNull(4) && hasValidChecksum(row)
             if !isWhole || row.integer(4) == sequence {
                 guard page.changes.count < limit else {
                     page.hasMore = true
@@ -124,28 +127,28 @@ struct ChangeTable {
         return ChangePage.Change(key: key, version: row.isNull(6) ? nil : EntryVersion(bytes: row.bytes(6)))
     }
 
-    /// The change of a damaged entry: the key that the index has for it, and a mark instead of a version. One damaged
-    /// entry must not end the sequence for every reader.
+    /// The change for a damaged entry: the key from the index, and a digest instead of a version. One damaged entry
+    /// must not stop the feed for all readers.
     private func changeOfDamaged(_ row: StatementRow) throws -> ChangePage.Change {
         let number = row.integer(2)
         let bytes = try db.firstRow(of: Self.keyOfEntry, .integer(number)) { $0.bytes(0) }
         guard let bytes, let text = String(validating: bytes, as: UTF8.self), let key = try? EntryKey(text) else {
             throw BackendError(
-                damagedAt: file.path, "table entry, row \(number): it is gone or its seal does not match")
+                damagedAt: file.path, "table entry, row \(number): it is missing or its row checksum does not match")
         }
         return ChangePage.Change(key: key, version: row.mark(8))
     }
 
-    private func isSealed(_ row: StatementRow) -> Bool {
+    private func hasValidChecksum(_ row: StatementRow) -> Bool {
         row.buffer(6).count <= 64 && row.isNull(6) == row.buffer(6).isEmpty
             && row.integer(8)
-                == RowChecksums.seal(
+                == RowChecksums.checksum(
                     key: row.buffer(5), version: row.buffer(6), sequence: row.integer(4), checksum: row.integer(7))
     }
 
-    /// The walk from nothing that `cursor` belongs to; `nil` for a cursor that belongs to none.
+    /// The walk from `nil` that `cursor` belongs to; `nil` for an ordinary cursor.
     ///
-    /// - Throws: `cursorExpired` if changes behind the cursor may be gone.
+    /// - Throws: `cursorExpired` if changes after the cursor may have been removed.
     private func walk(of cursor: ChangeCursor?) throws -> Walk? {
         let latest = try latest().map { Int64(bitPattern: $0.sequence) } ?? 0
         let bound = bound(at: latest)
@@ -156,7 +159,7 @@ struct ChangeTable {
         }
         if tag == cursor.tag, sequence >= bound { return nil }
         if let tag, tag != cursor.tag {
-            // A walk is valid as long as no deletion after its start is gone.
+            // A walk is valid as long as no deletion after its start was removed.
             let last = latest / Self.sweepCount
             let first = max(0, last - file.retainedChangeCount / Self.sweepCount)
             let walk = (first...last).lazy.map { Walk(step: $0) }.first { tag ^ $0.mask(at: sequence) == cursor.tag }
@@ -164,20 +167,20 @@ struct ChangeTable {
         }
         throw BackendError(
             .cursorExpired, operation: .changes,
-            message: "\(file.path): change \(cursor.sequence) with that tag is unknown, or more than "
+            message: "\(file.path): change \(cursor.sequence) is unknown with this tag, or more than "
                 + "\(file.retainedChangeCount) changes old; read everything again")
     }
 }
 
-/// A reader's way through all changes from the first on.
+/// A reader's walk through all changes, beginning with the first one.
 private struct Walk {
-    /// The number of full steps of ``ChangeTable/sweepCount`` changes before its start.
+    /// The number of full steps of ``ChangeTable/sweepCount`` changes before the start of the walk.
     let step: Int64
 
-    /// The mask of the tags of this walk's cursors; 0 for changes after its start.
+    /// The mask for the tags of this walk's cursors; 0 for changes after its start.
     func mask(at sequence: Int64) -> UInt64 {
         guard sequence < step * ChangeTable.sweepCount else { return 0 }
-        // The finaliser of SplitMix64.
+        // The finalizer of SplitMix64.
         var bits = UInt64(bitPattern: step) &+ 0x9E37_79B9_7F4A_7C15
         bits = (bits ^ bits >> 30) &* 0xBF58_476D_1CE4_E5B9
         bits = (bits ^ bits >> 27) &* 0x94D0_49BB_1331_11EB

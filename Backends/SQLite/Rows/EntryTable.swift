@@ -1,7 +1,7 @@
 import GRDB
 import SyncCore
 
-/// The rows of `entry`: finding, listing and changing them on one connection.
+/// Finds, lists and changes the rows of `entry` on one connection.
 struct EntryTable {
     let db: Database
     let file: StoreFile
@@ -16,41 +16,40 @@ struct EntryTable {
     private static let following =
         "SELECT key FROM entry INDEXED BY liveEntryByKey WHERE live = 1 AND key > ? ORDER BY key LIMIT 1"
 
-    /// Finding rows by the keys' hashes.
+    /// Returns a lookup of rows by the hashes of their keys.
     func lookup() throws -> EntryLookup {
         EntryLookup(byNumber: try db.prepared(EntryLookup.sql), file: file)
     }
 
-    /// Reads `key`, and believes that nothing is there only if the index knows nothing of it either. One transaction
-    /// should hold all of it.
+    /// Reads `key`, and reports an absence only if the index has no such key either. Call it inside one transaction.
     func readConfirmed(_ key: EntryKey, unless knownVersion: EntryVersion?) throws -> ReadOutcome {
         let outcome = try lookup().read(key, unless: knownVersion)
         if outcome == .absent { try confirmAbsence(of: key) }
         return outcome
     }
 
-    /// Throws unless the index knows nothing of `key` either.
+    /// Throws if the index has `key` although its row was not found.
     func confirmAbsence(of key: EntryKey) throws {
         let number = try db.firstRow(of: Self.numberByKey, .bytes(Array(key.text.utf8))) { $0.integer(0) }
         guard let number else { return }
-        throw damage("index liveEntryByKey names row \(number) for this key, which is not there")
+        throw damage("index liveEntryByKey names row \(number) for this key, but the row is missing")
     }
 
-    /// The keys that begin with `prefix`, after `cursor`. One transaction should hold all of it.
+    /// Returns the keys that begin with `prefix`, after `cursor`. Call it inside one transaction.
     func page(prefix: String, after cursor: EntryKey?, limit: Int) throws -> KeyPage {
         var start = Array(prefix.utf8)
         if let cursor {
-            // The smallest key behind the cursor's.
+            // The smallest key greater than the cursor's.
             let next = Array(cursor.text.utf8) + [0]
             if start.lexicographicallyPrecedes(next) { start = next }
         }
         var items: [KeyPage.Item] = []
         var hasMore = false
-        /// All that the walk met, what is behind the page too.
+        /// All keys that the walk visited, including those after the page.
         var met: [[UInt8]] = []
         try db.forEachRow(of: Self.listed, .bytes(start)) { row in
             let bytes = row.bytes(0)
-            // Before anything else: out of order is damage, and not the end of the page or of the prefix.
+            // Checked first: a key out of order means damage, not the end of the page or of the prefix.
             if let last = met.last, !last.lexicographicallyPrecedes(bytes) { throw disorder(at: bytes) }
             met.append(bytes)
             guard bytes.starts(with: prefix.utf8) else { return false }
@@ -60,9 +59,9 @@ struct EntryTable {
             }
             let text = String(validating: bytes, as: UTF8.self)
             guard let text, let key = try? EntryKey(text) else {
-                throw damage("index liveEntryByKey has \"\(Self.readable(bytes))\", which is no key there")
+                throw damage("index liveEntryByKey has \"\(Self.readable(bytes))\", which is not a valid key there")
             }
-            let isWhole = EntryLookup.isSealed(row) && !row.isNull(1)
+            let isWhole = EntryLookup.hasValidChecksum(row) && !row.isNull(1)
             if !isWhole { try confirm(key, ofRow: row.integer(5)) }
             let version = isWhole ? EntryVersion(bytes: row.bytes(1)) : row.mark(4)
             let byteCount = isWhole && !row.isNull(6) ? Int(row.integer(6)) : nil
@@ -73,8 +72,8 @@ struct EntryTable {
         return KeyPage(items: items, next: hasMore ? items.last?.key : nil)
     }
 
-    /// Throws unless `key`, which the index names for a row that cannot be believed, is in the row as well: the index
-    /// may have it wrong, and then another key would be missed.
+    /// Throws unless the damaged row, too, has the `key` that the index names for it. If the index is wrong, another
+    /// key would be missing from the listing.
     private func confirm(_ key: EntryKey, ofRow number: Int64) throws {
         let bytes = Array(key.text.utf8)
         let isInRow = try db.firstRow(of: Self.keyInRow, .integer(number)) { $0.has(bytes, in: 0) }
@@ -83,14 +82,14 @@ struct EntryTable {
         }
     }
 
-    /// Throws unless the index, walked backwards, has the same `keys`, and none between `start` and them.
+    /// Throws unless walking the index backwards yields the same `keys`, and no others between `start` and them.
     ///
-    /// A wrong page number in the index leads past keys, and may do so in good order. Both ways meet at another page
-    /// then, and so do the way down to a key and the way there from the one before.
+    /// A wrong page number in the index leads past keys, possibly in valid order. The backward walk then arrives at a
+    /// different page, and so does the descent to a key compared with the step from the key before it.
     private func confirm(_ keys: [[UInt8]], from start: [UInt8]) throws {
         var rest = keys[...]
         var before: [UInt8]?
-        // No key has a byte of all ones.
+        // No key contains the byte 0xFF.
         try db.forEachRow(of: Self.namedBackwards, .bytes(keys.last ?? [0xFF])) { row in
             guard let expected = rest.popLast() else {
                 before = row.bytes(0)
@@ -105,13 +104,13 @@ struct EntryTable {
         guard before.lexicographicallyPrecedes(start), next == keys.first else { throw disorder(at: before) }
     }
 
-    /// Puts `entry` under `key` in the row at `place`, as change `sequence`; `nil` deletes.
+    /// Stores `entry` under `key` in the row at `place`, as change `sequence`; `nil` deletes the entry.
     func put(_ entry: Entry?, under key: [UInt8], at place: EntryLookup.Place, sequence: Int64) throws {
         let checksum = entry.map { $0.value.withUnsafeBytes { RowChecksums.checksum(of: $0) } } ?? 0
         let version = entry?.version.bytes ?? []
-        let seal = key.withUnsafeBytes { key in
+        let rowChecksum = key.withUnsafeBytes { key in
             version.withUnsafeBytes { version in
-                RowChecksums.seal(key: key, version: version, sequence: sequence, checksum: checksum)
+                RowChecksums.checksum(key: key, version: version, sequence: sequence, checksum: checksum)
             }
         }
         let (isLive, versionParameter, valueParameter): (Int64, Parameter, Parameter) =
@@ -123,12 +122,12 @@ struct EntryTable {
                 INSERT INTO entry (id, key, live, version, sequence, checksum, seal, value)
                 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
                 """, .integer(place.number), .bytes(key), .integer(isLive), versionParameter, .integer(sequence),
-                .integer(checksum), .integer(seal), valueParameter)
+                .integer(checksum), .integer(rowChecksum), valueParameter)
         case .version where entry != nil:
-            // Without naming "live", or the index would be written as well.
+            // The statement does not set "live", because that would rewrite the index as well.
             try db.change(
                 "UPDATE entry SET version = ?, sequence = ?, checksum = ?, seal = ?, value = ? WHERE id = ?",
-                versionParameter, .integer(sequence), .integer(checksum), .integer(seal), valueParameter,
+                versionParameter, .integer(sequence), .integer(checksum), .integer(rowChecksum), valueParameter,
                 .integer(place.number))
         default:
             try db.change(
@@ -136,7 +135,7 @@ struct EntryTable {
                 UPDATE entry SET key = ?, live = ?, version = ?, sequence = ?, checksum = ?, seal = ?, value = ?
                 WHERE id = ?
                 """, .bytes(key), .integer(isLive), versionParameter, .integer(sequence), .integer(checksum),
-                .integer(seal), valueParameter, .integer(place.number))
+                .integer(rowChecksum), valueParameter, .integer(place.number))
         }
     }
 

@@ -3,24 +3,24 @@ import SyncCore
 
 /// The checksums of a store's rows. They detect accidents, not forgery.
 enum RowChecksums {
-    /// The number of the row of a key, unless another key has it.
+    /// The first row number for a key, derived from its hash.
     static func number(of key: [UInt8]) -> Int64 {
         Int64(bitPattern: XXHash64.digest(of: key))
     }
 
-    /// The number of its row where other keys have those before: of attempt 2, 3 and so on. By another hash, since keys
-    /// that were made to share one XXH64 share those of other seeds too.
+    /// The row number of attempt 2, 3 and so on, if the earlier rows belong to other keys. It uses another hash,
+    /// because keys that collide under one seed of XXH64 can be made to collide under others too.
     static func number(of key: [UInt8], attempt: Int) -> Int64 {
         Int64(bitPattern: SipHash.digest(of: key, key: (0x456E_7469_746C_656D, UInt64(attempt))))
     }
 
-    /// The checksum of a value; 0 for none.
+    /// The checksum of a value. A tombstone row has 0 instead.
     static func checksum(of value: UnsafeRawBufferPointer) -> Int64 {
         Int64(bitPattern: XXHash64.digest(of: value, seed: 1))
     }
 
-    /// The seal of a row of `entry`, over everything but the value itself.
-    static func seal(
+    /// The row checksum for `entry`, over everything except the value itself.
+    static func checksum(
         key: UnsafeRawBufferPointer, version: UnsafeRawBufferPointer, sequence: Int64, checksum: Int64
     ) -> Int64 {
         let overKey = XXHash64.digest(of: key, seed: UInt64(key.count))
@@ -28,8 +28,8 @@ enum RowChecksums {
         return number(of: (sequence, checksum), seed: overVersion)
     }
 
-    /// The seal of a row of `change`.
-    static func seal(sequence: Int64, tag: Int64, entry: Int64) -> Int64 {
+    /// The row checksum for `change`.
+    static func checksum(sequence: Int64, tag: Int64, entry: Int64) -> Int64 {
         number(of: (sequence, tag), seed: UInt64(bitPattern: entry))
     }
 

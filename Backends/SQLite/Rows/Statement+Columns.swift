@@ -12,14 +12,14 @@ import Android
 import Darwin
 #endif
 
-/// A value that is bound to a parameter of a statement.
+/// A value for a parameter of a statement.
 enum Parameter {
     case integer(Int64)
     case bytes([UInt8])
     case null
 }
 
-/// The row that a statement stands on. Its memory is SQLite's and ends with the next step.
+/// The current row of a statement. Its memory belongs to SQLite and is valid until the next step.
 struct StatementRow {
     fileprivate let statement: SQLiteStatement
 
@@ -29,13 +29,13 @@ struct StatementRow {
 
     func bytes(_ column: Int32) -> [UInt8] { Array(buffer(column)) }
 
-    /// What stands for the version of a row that cannot be believed: no version that a write has made, so that whoever
-    /// knows another reads the key, and gets the error. Of the number in a column.
+    /// A substitute for the version of a damaged row, derived from the number in a column. No write generates it, so a
+    /// reader that knows another version reads the key and gets the error.
     func mark(_ column: Int32) -> EntryVersion {
         EntryVersion(bytes: withUnsafeBytes(of: integer(column).bigEndian) { Array($0) })
     }
 
-    /// Whether a column is exactly `bytes`.
+    /// True if a column has exactly `bytes`.
     func has(_ bytes: [UInt8], in column: Int32) -> Bool {
         let buffer = buffer(column)
         guard buffer.count == bytes.count, let start = buffer.baseAddress else { return buffer.count == bytes.count }
@@ -46,21 +46,21 @@ struct StatementRow {
 
     /// The bytes of a column, without copying them.
     func buffer(_ column: Int32) -> UnsafeRawBufferPointer {
-        // The blob first: asking for it may change how many bytes there are.
+        // The blob must be requested first, because that call may change the number of bytes.
         let start = sqlite3_column_blob(statement, column)
         return UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(statement, column)))
     }
 }
 
-/// A statement that can run again and again on its connection.
+/// A statement that can run repeatedly on its connection.
 ///
-/// The steps are SQLite's own: a row of GRDB's would copy every value once more, which is most of what a read costs.
-/// Not for statements that begin or end a transaction, of which GRDB must know.
+/// It steps SQLite directly, because a row of GRDB copies every value again, which is most of the cost of a read. Do
+/// not use it to begin or end a transaction: GRDB must know about those.
 struct PreparedStatement {
     fileprivate let statement: SQLiteStatement
     fileprivate let connection: SQLiteConnection
 
-    /// - Parameter statement: who keeps it; it must outlive this.
+    /// - Parameter statement: The underlying statement. It must outlive this value.
     init(_ statement: Statement, of db: Database) throws {
         guard let connection = db.sqliteConnection else {
             throw DatabaseError(resultCode: .SQLITE_MISUSE, message: "the connection is closed")
@@ -69,11 +69,11 @@ struct PreparedStatement {
         self.connection = connection
     }
 
-    /// Runs with `parameters` and hands each row to `body` until that answers `false`.
+    /// Runs with `parameters` and calls `body` for each row until it returns `false`.
     func forEachRow(_ parameters: [Parameter], body: (StatementRow) throws -> Bool) throws {
         defer {
             sqlite3_reset(statement)
-            // Or a large value would be kept until the statement's next use.
+            // Otherwise a large value would stay in memory until the statement is used again.
             sqlite3_clear_bindings(statement)
         }
         for (index, parameter) in parameters.enumerated() {
@@ -83,7 +83,7 @@ struct PreparedStatement {
         while try step(body) {}
     }
 
-    /// Runs with one number and hands its row, if there is one, to `transform`.
+    /// Runs with one number and calls `transform` with the row, if there is one.
     func firstRow<Result>(
         _ parameter: Int64, transform: (StatementRow) throws -> Result
     ) throws -> Result? {
@@ -98,7 +98,7 @@ struct PreparedStatement {
         return result
     }
 
-    /// Goes on to the next row; answers whether there is more to do.
+    /// Steps to the next row; returns `true` if there may be more rows.
     private func step(_ body: (StatementRow) throws -> Bool) throws -> Bool {
         switch sqlite3_step(statement) {
         case SQLITE_ROW: try body(StatementRow(statement: statement))
@@ -116,14 +116,14 @@ struct PreparedStatement {
         switch parameter {
         case .integer(let value): sqlite3_bind_int64(statement, index, value)
         case .null: sqlite3_bind_null(statement, index)
-        // Without an address SQLite would take it for null.
+        // SQLite would treat a blob without an address as null.
         case .bytes(let bytes) where bytes.isEmpty: sqlite3_bind_zeroblob(statement, index, 0)
         case .bytes(let bytes):
             sqlite3_bind_blob64(statement, index, bytes, UInt64(bytes.count), Self.copying)
         }
     }
 
-    /// Tells SQLite to copy what is bound.
+    /// Makes SQLite copy the bound value.
     private static var copying: sqlite3_destructor_type { unsafeBitCast(-1, to: sqlite3_destructor_type.self) }
 }
 
@@ -133,14 +133,14 @@ extension Database {
         try PreparedStatement(try cachedStatement(sql: sql), of: self)
     }
 
-    /// Runs `sql` with `parameters` and hands each row to `body` until that answers `false`.
+    /// Runs `sql` with `parameters` and calls `body` for each row until it returns `false`.
     func forEachRow(
         of sql: String, _ parameters: Parameter..., body: (StatementRow) throws -> Bool
     ) throws {
         try prepared(sql).forEachRow(parameters, body: body)
     }
 
-    /// The first row of `sql`, `nil` when there is none.
+    /// The first row of `sql`, `nil` if there is none.
     func firstRow<Result>(
         of sql: String, _ parameters: Parameter..., transform: (StatementRow) throws -> Result
     ) throws -> Result? {
@@ -152,7 +152,7 @@ extension Database {
         return result
     }
 
-    /// Runs `sql`, which answers no rows.
+    /// Runs `sql`, a statement without result rows.
     func change(_ sql: String, _ parameters: Parameter...) throws {
         try prepared(sql).forEachRow(parameters) { _ in true }
     }

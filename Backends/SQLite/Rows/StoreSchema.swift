@@ -1,13 +1,13 @@
 import GRDB
 
-/// The tables of a store's database, and the steps from one version of them to the next.
+/// The tables of a store's database, and the migrations between their versions.
 ///
-/// - `entry` has a row for every key that holds a value, or was deleted lately. Its number is a hash of the key, so a
-///   key is found by number; the index finds it by its bytes. A read believes an absence only when both ways find
-///   nothing, so a damaged page cannot pass for one. A deleted key keeps its row, without version and value, for as
-///   long as a cursor may need the deletion, see ``ChangeTable``.
-/// - `checksum` is that of the value. `seal` covers everything else in the row, and `checksum`.
-/// - `change` has the latest change of every key, and recent superseded ones to recognise cursors by.
+/// - `entry` has a row for each key that has a value or was deleted recently. The row number is a hash of the key, so a
+///   key is found by number; the index finds it by its bytes. A read reports an absence only if both lookups find
+///   nothing, so a damaged page cannot cause one. A deleted key keeps a tombstone row, without version and value, as
+///   long as a cursor may need the deletion (see ``ChangeTable``).
+/// - `checksum` is the checksum of the value. `seal` is the row checksum, over all other columns and `checksum`.
+/// - `change` has the latest change of each key, and recent superseded changes to recognize cursors.
 enum StoreSchema {
     /// The `PRAGMA application_id` of a store: "EnSy".
     static let applicationID: Int64 = 0x456E_5379
@@ -17,10 +17,10 @@ enum StoreSchema {
 
     static let pageSize = 4_096
 
-    /// The statements that lead from each version to the next. A released step never changes.
+    /// The statements that migrate each version to the next. A released step never changes.
     ///
-    /// A store is migrated when it is opened for writing. Until then it is read as it is, because all versions have the
-    /// same tables; a step that changes them must also be taken before the first read.
+    /// A store is migrated when it is opened for writing. Until then it is read unchanged, because all versions have
+    /// the same tables. A step that changes the tables must also run before the first read.
     static let steps: [[String]] = [
         [
             """
@@ -34,24 +34,25 @@ enum StoreSchema {
                 sequence INTEGER PRIMARY KEY, tag INTEGER NOT NULL, entry INTEGER NOT NULL, seal INTEGER NOT NULL)
             """,
         ],
-        // Old deletions are removed from here on. Software that accepts cursors of any age must not use the store.
+        // From this version on, old deletions are removed. Software that accepts cursors of any age must not use the
+        // store.
         [],
     ]
 
-    /// The tables of the present version.
+    /// The tables of the current version.
     static let tables = ["change", "entry"]
 
-    /// The kind of a database, by the names in it.
+    /// The kind of a database, determined by its header and tables.
     enum Identity: Equatable {
-        /// It contains nothing.
+        /// A database without tables.
         case empty
-        /// A store of this version.
+        /// A store of the given version.
         case store(version: Int64)
-        /// The database of another application, with the reason for this verdict.
+        /// The database of another application, and the reason for this classification.
         case foreign(String)
     }
 
-    /// The kind of the database behind `db`, by its header and the names of its tables.
+    /// Determines the kind of the database behind `db` by its header and the names of its tables.
     static func identity(of db: Database) throws -> Identity {
         let application = try pragma("application_id", in: db)
         let version = try pragma("user_version", in: db)
@@ -62,21 +63,21 @@ enum StoreSchema {
             return true
         }
         if application == 0, version == 0, names.isEmpty { return .empty }
-        guard application == applicationID else { return .foreign("it is another application's database") }
+        guard application == applicationID else { return .foreign("it is the database of another application") }
         // A later version may have other tables.
         if version > Self.version { return .store(version: version) }
         guard version >= 1, names == tables else {
-            return .foreign("it has the tables \(names), where a store has \(tables)")
+            return .foreign("it has the tables \(names), but a store has \(tables)")
         }
         return .store(version: version)
     }
 
-    /// The present number of `PRAGMA name`. A cached statement would repeat its first answer.
+    /// The current number of `PRAGMA name`. Not cached, because a cached statement would repeat its first result.
     static func pragma(_ name: String, in db: Database) throws -> Int64 {
         try Int64.fetchOne(db, sql: "PRAGMA \(name)") ?? 0
     }
 
-    /// Migrates the database from version `start` to the present one, in the caller's transaction.
+    /// Migrates the database from version `start` to the current one, in the caller's transaction.
     static func migrate(_ db: Database, from start: Int64) throws {
         guard start < version else { return }
         for statement in steps[Int(start)...].joined() { try db.execute(sql: statement) }

@@ -38,7 +38,7 @@ struct ChangeTests {
         return (page.changes.map(\.key), page.cursor)
     }
 
-    @Test("are seen by a process that follows another, each key once and in the order of its latest change")
+    @Test("A process can follow another one: it gets each key once, in the order of its latest change")
     func following() async throws {
         let (writer, follower) = (open(), open())
         for key in keys { _ = try await writer.write([1], to: key, if: .absent) }
@@ -48,12 +48,12 @@ struct ChangeTests {
         _ = try await writer.delete(keys[1], if: .any)
         _ = try await writer.write([3], to: keys[2], if: .absent)
         let (second, next) = try await changes(follower, since: cursor)
-        #expect(second == [keys[0], keys[1]], "a conflict is no change")
+        #expect(second == [keys[0], keys[1]], "a conflict is not a change")
         #expect(try await changes(follower, since: next).keys.isEmpty)
-        #expect(try await changes(open(), since: cursor).keys == second, "another process answers the same")
+        #expect(try await changes(open(), since: cursor).keys == second, "another process returns the same changes")
     }
 
-    @Test("make no store where there is none")
+    @Test("A request for changes does not create a missing store")
     func nothing() async throws {
         #expect(
             try await open().changes(since: nil, limit: 10).outcome
@@ -64,11 +64,11 @@ struct ChangeTests {
         #expect(!FileManager.default.fileExists(atPath: root))
     }
 
-    @Test("of a store that an older version wrote are all its entries, and that version is kept out from then on")
+    @Test("The changes of a store of an older version are all its entries, and the older version is then kept out")
     func olderStore() async throws {
         let store = open()
         for key in keys { _ = try await store.write([1], to: key, if: .absent) }
-        // What an older version leaves: the same, without a log.
+        // An older version leaves the same files without a change log.
         try FileManager.default.removeItem(at: log)
         #expect(try marker() == "EntitlementSync file store 1\n")
         let (found, cursor) = try await changes(open())
@@ -78,7 +78,7 @@ struct ChangeTests {
         #expect(try await changes(open(), since: cursor).keys == [keys[1]])
     }
 
-    @Test("that a hand made in the folder are told by the next process")
+    @Test("Changes made by hand in the folder are reported by the next process")
     func byHand() async throws {
         let store = open()
         for key in keys { _ = try await store.write([1], to: key, if: .absent) }
@@ -90,7 +90,7 @@ struct ChangeTests {
         #expect(try await changes(open(), since: cursor).keys == [keys[1], keys[2]])
     }
 
-    /// Makes an entry unreadable in one of several ways.
+    /// Makes an entry unreadable in the given way.
     private func spoil(_ name: String, _ way: String) throws {
         let path = "\(root)/\(name).entry"
         var bytes = try Data(contentsOf: URL(fileURLWithPath: path))
@@ -109,7 +109,7 @@ struct ChangeTests {
     }
 
     @Test(
-        "go on past an entry that cannot be read: it has changed, once, and again when it is mended",
+        "An unreadable entry does not end the changes: it counts as changed once, and again when it is repaired",
         arguments: ["bit", "format", "length", "link", "folder"])
     func damagedEntry(way: String) async throws {
         let store = open()
@@ -119,12 +119,12 @@ struct ChangeTests {
         let all = try await open().changes(since: nil, limit: 10).outcome
         #expect(all.changes.map(\.key) == [keys[0], keys[2], keys[1]] && all.changes.last?.version != nil)
         let news = try await open().changes(since: cursor, limit: 10).outcome
-        #expect(news.changes == all.changes.suffix(1), "a second process tells the same")
+        #expect(news.changes == all.changes.suffix(1), "a second process reports the same changes")
         let error = await expectKind(nil) { try await open().read(keys[1], unless: news.changes[0].version) }
         #expect(error?.key == keys[1] && error?.disposition == .permanent)
         let listed = try await open().list(prefix: "", after: nil, limit: 10).outcome.items
         #expect(listed.map(\.key) == keys && listed[1].version == news.changes[0].version)
-        // Others are written as before, and their changes told by those that run.
+        // Other keys can still be written, and running processes report their changes.
         let follower = open()
         #expect(try await follower.changes(since: news.cursor, limit: 10).outcome.changes.isEmpty)
         _ = try await open().write([2], to: keys[0], if: .any)
@@ -135,7 +135,7 @@ struct ChangeTests {
         }
     }
 
-    @Test("of a folder that cannot be read are no deletions")
+    @Test("The keys of an unreadable folder are not reported as deleted")
     func linkedFolder() async throws {
         let store = open()
         for key in keys { _ = try await store.write([1], to: key, if: .absent) }
@@ -146,12 +146,12 @@ struct ChangeTests {
         try FileManager.default.removeItem(atPath: "\(root)/b.entry")
         #expect(try await open().changes(since: cursor, limit: 10).outcome.changes.map(\.key) == [keys[1]])
         let page = try await open().list(prefix: "", after: nil, limit: 10).outcome
-        #expect(page.items.map(\.key) == [keys[0]] && page.next == keys[0], "what comes before is told first")
+        #expect(page.items.map(\.key) == [keys[0]] && page.next == keys[0], "the keys before the folder come first")
         let error = await expectKind(.notAStore) { try await open().list(prefix: "", after: page.next, limit: 10) }
         #expect(error?.key?.text == "c/")
     }
 
-    @Test("are right whatever byte of the log is lost or wrong, and a cursor is answered truly or has expired")
+    @Test("If a byte of the log is lost or damaged, a cursor is answered correctly or has expired")
     func damagedLog() async throws {
         let store = open()
         var cursors: [ChangeCursor?] = [nil]
@@ -164,7 +164,7 @@ struct ChangeTests {
             var bytes = whole
             if index < whole.count { bytes[index] ^= 1 } else { bytes = whole.prefix(index - whole.count) }
             try bytes.write(to: log)
-            // Somebody writes first, or nobody does.
+            // Tests both with and without a write before the request.
             let expected: [EntryKey]
             if index % 2 == 0 {
                 _ = try await open().write([UInt8(index % 250)], to: keys[0], if: .any)
@@ -177,9 +177,9 @@ struct ChangeTests {
             for (number, cursor) in cursors.enumerated() {
                 do throws(BackendError) {
                     let page = try await open().changes(since: cursor, limit: 10).outcome
-                    let told = Set(page.changes.map(\.key))
-                    #expect(told.isSuperset(of: keys[number...]), "byte \(index), cursor \(number)")
-                    if index % 2 == 0 { #expect(told.contains(keys[0]), "byte \(index), cursor \(number)") }
+                    let reported = Set(page.changes.map(\.key))
+                    #expect(reported.isSuperset(of: keys[number...]), "byte \(index), cursor \(number)")
+                    if index % 2 == 0 { #expect(reported.contains(keys[0]), "byte \(index), cursor \(number)") }
                 } catch {
                     #expect(error.kind == .cursorExpired && number > 0)
                 }
@@ -187,7 +187,7 @@ struct ChangeTests {
         }
     }
 
-    @Test("that are superseded are dropped in time: the log stays small, new cursors stay good, old ones expire")
+    @Test("Compaction drops superseded changes: the log stays small, new cursors stay valid, old ones expire")
     func compaction() async throws {
         let store = open(ChangePolicy(recognisedCount: 20, compactionByteCount: 4_000))
         _ = try await store.write([1], to: keys[1], if: .absent)
@@ -211,7 +211,7 @@ struct ChangeTests {
     }
 
     @Test(
-        "cost no write: one that the log cannot take is done all the same, and cursors expire",
+        "A write succeeds even if the log cannot record it, and cursors then expire",
         arguments: [ENOSPC, EIO])
     func unwritableLog(code: Int32) async throws {
         let store = open()
@@ -231,7 +231,7 @@ struct ChangeTests {
         #expect(try await changes(follower).keys.last == keys[0])
     }
 
-    @Test("are those of the backup when one is put back, while a follower has the store open")
+    @Test("After a backup is restored, its changes are reported, even to a reader that has the store open")
     func restored() async throws {
         let store = open()
         for key in keys { _ = try await store.write([1], to: key, if: .absent) }
@@ -247,7 +247,7 @@ struct ChangeTests {
         #expect(try await changes(store, since: kept).keys == [keys[1]])
     }
 
-    @Test("of a backup that others went on with are not taken for those that were undone, however alike they look")
+    @Test("Changes made after a restored backup are not confused with the undone ones, even if they look alike")
     func restoredAndGoneOn() async throws {
         let follower = open()
         for key in keys { _ = try await open().write([1], to: key, if: .absent) }
@@ -259,7 +259,7 @@ struct ChangeTests {
             let size = try Data(contentsOf: log).count
             try FileManager.default.removeItem(atPath: root)
             try FileManager.default.copyItem(atPath: folder.path(of: "backup"), toPath: root)
-            // The log is as long as before, or longer.
+            // The log gets at least as long as before.
             for _ in 0..<count { _ = try await open().write([3], to: keys[1], if: .any) }
             #expect(try Data(contentsOf: log).count >= size)
             await expectKind(.cursorExpired) { try await follower.changes(since: undone, limit: 10) }
@@ -267,7 +267,7 @@ struct ChangeTests {
         }
     }
 
-    @Test("are kept in a layout that others can read")
+    @Test("The format of the log is documented and stable")
     func layout() throws {
         let header = ChangeFile.header(name: Array(0..<16))
         #expect(Array(header.prefix(28)) == Array("ESyncChg".utf8) + [0, 0, 0, 1] + Array(0..<16))

@@ -18,7 +18,7 @@ struct SignalTests {
         key = try EntryKey("a/k")
     }
 
-    @Test("come within 100 ms of another's change, when it can be seen")
+    @Test("A change of another object is signalled within 100 ms, once it is visible")
     func latency() async throws {
         let (watcher, writer) = (FileBackend(folder: root), FileBackend(folder: root))
         var seen = try await writer.write([0], to: key, if: .absent).outcome
@@ -38,7 +38,7 @@ struct SignalTests {
         #expect(latencies[25] < .milliseconds(100))
     }
 
-    @Test("come for one's own changes and deletions too, to every subscriber")
+    @Test("Own changes and deletions are signalled too, to every subscriber")
     func own() async throws {
         let store = FileBackend(folder: root)
         var first = store.signals().makeAsyncIterator()
@@ -52,7 +52,7 @@ struct SignalTests {
         #expect(await first.next() != nil)
     }
 
-    @Test("come for a store that another makes after they were asked for, and for one made anew")
+    @Test("Signals arrive for a store that is created, or created again, after the subscription")
     func madeLater() async throws {
         let watcher = FileBackend(folder: root)
         var signals = watcher.signals().makeAsyncIterator()
@@ -68,11 +68,11 @@ struct SignalTests {
         }
     }
 
-    @Test("do not come for reads, listings, questions and conflicts; and end with the store")
+    @Test("Reads, listings, requests for changes and conflicts send no signal, and signals end with the store")
     func silent() async throws {
         _ = try await FileBackend(folder: root).write([1], to: key, if: .absent)
         var store: FileBackend? = FileBackend(folder: root)
-        // The first question for changes may mend the log.
+        // The first request for changes may repair the log.
         _ = try await store?.changes(since: nil, limit: 10)
         let signals = try #require(store).signals()
         _ = try await store?.read(key)
@@ -81,7 +81,7 @@ struct SignalTests {
         _ = try await store?.changes(since: nil, limit: 10)
         _ = try await store?.write([2], to: key, if: .absent)
         _ = try await store?.delete(EntryKey("none"), if: .any)
-        // Told after everything that came before it, and to those who asked later.
+        // The system reports this event after all earlier ones, and to later watchers too.
         let last = try FolderWatch.changes(inFolder: root, names: ["last"])
         try Data().write(to: URL(fileURLWithPath: "\(root)/last"))
         for await _ in last { break }

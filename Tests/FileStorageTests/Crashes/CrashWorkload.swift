@@ -3,26 +3,26 @@ import SyncCore
 import SyncCoreTesting
 import TestSupport
 
-/// Writes, deletes and questions for changes, drawn from a seed, and what a store owes for those that it acknowledged.
+/// Random writes, deletions and requests for changes, and the guarantees that follow from the acknowledged ones.
 struct CrashWorkload: Sendable {
     enum Step: Sendable {
         case write(EntryKey, [UInt8], conditional: Bool)
         case delete(EntryKey, conditional: Bool)
-        /// A write under a precondition that does not hold.
+        /// A write whose precondition does not hold.
         case conflict(EntryKey)
         case follow
     }
 
-    /// What a store owes.
-    struct Debt: Sendable {
-        /// The acknowledged value of each key, `nil` when its deletion was.
+    /// The guarantees of a store.
+    struct Guarantees: Sendable {
+        /// The acknowledged value of each key, `nil` after an acknowledged deletion.
         var values: [EntryKey: [UInt8]?] = [:]
         /// The step that was not acknowledged.
         var unknown: (key: EntryKey, value: [UInt8]?)?
-        /// Each cursor that was given out, with what its owner then knew.
+        /// Each cursor that was returned, with the state that its reader knew.
         var cursors: [(cursor: ChangeCursor, view: [EntryKey: EntryVersion])] = []
 
-        /// What may be found under `key`.
+        /// The possible values of `key`.
         func possible(_ key: EntryKey) -> [[UInt8]?] {
             let owed = values[key] ?? nil
             if let unknown, unknown.key == key { return [owed, unknown.value] }
@@ -60,53 +60,54 @@ struct CrashWorkload: Sendable {
         try self.init(steps: steps, seed: seed)
     }
 
-    /// A store on `fileSystem`; versions and tags are the same in each run of the same workload, and of no other.
+    /// A store on `fileSystem`. Versions and tags are the same in each run of one workload, and differ between
+    /// workloads.
     func open(_ fileSystem: ModelFileSystem, life: UInt64 = 0) -> FileBackend {
         FileBackend(
             folder: Self.root, fileSystem: fileSystem, host: ManualHost(seed: seed &+ life &* 7_919).host,
             lockTimeout: .milliseconds(50), changePolicy: ChangePolicy(recognisedCount: 6, compactionByteCount: 700))
     }
 
-    /// Takes the steps until `fileSystem` ends. An error before that is thrown.
-    func run(on fileSystem: ModelFileSystem, life: UInt64 = 0) async throws(BackendError) -> Debt {
+    /// Performs the steps until `fileSystem` ends. An earlier error is thrown.
+    func run(on fileSystem: ModelFileSystem, life: UInt64 = 0) async throws(BackendError) -> Guarantees {
         let store = open(fileSystem, life: life)
-        var debt = Debt()
+        var guarantees = Guarantees()
         var view: [EntryKey: EntryVersion] = [:]
         for step in steps {
             do throws(BackendError) {
-                try await take(step, on: store, &debt, &view)
+                try await take(step, on: store, &guarantees, &view)
             } catch {
                 guard fileSystem.isOver else { throw error }
-                return debt
+                return guarantees
             }
-            debt.unknown = nil
+            guarantees.unknown = nil
         }
-        return debt
+        return guarantees
     }
 
     private func take(
-        _ step: Step, on store: FileBackend, _ debt: inout Debt, _ view: inout [EntryKey: EntryVersion]
+        _ step: Step, on store: FileBackend, _ guarantees: inout Guarantees, _ view: inout [EntryKey: EntryVersion]
     ) async throws(BackendError) {
         switch step {
         case .write(let key, let value, let conditional):
             let precondition = conditional ? try await precondition(key, store) : .any
-            debt.unknown = (key, value)
+            guarantees.unknown = (key, value)
             let outcome = try await store.write(value, to: key, if: precondition).outcome
             guard case .written = outcome else { throw Self.surprise(key, outcome) }
-            debt.values[key] = value
+            guarantees.values[key] = value
         case .delete(let key, let conditional):
             let precondition = conditional ? try await precondition(key, store) : .any
-            debt.unknown = (key, nil)
+            guarantees.unknown = (key, nil)
             let outcome = try await store.delete(key, if: precondition).outcome
             guard outcome == .deleted else { throw Self.surprise(key, outcome) }
-            debt.values[key] = .some(nil)
+            guarantees.values[key] = .some(nil)
         case .conflict(let key):
             let stale = Precondition.matches(EntryVersion(bytes: [1]))
             let outcome = try await store.write([0], to: key, if: stale).outcome
             guard case .conflict = outcome else { throw Self.surprise(key, outcome) }
         case .follow:
-            var cursor = debt.cursors.last?.cursor
-            // A cursor that was overtaken by the policy's few changes begins anew.
+            var cursor = guarantees.cursors.last?.cursor
+            // A cursor that has expired because of the small policy starts again.
             do throws(BackendError) {
                 _ = try await store.changes(since: cursor, limit: 1)
             } catch {
@@ -114,11 +115,11 @@ struct CrashWorkload: Sendable {
                 (cursor, view) = (nil, [:])
             }
             try await Self.follow(store, from: &cursor, &view)
-            if let cursor { debt.cursors.append((cursor, view)) }
+            if let cursor { guarantees.cursors.append((cursor, view)) }
         }
     }
 
-    /// Reads all changes since `cursor` into `view`.
+    /// Applies all changes since `cursor` to `view`.
     static func follow(
         _ store: FileBackend, from cursor: inout ChangeCursor?, _ view: inout [EntryKey: EntryVersion]
     ) async throws(BackendError) {
@@ -135,6 +136,6 @@ struct CrashWorkload: Sendable {
     }
 
     private static func surprise(_ key: EntryKey, _ outcome: WriteOutcome) -> BackendError {
-        BackendError(.other, key: key, message: "nobody else writes there, and the answer is \(outcome)")
+        BackendError(.other, key: key, message: "no other writer exists, but the outcome is \(outcome)")
     }
 }

@@ -1,36 +1,37 @@
 import SyncCoreTesting
 
-/// What is on a disk and what the system shows of it: the two differ until somebody synchronises.
+/// A simulated disk and the visible state of its file system, which differ until the next sync.
 ///
-/// This is what POSIX promises and no more. A file's bytes are on the disk after `fsync` of the file, a folder's names
-/// after `fsync` of the folder. Before that each may be there or not, one without the other, and of bytes any part.
+/// It guarantees what POSIX does and no more. The bytes of a file are durable after `fsync` of the file, the names in a
+/// folder after `fsync` of the folder. Before that, each name may exist or not independently of the others, and any
+/// part of the bytes may be written.
 struct ModelDisk: Sendable {
     struct Node: Sendable {
         var isFolder: Bool
-        /// A file's bytes as they are read.
+        /// The visible bytes of a file.
         var content: [UInt8] = []
-        /// A file's bytes as the disk has them for sure.
+        /// The durable bytes of a file.
         var durableContent: [UInt8] = []
-        /// What was written since.
+        /// The writes since the last sync.
         var writes: [(offset: Int, bytes: [UInt8])] = []
-        /// A folder's names as they are seen, under the form in which they are told apart.
+        /// The visible names in a folder, by the form in which they are compared.
         var names: [String: Name] = [:]
-        /// A folder's names as the disk has them for sure.
+        /// The durable names in a folder.
         var durableNames: [String: Name] = [:]
-        /// What each changed name stood for since, oldest first; `nil` for nothing.
+        /// The targets of each changed name since the last sync, oldest first; `nil` if the name was removed.
         var changes: [String: [Name?]] = [:]
     }
 
-    /// A name in a folder: as it is spelled, and the node that it stands for.
+    /// A name in a folder: its spelling and its node.
     struct Name: Hashable, Sendable {
         var spelling: String
         var node: Int
     }
 
-    /// Small, so that small files are torn in several places.
+    /// Small enough that even small files are torn in several places.
     private static let blockByteCount = 64
 
-    /// The root folder is the first.
+    /// The first node is the root folder.
     private(set) var nodes = [Node(isFolder: true)]
 
     subscript(node: Int) -> Node { nodes[node] }
@@ -40,7 +41,7 @@ struct ModelDisk: Sendable {
         return nodes.count - 1
     }
 
-    /// Gives `name` in `folder` another meaning, or none.
+    /// Binds `name` in `folder` to another node, or removes it.
     mutating func bind(_ name: String, in folder: Int, to value: Name?) {
         nodes[folder].names[name] = value
         nodes[folder].changes[name, default: []].append(value)
@@ -58,7 +59,7 @@ struct ModelDisk: Sendable {
         nodes[node].changes = [:]
     }
 
-    /// What is found after the power was cut: one of all the possibilities, and all of it on the disk.
+    /// A random possible state after a power cut, in which everything is durable.
     func afterPowerCut(using generator: inout SeededGenerator) -> ModelDisk {
         var disk = self
         for index in nodes.indices {
@@ -84,7 +85,7 @@ struct ModelDisk: Sendable {
         case 1:
             return node.content
         case 2:
-            // Some writes, and the beginning of the next.
+            // Some of the writes, and the beginning of the next one.
             for write in node.writes.prefix(Int.random(in: 0...node.writes.count, using: &generator)).dropLast() {
                 bytes.overwrite(write.bytes, at: write.offset)
             }
@@ -94,7 +95,7 @@ struct ModelDisk: Sendable {
             }
             return bytes
         default:
-            // The length is there, and of each block the new bytes, the old ones or zeros.
+            // The length is durable, and each block has the new bytes, the old ones or zeros.
             for start in stride(from: 0, to: node.content.count, by: blockByteCount) {
                 let end = min(start + blockByteCount, node.content.count)
                 let isTouched = node.writes.contains { $0.offset < end && $0.offset + $0.bytes.count > start }
@@ -111,7 +112,7 @@ struct ModelDisk: Sendable {
 }
 
 extension [UInt8] {
-    /// Puts `bytes` at `offset`, with zeros in between when the array ends before.
+    /// Writes `bytes` at `offset`, and fills a gap before it with zeros.
     fileprivate mutating func overwrite(_ bytes: [UInt8], at offset: Int) {
         let end = offset + bytes.count
         if count < end { append(contentsOf: [UInt8](repeating: 0, count: end - count)) }

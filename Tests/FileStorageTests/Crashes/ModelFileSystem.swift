@@ -4,17 +4,17 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// A file system in memory that ends at a given call: because the process was killed, or the power was cut.
+/// A file system in memory that ends at a given call, because the process was killed or the power was cut.
 ///
-/// It can also be one that takes names for equal which the store does not, and one that lies about synchronising.
+/// It can also treat different names as equal, or report a sync that it did not perform.
 final class ModelFileSystem: FileSystem {
-    /// How names are told apart.
+    /// The comparison of names.
     enum Naming: CaseIterable, Sendable {
-        /// By their bytes.
+        /// By bytes.
         case exact
-        /// Without regard to case or to the form of accents, as on macOS; the first spelling stays.
+        /// Case-insensitive and normalization-insensitive, as on macOS. The first spelling is preserved.
         case folding
-        /// Names are kept in decomposed form, and told apart without regard to case.
+        /// Case-insensitive, with names stored in decomposed form.
         case decomposing
 
         fileprivate func identity(of name: String) -> String {
@@ -26,7 +26,7 @@ final class ModelFileSystem: FileSystem {
         }
     }
 
-    /// A kind of synchronisation that says it is done and does nothing.
+    /// The kind of sync that is reported but not performed.
     enum Lie: Sendable {
         case file, folder
     }
@@ -48,8 +48,8 @@ final class ModelFileSystem: FileSystem {
     private let lie: Lie?
 
     /// - Parameters:
-    ///   - end: the number of the call at which everything ends, done or not; `nil` for never.
-    ///   - seed: decides whether the last call is done.
+    ///   - end: The number of the call at which everything ends; `nil` for never.
+    ///   - seed: Decides whether the last call is performed.
     init(_ disk: ModelDisk = ModelDisk(), naming: Naming = .exact, lie: Lie? = nil, end: Int? = nil, seed: UInt64 = 0) {
         state = Mutex(State(disk: disk, end: end, generator: SeededGenerator(seed: seed)))
         self.naming = naming
@@ -58,18 +58,18 @@ final class ModelFileSystem: FileSystem {
 
     /// The calls so far.
     var calls: [String] { state.withLock { $0.calls } }
-    /// Whether the last call was reached.
+    /// True once the last call was reached.
     var isOver: Bool { state.withLock { $0.isOver } }
-    /// What is on the disk and what is seen of it.
+    /// The disk and its visible state.
     var disk: ModelDisk { state.withLock { $0.disk } }
 
-    /// Ends at the call so many from now.
+    /// Ends at the call that follows `count` more calls.
     func end(after count: Int) {
         state.withLock { $0.end = $0.calls.count + count }
     }
 
-    /// Goes on for the other processes, after the one that was at work has been killed.
-    func goOn() {
+    /// Continues for other processes after the running one was killed.
+    func resume() {
         state.withLock { state in
             state.end = nil
             state.isOver = false
@@ -78,7 +78,7 @@ final class ModelFileSystem: FileSystem {
         }
     }
 
-    /// Every path, for tests to look at.
+    /// All paths, for inspection by tests.
     func paths(below folder: Int = 0, at path: String = "") -> [String] {
         let names = disk[folder].names.values.sorted { $0.spelling < $1.spelling }
         return names.flatMap { name -> [String] in
@@ -87,7 +87,7 @@ final class ModelFileSystem: FileSystem {
         }
     }
 
-    /// Performs `body` as one call, or ends before it or after it.
+    /// Performs `body` as one call, or ends before or after it.
     private func call<Result>(
         _ name: String, _ path: String, _ body: (inout State) throws(FileSystemError) -> Result
     ) throws(FileSystemError) -> Result {
@@ -145,7 +145,7 @@ final class ModelFileSystem: FileSystem {
         let bytes = Array(bytes)
         try call("write", file.path) { (state) throws(FileSystemError) in
             let node = try node(file, state)
-            // A killed process may have written the beginning.
+            // A killed process may have written only the beginning.
             let isLast = state.isOver && Bool.random(using: &state.generator)
             let count = isLast ? Int.random(in: 0...bytes.count, using: &state.generator) : bytes.count
             state.disk.write(Array(bytes.prefix(count)), to: node, at: offset)
@@ -228,7 +228,7 @@ final class ModelFileSystem: FileSystem {
 extension ModelFileSystem {
     private static func components(_ path: String) -> [String] { path.split(separator: "/").map(String.init) }
 
-    /// The folder that `path` is in, and the name there.
+    /// The folder of `path` and the name in it.
     private func find(
         _ call: String, _ path: String, _ state: State
     ) throws(FileSystemError) -> (folder: Int, name: ModelDisk.Name?) {
@@ -250,7 +250,7 @@ extension ModelFileSystem {
     private func bind(_ path: String, in folder: Int, to node: Int?, _ state: inout State) {
         let name = Self.components(path).last ?? ""
         let identity = naming.identity(of: name)
-        // Whoever takes the place of a name keeps its spelling.
+        // A file that replaces another one keeps the existing spelling.
         let spelling = state.disk[folder].names[identity]?.spelling ?? naming.spelling(of: name)
         state.disk.bind(identity, in: folder, to: node.map { ModelDisk.Name(spelling: spelling, node: $0) })
     }

@@ -4,9 +4,9 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("The file store after the power was cut, or its process killed, at each system call in turn")
+@Suite("The file store after a power cut or kill at each system call in turn")
 struct PowerCutTests {
-    /// What a sweep over all calls saw.
+    /// The results of a sweep over all calls.
     private struct Sweep {
         var cuts = 0
         var inspections = 0
@@ -14,8 +14,8 @@ struct PowerCutTests {
         var findings: [String] = []
     }
 
-    /// Cuts the power at each call of a workload, and looks at `survivorCount` of the disks that may be left; and kills
-    /// the process there.
+    /// Cuts the power at each call of a workload and inspects `survivorCount` of the possible disks. Also kills the
+    /// process at each call.
     private func sweep(
         _ workload: CrashWorkload, lie: ModelFileSystem.Lie? = nil, survivorCount: Int, seed: UInt64
     ) async throws -> Sweep {
@@ -25,7 +25,7 @@ struct PowerCutTests {
         var sweep = Sweep()
         for end in whole.calls.indices {
             let fileSystem = ModelFileSystem(lie: lie, end: end, seed: generator.next())
-            let inspection = CrashInspection(workload: workload, debt: try await workload.run(on: fileSystem))
+            let inspection = CrashInspection(workload: workload, guarantees: try await workload.run(on: fileSystem))
             sweep.cuts += 1
             for survivor in 0...survivorCount {
                 let disk = survivor == 0 ? fileSystem.disk : fileSystem.disk.afterPowerCut(using: &generator)
@@ -38,7 +38,7 @@ struct PowerCutTests {
         return sweep
     }
 
-    @Test("has every acknowledged change, the last one wholly or not at all, and tells the changes that it has")
+    @Test("Every acknowledged change survives, the last one is complete or absent, and the changes match the entries")
     func nothingLost() async throws {
         let seed = printedSeed("power cuts")
         for number in 0..<3 as Range<UInt64> {
@@ -52,22 +52,22 @@ struct PowerCutTests {
     }
 
     @Test(
-        "would be found to lose changes if files, or folders, were not synchronised",
+        "The tests fail if files or folders are not synced",
         arguments: [
             ModelFileSystem.Lie.file, .folder,
         ])
     func bites(lie: ModelFileSystem.Lie) async throws {
-        // No luck is needed: any of these workloads shows it.
+        // Each of these workloads reveals the omission, regardless of the random choices.
         for seed in 1...2 as ClosedRange<UInt64> {
             let workload = try CrashWorkload(seed: seed, stepCount: 14)
             let sweep = try await sweep(workload, lie: lie, survivorCount: 2, seed: seed)
             print("without synchronising a \(lie): \(sweep.findings.count) findings on \(sweep.inspections) disks")
             #expect(sweep.findings.contains { $0.contains("power cut") })
-            #expect(!sweep.findings.contains { $0.contains("killed") }, "a kill takes nothing from the system's memory")
+            #expect(!sweep.findings.contains { $0.contains("killed") }, "a kill loses nothing from the system's memory")
         }
     }
 
-    @Test("answers a conflict only with what the next power cut leaves there")
+    @Test("A conflict is reported only with an entry that survives the next power cut")
     func conflictIsDurable() async throws {
         let seed = printedSeed("conflicts after a kill")
         var generator = SeededGenerator(seed: seed)
@@ -77,23 +77,23 @@ struct PowerCutTests {
         var conflicts = 0
         for end in whole.calls.indices {
             let killed = ModelFileSystem(end: end, seed: generator.next())
-            let debt = try await workload.run(on: killed)
-            guard let key = debt.unknown?.key else { continue }
-            // Another process looks, while the system still has all in its memory; and then the power goes.
+            let guarantees = try await workload.run(on: killed)
+            guard let key = guarantees.unknown?.key else { continue }
+            // Another process reads while the system still has everything in memory, and then the power is cut.
             let next = ModelFileSystem(killed.disk)
             let outcome = try await workload.open(next, life: 1).write([7], to: key, if: .absent).outcome
-            guard case .conflict(let told?) = outcome else { continue }
+            guard case .conflict(let reported?) = outcome else { continue }
             conflicts += 1
             for _ in 0..<4 {
                 let left = ModelFileSystem(next.disk.afterPowerCut(using: &generator))
                 let found = try await workload.open(left, life: 2).read(key).outcome
-                #expect(found == .found(told), "seed \(seed), call \(end)")
+                #expect(found == .found(reported), "seed \(seed), call \(end)")
             }
         }
         #expect(conflicts > 0)
     }
 
-    @Test("believes no half of a log that was made anew, in which what superseded a dropped change may be missing")
+    @Test("A partly written new log is not used, because the change that superseded a dropped one may be missing")
     func halfOfNewLog() async throws {
         let seed = printedSeed("halves of new logs")
         let (first, second, third) = (try EntryKey("a/k"), try EntryKey("r"), try EntryKey("a/l"))
@@ -102,7 +102,7 @@ struct PowerCutTests {
         steps += (4...11).map { .write(third, [$0], conditional: false) }
         let before = ModelFileSystem()
         _ = try await CrashWorkload(steps: steps, seed: seed).run(on: before)
-        // Which makes the log anew, without the first change, and with the second: a cursor there is recognised.
+        // This write compacts the log: the first change is dropped, and a cursor at the second is still recognized.
         let workload = try CrashWorkload(steps: steps + [.write(third, [12], conditional: false)], seed: seed)
         let whole = ModelFileSystem()
         _ = try await workload.run(on: whole)
@@ -110,7 +110,7 @@ struct PowerCutTests {
         for end in whole.calls.indices.dropFirst(before.calls.count) where whole.calls[end] == "write" {
             for _ in 0..<150 {
                 let killed = ModelFileSystem(end: end, seed: generator.next())
-                let inspection = CrashInspection(workload: workload, debt: try await workload.run(on: killed))
+                let inspection = CrashInspection(workload: workload, guarantees: try await workload.run(on: killed))
                 for disk in [killed.disk, killed.disk.afterPowerCut(using: &generator)] {
                     let findings = await inspection.findings(on: disk, seed: generator.next())
                     #expect(findings.isEmpty, "seed \(seed), call \(end)")
@@ -119,7 +119,7 @@ struct PowerCutTests {
         }
     }
 
-    @Test("goes on for a follower in another process when the writer is killed, wherever that happens")
+    @Test("A reader in another process continues after the writer is killed at any call")
     func livingFollower() async throws {
         let seed = printedSeed("followers of killed writers")
         for number in 0..<3 as Range<UInt64> {
@@ -137,7 +137,7 @@ struct PowerCutTests {
                 fileSystem.end(after: end)
                 _ = try await workload.run(on: fileSystem, life: 2)
                 isWhole = !fileSystem.isOver
-                fileSystem.goOn()
+                fileSystem.resume()
                 if end % 2 == 0 {
                     _ = try await before.open(fileSystem, life: 3).write([9], to: before.keys[end / 2 % 4], if: .any)
                 }

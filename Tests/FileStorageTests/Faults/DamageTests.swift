@@ -5,7 +5,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("Damage to the file store")
+@Suite("Damage to the entries of a file store")
 struct DamageTests {
     private let folder: TemporaryFolder
     private let store: FileBackend
@@ -30,7 +30,7 @@ struct DamageTests {
         #expect(error?.key == key && error?.operation == .read, "\(comment)")
     }
 
-    @Test("of any single bit is found, and the error names the file")
+    @Test("A flipped bit is detected, and the error names the file")
     func flippedBits() async throws {
         for bit in 0..<(whole.count * 8) {
             var bytes = whole
@@ -39,13 +39,13 @@ struct DamageTests {
         }
     }
 
-    @Test("by truncation or growth to any length is found")
+    @Test("Truncation and growth to any length are detected")
     func lengths() async throws {
         for count in 0..<whole.count { try await expectDamaged(Array(whole[..<count]), "\(count) bytes") }
         for count in 1...40 { try await expectDamaged(whole + [UInt8](repeating: 0, count: count), "\(count) more") }
     }
 
-    @Test("of a large entry is found at its end and behind it")
+    @Test("Damage at the end of a large entry, and bytes after it, are detected")
     func large() async throws {
         for size in [4_000, 4_018, 4_019, 4_020, 4_021, 4_022, 100_000] {
             _ = try await store.write([UInt8](repeating: 7, count: size), to: key, if: .any)
@@ -58,7 +58,7 @@ struct DamageTests {
         }
     }
 
-    @Test("by a copy under another key's name is found by reading, and ends no listing")
+    @Test("A copy under another key's name is detected by a read and does not end a listing")
     func copied() async throws {
         try Data(whole).write(to: URL(fileURLWithPath: folder.path(of: "accounts/bob.entry")))
         let bob = try EntryKey("accounts/bob")
@@ -66,7 +66,7 @@ struct DamageTests {
         #expect(error?.message.contains("accounts/bob.entry") == true)
         let items = try await store.list(prefix: "", after: nil, limit: 10).outcome.items
         #expect(items.map(\.key.text) == ["accounts/alice", "accounts/bob", "other"])
-        // The version is of what is there, and of no entry.
+        // The version is a digest of the file and differs from that of any entry.
         #expect(items[1].version != items[0].version && items[1].version.bytes.count == 16)
         await expectKind(.damaged) { try await store.read(bob, unless: items[1].version) }
         await expectKind(.damaged) { try await store.write([1], to: bob, if: .matches(items[1].version)) }
@@ -81,7 +81,7 @@ struct DamageTests {
         }
     }
 
-    @Test("is not overwritten under a precondition, is replaced under any, and touches no other key")
+    @Test("A damaged entry is kept under a precondition, replaced under any, and other keys are not affected")
     func repair() async throws {
         try await expectDamaged(Array(whole.dropLast()), "truncated")
         await expectKind(.damaged) { try await store.write([2], to: key, if: .absent) }
@@ -94,18 +94,18 @@ struct DamageTests {
         #expect(entry.value == [2])
     }
 
-    @Test("is told from an entry of a newer format")
+    @Test("Damage is distinguished from an entry of a newer format")
     func newerFormat() async throws {
         var bytes = whole
         bytes[11] = 2
-        // A writer of that format would have made its own checksum.
+        // A writer of that format would have added its own checksum.
         bytes.replaceSubrange(40..<64, with: [UInt8](repeating: 0xAB, count: 24))
         try Data(bytes).write(to: file)
         let error = await expectKind(.newerFormat) { try await store.read(key) }
         #expect(error?.message.contains("format 2") == true)
     }
 
-    @Test("is judged by a layout that others can read: these bytes are what version 1 writes")
+    @Test("The format of an entry is documented and stable: version 1 writes exactly these bytes")
     func layout() throws {
         let entry = Entry(value: [0xFF], version: EntryVersion(bytes: Array(0..<16)))
         let header =

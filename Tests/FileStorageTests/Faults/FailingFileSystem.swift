@@ -3,16 +3,16 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// The machine's file system, failing at one call, or from one call on as if the power were gone.
+/// The file system of the machine, failing at one call, or from one call on as after a power cut.
 final class FailingFileSystem: FileSystem {
     enum Failure: Hashable, Sendable {
-        /// Nothing fails; the calls are counted.
+        /// No call fails, and the calls are counted.
         case none
-        /// The call of this number fails with this code; those after it succeed.
+        /// The call with this number fails with this code; later calls succeed.
         case once(Int, code: Int32)
-        /// The call of this number and all after it fail; a write is cut off half way.
+        /// The call with this number and all later ones fail; a write is cut off halfway.
         case everythingFrom(Int)
-        /// Each call fails with an input/output error with this probability; which ones depends on the seed alone.
+        /// Each call fails with an I/O error with this probability. The seed alone determines the failing calls.
         case seeded(UInt64, rate: Double)
     }
 

@@ -4,14 +4,14 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("The file store on a file system that takes different names for equal")
+@Suite("The file store on a file system that treats different names as equal")
 struct FoldingTests {
     private static let texts = [
         "a", "A", "é", "e\u{301}", "É", "E\u{301}", "ß", "ss", "SS", "İ", "i\u{307}", "ı", "I", "i", "ﬁ", "fi", "K",
         "\u{212A}", "k", "Å", "\u{212B}", "A\u{30A}", "a/B", "A/B", "a/b", "ａ", "con", "CON", "a.", "a", "x ", "x",
     ]
 
-    @Test("is a simulation that really confuses such names")
+    @Test("The simulated file system really confuses such names")
     func simulation() throws {
         for naming in [ModelFileSystem.Naming.folding, .decomposing] {
             let fileSystem = ModelFileSystem(naming: naming)
@@ -25,19 +25,19 @@ struct FoldingTests {
         }
     }
 
-    @Test("keeps keys apart that differ only so, and lists them exactly", arguments: ModelFileSystem.Naming.allCases)
+    @Test("Keys that differ only in this way are kept apart and listed", arguments: ModelFileSystem.Naming.allCases)
     func keysApart(naming: ModelFileSystem.Naming) async throws {
         let store = FileBackend(folder: "/store", fileSystem: ModelFileSystem(naming: naming))
         let keys = try Set(Self.texts.map { try EntryKey($0) }).sorted()
         for (number, key) in keys.enumerated() {
             guard case .written = try await store.write([UInt8(number)], to: key, if: .absent).outcome else {
-                Issue.record("\(key) meets another key")
+                Issue.record("\(key) collides with another key")
                 return
             }
         }
         for (number, key) in keys.enumerated() {
             guard case .found(let entry) = try await store.read(key).outcome else {
-                Issue.record("\(key) is not there")
+                Issue.record("\(key) is missing")
                 return
             }
             #expect(entry.value == [UInt8(number)])
@@ -46,7 +46,7 @@ struct FoldingTests {
     }
 
     @Test(
-        "keeps keys of 1 KiB apart that differ in their last letter's case only", arguments: ["x", "é"])
+        "Keys of 1 KiB that differ only in the case of their last letter are kept apart", arguments: ["x", "é"])
     func longKeys(unit: String) async throws {
         let store = FileBackend(folder: "/store", fileSystem: ModelFileSystem(naming: .folding))
         let long = String(repeating: unit, count: 1_023 / unit.utf8.count)

@@ -4,7 +4,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("A symbolic link in the place of a folder of keys")
+@Suite("A symbolic link in place of a folder of keys")
 struct LinkedFolderTests {
     private let folder: TemporaryFolder
     private let key: EntryKey
@@ -16,7 +16,7 @@ struct LinkedFolderTests {
 
     private func store() -> FileBackend { FileBackend(folder: folder.path(of: "store")) }
 
-    @Test("is followed by nobody: reading, listing, writing and deleting say so, and nothing is changed")
+    @Test("A link is not followed: reading, listing, writing and deleting report it and change nothing")
     func refused() async throws {
         _ = try await store().write([1], to: key, if: .absent)
         for path in ["a", "a/b"] {
@@ -39,13 +39,13 @@ struct LinkedFolderTests {
             try FileManager.default.moveItem(atPath: elsewhere, toPath: place)
         }
         guard case .found(let entry) = try await store().read(key).outcome else {
-            Issue.record("not there")
+            Issue.record("missing")
             return
         }
         #expect(entry.value == [1])
     }
 
-    @Test("is looked for once in each folder, however deep: a key of a thousand slashes holds no listing up")
+    @Test("Each folder is examined once, so even a key with a thousand slashes does not slow a listing down")
     func deepKey() async throws {
         let deepest = try EntryKey(String(repeating: "/", count: 1_024))
         _ = try await store().write([1], to: deepest, if: .absent)
@@ -59,7 +59,7 @@ struct LinkedFolderTests {
         #expect((1_024..<1_100).contains(openings), "\(openings) files and folders were opened")
     }
 
-    @Test("is followed for the store's own folder, which its owner names")
+    @Test("A link to the store's own folder is followed")
     func linkedRoot() async throws {
         _ = try await store().write([1], to: key, if: .absent)
         try FileManager.default.createSymbolicLink(

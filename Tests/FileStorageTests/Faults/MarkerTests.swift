@@ -4,7 +4,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("A file store whose marker is damaged or lost")
+@Suite("A file store with a damaged or missing marker")
 struct MarkerTests {
     private let folder: TemporaryFolder
     private let keys: [EntryKey]
@@ -47,14 +47,14 @@ struct MarkerTests {
         #expect(try await recovery.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.key) == keys)
         for key in keys {
             guard case .found(let entry) = try await recovery.read(key).outcome else {
-                Issue.record("\(comment): \(key) is not there")
+                Issue.record("\(comment): \(key) is missing")
                 continue
             }
             #expect(entry.value == Array(key.text.utf8))
         }
     }
 
-    @Test("in any bit is damaged, or of a later format; its entries can be brought back, and it is not made anew")
+    @Test("A flipped bit means damage or a later format; the entries are recoverable, and the marker is not replaced")
     func flippedBits() async throws {
         let whole = try Data(contentsOf: marker)
         for bit in 0..<(8 * whole.count) {
@@ -71,7 +71,7 @@ struct MarkerTests {
         }
     }
 
-    @Test("because it is missing is damaged, also where all entries are in folders")
+    @Test("A missing marker means damage, also if all entries are in folders")
     func missing() async throws {
         try FileManager.default.removeItem(at: marker)
         try await expectRefused([.damaged], "missing")
@@ -81,7 +81,7 @@ struct MarkerTests {
         #expect(!FileManager.default.fileExists(atPath: marker.path))
     }
 
-    @Test("is told from a folder that is somebody else's, with files of such names too")
+    @Test("An unrelated folder is distinguished from a store without its marker, even if it has files with such names")
     func foreign() async throws {
         let other = FileBackend(folder: folder.path(of: "other"))
         try FileManager.default.createDirectory(atPath: folder.path(of: "other/a"), withIntermediateDirectories: true)
@@ -93,7 +93,7 @@ struct MarkerTests {
         await expectKind(.missing) { try await FileBackend(folder: "/nowhere").forRecovery.read(keys[0]) }
     }
 
-    @Test("is only read while it is recovered, and so is one that is whole")
+    @Test("A store that is opened for recovery is read-only, even if it is intact")
     func readOnly() async throws {
         for isWhole in [true, false] {
             if !isWhole { try FileManager.default.removeItem(at: marker) }

@@ -36,7 +36,7 @@ struct RegionTests {
         ]
     }
 
-    /// The check names the one key and its file; what is copied out is all the rest, byte for byte.
+    /// Checks that the survey reports one key and its file, and that a copy has all other entries, byte for byte.
     private func expectOnlyKeyIsLost(_ what: String) async throws {
         let store = FileBackend(folder: folder.path(of: "store"), creating: .unlessRemote)
         let file = folder.path(of: "store/accounts/3/ledger.entry")
@@ -49,14 +49,14 @@ struct RegionTests {
         #expect(report.copiedCount == values.count - 1 && report.damage.map(\.key) == [key], "\(what)")
         for (other, value) in values where other != key {
             guard case .found(let entry) = try await new.read(other).outcome else {
-                Issue.record("\(what): \(other) did not come back")
+                Issue.record("\(what): \(other) was not recovered")
                 continue
             }
             #expect(entry.value == value, "\(what): \(other)")
         }
     }
 
-    @Test("names the key and the file, and gives back all other entries, wherever a bit is wrong")
+    @Test("A flipped bit is reported with its key and file, and all other entries are recovered")
     func flipped() async throws {
         let seed = printedSeed("regions of an entry")
         var generator = SeededGenerator(seed: seed)
@@ -75,7 +75,7 @@ struct RegionTests {
         }
     }
 
-    @Test("does the same wherever the entry ends, at each border of its regions")
+    @Test("The same holds for an entry truncated at or near each border of its regions")
     func truncated() async throws {
         let file = URL(fileURLWithPath: folder.path(of: "store/accounts/3/ledger.entry"))
         let whole = Array(try Data(contentsOf: file))
@@ -87,7 +87,7 @@ struct RegionTests {
         }
     }
 
-    @Test("answers rightly or with an error when the marker of the format is wrong or cut, and never with absence")
+    @Test("A damaged or truncated marker yields correct results or errors, and never an absence")
     func marker() async throws {
         let file = URL(fileURLWithPath: folder.path(of: "store/store.format"))
         let whole = Array(try Data(contentsOf: file))

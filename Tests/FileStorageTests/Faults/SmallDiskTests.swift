@@ -4,7 +4,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-/// Needs the right to mount a file system; where it is missing the tests are skipped and say so.
+/// Requires the permission to mount a file system. Otherwise the tests are skipped with a message.
 @Suite("The file store on a disk of 256 KB", .enabled(if: SmallDisk.isPossible, "a tmpfs cannot be mounted here"))
 struct SmallDiskTests {
     private let disk: SmallDisk
@@ -19,7 +19,7 @@ struct SmallDiskTests {
         try EntryKey("accounts/\(number % 4)/\(number)")
     }
 
-    /// Writes entries until no space is left; answers how many were acknowledged.
+    /// Writes entries until no space is left; returns the number of acknowledged ones.
     private func fill() async throws -> Int {
         for number in 0..<1_000 {
             do throws(BackendError) {
@@ -38,7 +38,7 @@ struct SmallDiskTests {
         let other = FileBackend(folder: disk.path(of: "store"))
         for number in numbers {
             guard case .found(let entry) = try await other.read(key(number)).outcome else {
-                Issue.record("\(number) was acknowledged and is not there")
+                Issue.record("\(number) was acknowledged and is missing")
                 return
             }
             #expect(entry.value == [UInt8](repeating: UInt8(number % 250), count: 3_000))
@@ -47,7 +47,7 @@ struct SmallDiskTests {
         #expect(try await other.list(prefix: "", after: nil, limit: 1_000).outcome.items.map(\.key) == keys)
     }
 
-    @Test("refuses what does not fit, keeps what it acknowledged, can be emptied, and works again")
+    @Test("On a full disk, writes fail, acknowledged entries stay, deletions succeed, and writing resumes")
     func full() async throws {
         let count = try await fill()
         #expect((20..<100).contains(count))
@@ -55,7 +55,7 @@ struct SmallDiskTests {
         try disk.fill()
         await expectKind(.full) { try await store.write([UInt8](repeating: 1, count: 5_000), to: key(0), if: .any) }
         try await expectAll(0..<count)
-        // Without a byte to spare, a deletion has to work.
+        // A deletion must succeed even without a free byte.
         for number in (count / 2)..<count { #expect(try await store.delete(key(number), if: .any).outcome == .deleted) }
         try await expectAll(0..<(count / 2))
         try disk.empty()
@@ -71,14 +71,14 @@ struct SmallDiskTests {
         #expect(!left.contains { $0.hasSuffix(".tmp") })
     }
 
-    @Test("that became read-only is read and refuses changes with a reason")
+    @Test("A read-only store can be read, and changes are refused with a reason")
     func readOnly() async throws {
         _ = try await store.write([7], to: key(1), if: .absent)
         let cursor = try await store.changes(since: nil, limit: 10).outcome.cursor
         try disk.makeReadOnly()
         for store in [store, FileBackend(folder: disk.path(of: "store"))] {
             guard case .found(let entry) = try await store.read(key(1)).outcome else {
-                Issue.record("not there")
+                Issue.record("missing")
                 return
             }
             #expect(entry.value == [7])
@@ -90,7 +90,7 @@ struct SmallDiskTests {
                 #expect(error?.disposition == .permanent && error?.message.contains("mount it for writing") == true)
             }
         }
-        // Whoever has asked before goes on; who asks first would have to mend the log.
+        // An earlier reader can continue. The first request of a process would have to repair the log.
         #expect(try await store.changes(since: cursor, limit: 10).outcome.changes.isEmpty)
         await expectKind(.permissionDenied) {
             try await FileBackend(folder: disk.path(of: "store")).changes(since: nil, limit: 10)
@@ -111,7 +111,7 @@ private final class SmallDisk: Sendable {
         }
     }()
 
-    /// Held, because it can be removed only after the unmounting.
+    /// Kept alive, because the folder can be removed only after unmounting.
     private let parent: TemporaryFolder
     private let folder: String
 
@@ -128,14 +128,14 @@ private final class SmallDisk: Sendable {
 
     func path(of name: String) -> String { "\(folder)/\(name)" }
 
-    /// Takes every byte that is left.
+    /// Uses up all remaining bytes.
     func fill() throws {
         try Data().write(to: URL(fileURLWithPath: path(of: "ballast")))
         let file = try FileHandle(forWritingTo: URL(fileURLWithPath: path(of: "ballast")))
         do {
             while true { try file.write(contentsOf: Data(repeating: 1, count: 512)) }
         } catch {
-            // That was the aim.
+            // The disk is full, as intended.
         }
         try file.close()
     }

@@ -4,9 +4,9 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("Each system call of the file store")
+@Suite("Failures of each system call of the file store")
 struct SystemCallTests {
-    /// What is done while a call fails.
+    /// The operation during which a call fails.
     enum Step: CaseIterable, Sendable {
         case firstWrite, newFolder, replacement, deletion, conflict, reading, listing, changes
 
@@ -33,7 +33,7 @@ struct SystemCallTests {
         }
     }
 
-    /// Performs `step` with the failure and checks what the store then is.
+    /// Performs `step` with the failure and checks the state of the store.
     private func check(_ step: Step, _ failure: FailingFileSystem.Failure) async throws {
         let folder = try TemporaryFolder()
         let path = folder.path(of: "deep/store")
@@ -49,7 +49,7 @@ struct SystemCallTests {
             #expect(!error.description.contains("\n"), "\(context): \(error)")
             possible = error.disposition == .outcomeUnknown ? [step.before, step.after] : [step.before]
         }
-        // As another process would find it.
+        // Opened like another process would.
         let store = FileBackend(folder: path)
         let found: [UInt8]? =
             if case .found(let entry) = try await store.read(EntryKey(step.key)).outcome { entry.value } else { nil }
@@ -59,10 +59,10 @@ struct SystemCallTests {
         _ = try await store.write([3], to: EntryKey("z/k"), if: .absent)
         _ = try await store.write([4], to: EntryKey(step.key), if: .any)
         let versions = try await store.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.version)
-        let told = try await store.changes(since: nil, limit: 10).outcome.changes.compactMap(\.version)
-        #expect(Set(told) == Set(versions), "\(context): changes tell something else")
+        let reported = try await store.changes(since: nil, limit: 10).outcome.changes.compactMap(\.version)
+        #expect(Set(reported) == Set(versions), "\(context): the changes differ")
         if case .once = failure {
-            // The same object goes on as if nothing had been.
+            // The same object continues normally.
             _ = try await shaken.write([5], to: EntryKey(step.key), if: .any)
             let outcome = try await shaken.read(EntryKey(step.key)).outcome
             #expect(try await FileBackend(folder: path).read(EntryKey(step.key)).outcome == outcome, "\(context)")
@@ -82,25 +82,25 @@ struct SystemCallTests {
     }
 
     @Test(
-        "may fail once, for whatever reason: the error tells the truth, and the store goes on", arguments: Step.allCases
+        "If any call fails once, the error is truthful and the store stays usable", arguments: Step.allCases
     )
     func failingOnce(_ step: Step) async throws {
         let count = try await callCount(of: step)
         #expect(count >= 3)
         for number in 0..<count {
-            // POSIXFileSystem repeats interrupted calls itself; this one is what nobody expects.
+            // POSIXFileSystem repeats interrupted calls itself, so EINTR is an unexpected error here.
             for code in [ENOSPC, EIO, EACCES, EMFILE, EINTR] { try await check(step, .once(number, code: code)) }
         }
     }
 
     @Test(
-        "may be the last before the power goes, and the store is as before the step or after it",
+        "If any call is the last one before a power cut, the store is as before or after the operation",
         arguments: Step.allCases)
     func powerLoss(_ step: Step) async throws {
         for number in 0..<(try await callCount(of: step)) { try await check(step, .everythingFrom(number)) }
     }
 
-    @Test("of a durable write comes in the order that survives a power cut")
+    @Test("The calls of a durable write are in the order that survives a power cut")
     func order() async throws {
         let folder = try TemporaryFolder()
         let counting = FailingFileSystem(.none)
@@ -109,11 +109,11 @@ struct SystemCallTests {
         let before = counting.calls.count
         _ = try await store.write([2], to: EntryKey("k"), if: .any)
         let calls = counting.calls[before...].filter { ["write", "fsync", "rename", "mkdir", "unlink"].contains($0) }
-        // The log of changes is told before the name is given, and again when it is on the disk.
+        // The change is appended to the log before the rename, and marked after the rename was synced.
         #expect(calls == ["write", "fsync", "write", "rename", "fsync", "write"])
     }
 
-    @Test("has errors of known kinds")
+    @Test("Errors have known kinds")
     func kinds() async throws {
         let expected: [(Int32, BackendError.Kind)] = [
             (EACCES, .permissionDenied), (EPERM, .permissionDenied), (EROFS, .permissionDenied), (ENOSPC, .full),

@@ -5,7 +5,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("A SQLite store that is closed, and copies of it")
+@Suite("Closing and copying an SQLite store")
 struct SQLiteClosingTests {
     private let folder: TemporaryFolder
     private let path: String
@@ -31,14 +31,14 @@ struct SQLiteClosingTests {
         return entry.value.first
     }
 
-    /// Copies `path` alone to a path of its own.
+    /// Copies only the file at `path`.
     private func copyOfFile() throws -> String {
         let copy = try folder.freshFolder() + "/store.sqlite"
         try FileManager.default.copyItem(atPath: path, toPath: copy)
         return copy
     }
 
-    @Test("is one file, and a copy of that file is all of it")
+    @Test("A closed store is one file, and a copy of this file is complete")
     func oneFile() async throws {
         for number in 0..<100 { try await put(UInt8(number), "k/\(number)", in: store) }
         #expect(try names() == ["store.sqlite", "store.sqlite-shm", "store.sqlite-wal"])
@@ -49,7 +49,7 @@ struct SQLiteClosingTests {
         #expect(try await copy.integrityCheck().wholeCount == 100)
     }
 
-    @Test("goes on when it is used again: reads make no log, the next write makes one, and memory follows it")
+    @Test("A closed store can be used again: reads start no log, the next write does, and the cache works")
     func reopened() async throws {
         try await put(1, "k", in: store)
         try await store.close()
@@ -66,7 +66,7 @@ struct SQLiteClosingTests {
         #expect(try names() == ["store.sqlite"])
     }
 
-    @Test("takes in the log of a process that was killed")
+    @Test("Closing checkpoints the log of a killed process")
     func leftLog() async throws {
         let process = try BuiltProgram.startProbe("count", "sqlite:\(folder.path)", "counter", "400", "1")
         for _ in 0..<5 { #expect(process.hear() == .line("raised")) }
@@ -77,7 +77,7 @@ struct SQLiteClosingTests {
         #expect(try await value("counter", in: SQLiteBackend(path: try copyOfFile())) != nil)
     }
 
-    @Test("keeps an empty log for another object that has it open, and none is made where there was no store")
+    @Test("Closing leaves an empty log if another object has the store open, and does not create a missing store")
     func others() async throws {
         try await store.close()
         #expect(try names() == [])
@@ -94,7 +94,7 @@ struct SQLiteClosingTests {
         #expect(try await value("k", in: other) == 2)
     }
 
-    @Test("does not wait for ever for a process that writes, and loses nothing then")
+    @Test("Closing times out while another process writes, and loses nothing")
     func busy() async throws {
         try await put(1, "k", in: store)
         let lock = try WriteLock(path: path)
@@ -107,7 +107,7 @@ struct SQLiteClosingTests {
         #expect(try await value("k", in: impatient) == 1)
     }
 
-    /// A backup that is put in the place of the file while a log of later writes is beside it.
+    /// Expects that a backup is refused if it replaces the file while a log of later writes is beside it.
     private func expectRefusal(_ backup: String) async throws {
         let log = try Data(contentsOf: URL(filePath: path + "-wal"))
         #expect(log.count > 4_096)
@@ -122,7 +122,7 @@ struct SQLiteClosingTests {
         await expectKind(.damaged) { try await restored.integrityCheck() }
         #expect(try Data(contentsOf: URL(filePath: place)) == before)
         #expect(try Data(contentsOf: URL(filePath: place + "-wal")) == log)
-        // Salvage takes the file's own entries.
+        // The recovery uses only the entries of the file.
         try await restored.recover(to: place + ".whole")
         #expect(try await value("k", in: SQLiteBackend(path: place + ".whole")) == 1)
         try FileManager.default.removeItem(atPath: place + "-wal")
@@ -130,7 +130,7 @@ struct SQLiteClosingTests {
         #expect(try await value("later", in: restored) == nil)
     }
 
-    @Test("is refused with a log of later writes beside it, where it was restored from a backup")
+    @Test("A restored backup is refused if a log of later writes is beside it")
     func restoredBackup() async throws {
         try await put(1, "k", in: store)
         let backup = folder.path(of: "backup.sqlite")
@@ -139,7 +139,7 @@ struct SQLiteClosingTests {
         try await expectRefusal(backup)
     }
 
-    @Test("is refused in the same way, where it was restored from a copy of the closed store's file")
+    @Test("A restored copy of the closed store's file is refused if a log of later writes is beside it")
     func restoredCopy() async throws {
         try await put(1, "k", in: store)
         try await store.close()
@@ -148,7 +148,7 @@ struct SQLiteClosingTests {
         try await expectRefusal(copy)
     }
 
-    @Test("is never refused with its own log, however a process ended", arguments: 0..<3)
+    @Test("A store is never refused with its own log, regardless of how a process ended", arguments: 0..<3)
     func ownLog(round: Int) async throws {
         for number in 0..<20 {
             try await put(UInt8(number), "k", in: store)

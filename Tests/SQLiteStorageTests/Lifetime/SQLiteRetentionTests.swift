@@ -5,14 +5,14 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Deleted keys of a SQLite store")
+@Suite("Retention of deleted keys in an SQLite store")
 struct SQLiteRetentionTests {
     private static let retainedCount: Int64 = 1_000
 
     private let folder: TemporaryFolder
     private let path: String
     private let store: SQLiteBackend
-    /// Another object, which remembers no changes of ``store``, and so asks SQLite.
+    /// Another object, which has no changes of ``store`` in memory and therefore reads them from SQLite.
     private let reader: SQLiteBackend
 
     init() throws {
@@ -37,7 +37,7 @@ struct SQLiteRetentionTests {
         }
     }
 
-    /// All changes from `cursor` on, in pages of `limit`.
+    /// Reads all changes from `cursor` on, in pages of `limit`.
     private func changes(since cursor: ChangeCursor?, limit: Int = 100) async throws
         -> ([EntryKey: EntryVersion?], ChangeCursor?)
     {
@@ -50,7 +50,7 @@ struct SQLiteRetentionTests {
         }
     }
 
-    @Test("go with their rows when no cursor that is valid can need them")
+    @Test("Tombstone rows are removed once no valid cursor can need them")
     func purging() async throws {
         let names = (0..<500).map { "gone/\($0)" }
         for start in stride(from: 0, to: 500, by: 50) {
@@ -75,11 +75,11 @@ struct SQLiteRetentionTests {
         #expect(try await store.integrityCheck().isIntact)
     }
 
-    @Test("are told of by every cursor that is still valid, and by none that has expired")
+    @Test("A valid cursor misses no deletion, and all others have expired")
     func neverMissed() async throws {
         let seed = printedSeed("SQLiteRetentionTests")
         var generator = SeededGenerator(seed: seed)
-        // Cursors with what their reader knows: the keys that hold an entry.
+        // The cursors, with the keys that have an entry according to their readers.
         var readers: [(cursor: ChangeCursor?, known: Set<EntryKey>)] = [(nil, [])]
         var (expired, followed) = (0, 0)
         for step in 0..<220 {
@@ -92,7 +92,7 @@ struct SQLiteRetentionTests {
                 var (cursor, known) = readers[index]
                 do throws(BackendError) {
                     var hasMore = true
-                    // Some stop half way and go on later.
+                    // Some readers stop halfway and continue later.
                     var pages = Int.random(in: 1...12, using: &generator)
                     while hasMore, pages > 0 {
                         let page = try await reader.changes(since: cursor, limit: 12).outcome
@@ -115,7 +115,7 @@ struct SQLiteRetentionTests {
         #expect(expired > 10 && followed > 100, "seed \(seed): \(expired) expired, \(followed) followed to the end")
     }
 
-    @Test("end no walk through the changes that began less than so many changes ago")
+    @Test("A walk through the changes is valid for as many changes as are retained since its start")
     func walking() async throws {
         try await write((0..<300).map { "live/\($0)" })
         try await passTime(1_500)
@@ -129,7 +129,7 @@ struct SQLiteRetentionTests {
             try await passTime(29)
         }
         #expect((0..<300).allSatisfy { seen.contains("live/\($0)") })
-        // Begun anew, and then left for too long.
+        // A second walk is started and then left for too long.
         let start = try await reader.changes(since: nil, limit: 10).outcome.cursor
         try await passTime(900)
         _ = try await reader.changes(since: start, limit: 10)
@@ -137,7 +137,7 @@ struct SQLiteRetentionTests {
         await expectKind(.cursorExpired) { try await reader.changes(since: start, limit: 10) }
     }
 
-    @Test("leave the keys of the same hash where they are found")
+    @Test("Removing a tombstone row keeps other keys with the same hash readable")
     func collisions() async throws {
         let store = SQLiteBackend(
             path: path, retainedChangeCount: Self.retainedCount, numbering: { $0.first == 0x68 ? 77 : 1_000 })
@@ -149,9 +149,9 @@ struct SQLiteRetentionTests {
         for key in keys[1...] { #expect(try await store.read(key).outcome != .absent) }
     }
 
-    @Test("do not come back when the file is salvaged")
+    @Test("Removed keys do not reappear when the file is recovered")
     func salvaged() async throws {
-        // Those that go first take pages with them that hold the others, which move to pages beside them.
+        // Removing the first keys frees pages. The remaining keys of those pages move to neighbouring pages.
         let (first, second) = ((0..<900).map { "first/\($0)" }, (0..<100).map { "second/\($0)" })
         try await write(first + second)
         try await delete(first)
@@ -162,14 +162,14 @@ struct SQLiteRetentionTests {
         let copy = folder.path(of: "copy")
         try await store.backup(to: copy)
         let freeCount = try ForeignConnection(path: copy).number("PRAGMA freelist_count")
-        #expect((freeCount ?? 0) > 0, "there are pages with what is gone")
+        #expect((freeCount ?? 0) > 0, "there are pages with removed rows")
         let report = try await SQLiteBackend(path: copy).recover(to: folder.path(of: "whole"))
         #expect(report.recoveredCount == 2 && report.lostKeys.isEmpty && report.missingCount == 0)
         let whole = SQLiteBackend(path: folder.path(of: "whole"))
         #expect(try await whole.changes(since: nil, limit: 1_000).outcome.changes.count == 2)
     }
 
-    @Test("go in small steps: no write removes more than it and 63 others made old")
+    @Test("Rows are removed in small steps: at most those that became old with this write and 63 others")
     func steps() async throws {
         let names = (0..<300).map { "gone/\($0)" }
         try await write(names)
