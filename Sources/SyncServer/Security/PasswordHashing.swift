@@ -9,11 +9,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Hashes of passwords by scrypt (RFC 7914), as text: `$scrypt$ln=17,r=8,p=1$SALT$HASH`, salt and hash in base64
+/// Hashes passwords with scrypt (RFC 7914), as text: `$scrypt$ln=17,r=8,p=1$SALT$HASH`, with salt and hash in base64
 /// without padding.
 ///
-/// A hash needs `128 · r · 2^ln` bytes and keeps a core busy, so hashes run on a few threads of their own. Waiting ones
-/// are bounded in number, in total and per address, and take turns over their addresses.
+/// A hash needs `128 · r · 2^ln` bytes and keeps a core busy, so hashes run on a few dedicated threads. The queue
+/// before them is bounded in total and per address, and serves the addresses in turn.
 public final class PasswordHashing: Sendable {
     /// The cost parameters of a hash.
     public struct Cost: Hashable, Sendable {
@@ -24,10 +24,10 @@ public final class PasswordHashing: Sendable {
         /// The number of repetitions: 1 to 16.
         public var parallelism = 1
 
-        /// The parameters that OWASP recommends for scrypt: 2^17 rounds, blocks of 8, once; 128 MiB a hash.
+        /// Creates the parameters that OWASP recommends: N = 2^17, r = 8, p = 1, which is 128 MiB a hash.
         public init() {}
 
-        /// The recommended parameters with 2^`logarithm` rounds.
+        /// Creates the recommended parameters with 2^`logarithm` rounds.
         public init(logarithm: Int) { self.logarithm = logarithm }
 
         init?(_ text: Substring) {
@@ -50,7 +50,7 @@ public final class PasswordHashing: Sendable {
 
     private static let saltByteCount = 16
     private static let hashByteCount = 32
-    /// The longest password. The service refuses longer ones earlier.
+    /// The maximum length of a password. The service rejects longer ones before.
     private static let passwordByteCount = 4_096
 
     private let cost: Cost
@@ -60,11 +60,10 @@ public final class PasswordHashing: Sendable {
     /// Creates the threads and the queue.
     ///
     /// - Parameters:
-    ///   - cost: the cost of new hashes. Older ones are verified with their own.
-    ///   - threadCount: the number of hashes that are computed at once. Each needs its memory. `nil` for the number of
-    ///     cores.
-    ///   - queueLength: the number of hashes that may wait. A quarter of it is the share of one address, except for
-    ///     those of the machine itself.
+    ///   - cost: the cost of new hashes. Existing hashes are verified with their own cost.
+    ///   - threadCount: the number of hashes computed at once, each with its own memory; `nil` for the number of cores.
+    ///   - queueLength: the maximum number of waiting hashes. One address may have a quarter of it; loopback clients
+    ///     may have all of it.
     public init(cost: Cost = Cost(), threadCount: Int? = nil, queueLength: Int = 64) {
         self.cost = cost
         let count = max(1, threadCount ?? ProcessInfo.processInfo.activeProcessorCount)

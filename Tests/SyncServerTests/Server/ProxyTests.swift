@@ -106,7 +106,7 @@ struct LimitNameTests {
             #expect(limits.rows == usual.rows)
             let other =
                 row.unit.contains("A_SECOND")
-                ? "7/70" : row.unit.contains("from 1M") ? "2M" : row.unit.contains("bytes") ? "2K" : "77"
+                ? "7/70" : row.unit.contains("1M to") ? "2M" : row.unit.contains("bytes") ? "2K" : "77"
             try limits.set("\(row.name)=\(other)")
             #expect(limits.rows.filter { !usual.rows.contains($0) }.map(\.value) == [other], "\(row.name)")
             if row.unit.contains("none") {
