@@ -342,7 +342,7 @@ extension ConnectionHandler {
         let responder = door.responder
         let budget = AnswerBudget(
             door.admission, address: request.client.address, uncountedByteCount: exchange.uncountedByteCount)
-        // The task of an event stream keeps the request for its whole duration, so the body of a GET is dropped: it has
+        // The task of an event stream keeps the request until the stream ends, so the body of a GET is dropped: it has
         // no meaning (RFC 9110, section 9.3.1).
         let body = request.takeBody()
         var asked = ServiceRequest(

@@ -2,7 +2,7 @@ import NIOCore
 import SyncService
 
 /// Applies the timeouts of a TLS connection: the handshake and, for HTTP/2, the time without open streams and the
-/// shutdown. A ``ConnectionHandler`` handles each HTTP/2 stream, or the whole connection of HTTP/1.
+/// shutdown. A ``ConnectionHandler`` handles each HTTP/2 stream, or an HTTP/1 connection as a whole.
 final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHandler, Ticking {
     typealias InboundIn = NIOAny
     typealias InboundOut = NIOAny

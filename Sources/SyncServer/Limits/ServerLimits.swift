@@ -187,7 +187,7 @@ extension ServerLimits {
             Setting(
                 "store-log", .memory(\.logByteCount, (1 << 20)...(1 << 30)),
                 "bytes of the log of an SQLite store: checkpointed"),
-            Setting("shutdown-seconds", .seconds(\.shutdownSeconds), "seconds for requests in flight during shutdown"),
+            Setting("shutdown-seconds", .seconds(\.shutdownSeconds), "seconds for requests in flight during shutdown: cut off"),
         ]
     }
 

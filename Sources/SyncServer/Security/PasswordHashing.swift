@@ -74,7 +74,7 @@ public final class PasswordHashing: Sendable {
 
     deinit { threads.shutdownGracefully { _ in } }
 
-    /// A hash of `password` with a salt of its own.
+    /// Hashes `password` with a new random salt.
     ///
     /// - Parameter peer: the client's address.
     /// - Throws: `CryptographyError` when too many hashes are waiting already.
@@ -101,11 +101,11 @@ public final class PasswordHashing: Sendable {
     private func derive(
         _ password: [UInt8], _ salt: [UInt8], _ byteCount: Int, _ cost: Cost, _ peer: String
     ) async throws(CryptographyError) -> [UInt8] {
-        guard password.count <= Self.passwordByteCount else { throw CryptographyError("the password is too long") }
+        guard password.count <= Self.passwordByteCount else { throw CryptographyError("the password must have at most \(Self.passwordByteCount) bytes") }
         let address = ClientAddress(peer)?.network
         let ticket: Budget.Ticket
         do throws(Budget.Shortage) { ticket = try await queue.enter(address) } catch {
-            throw CryptographyError("too many passwords wait to be hashed (limit: \(error)); try again later")
+            throw CryptographyError("too many passwords are waiting to be hashed (limit: \(error)); try again later")
         }
         defer { queue.leave(ticket) }
         do {
@@ -118,7 +118,7 @@ public final class PasswordHashing: Sendable {
                 ).withUnsafeBytes { Array($0) }
             }
         } catch {
-            throw CryptographyError("a password hash could not be computed, perhaps for lack of memory: \(error)")
+            throw CryptographyError("cannot compute a password hash, possibly for lack of memory: \(error)")
         }
     }
 }

@@ -16,7 +16,7 @@ struct SmallWriteTests {
         return limits
     }
 
-    @Test("and whatever is sent behind them are answered in their order", arguments: [true, false])
+    @Test("Small writes and pipelined requests are answered in order", arguments: [true, false])
     func order(isHeld: Bool) async throws {
         let stage = stage
         if !isHeld { stage.open() }
@@ -40,7 +40,7 @@ struct SmallWriteTests {
         #expect(stage.arrivals == sent.count)
     }
 
-    @Test("come as a whole, however they are cut")
+    @Test("A write that arrives in several parts is processed as a whole")
     func pieces() async throws {
         let stage = stage
         stage.open()
@@ -49,7 +49,7 @@ struct SmallWriteTests {
             let connection = try RawConnection(port: port)
             for cut in [1, 30, text.count - 8, text.count - 3, text.count - 1] {
                 connection.send(Array(text[..<cut]))
-                // The server has most likely read that by then.
+                // By then the server has most likely read the first part.
                 #expect(try ask(port, "GET", "/healthz")?.status == 200)
                 connection.send(Array(text[cut...]))
                 #expect(connection.answer()?.text == "PUT /v1/kv/a 8")
@@ -57,7 +57,7 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("are answered when their client sends nothing more, and before what is no request behind them")
+    @Test("A write is answered after a half-close, and before the refusal of invalid input behind it")
     func halfClosed() async throws {
         let stage = stage
         try await LocalListener.run(limits, respond: stage.respond) { port in
@@ -76,7 +76,7 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("are answered although their client leaves in the middle of the next request")
+    @Test("A write is answered although the client half-closes in the middle of the next request")
     func cutBehind() async throws {
         let stage = stage
         stage.open()
@@ -90,7 +90,7 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("that are under way when the server is to end are answered, and then it ends")
+    @Test("Shutdown answers writes in flight")
     func ending() async throws {
         let stage = stage
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
@@ -103,7 +103,7 @@ struct SmallWriteTests {
             try #require(comesTrue { stage.arrivals == 1 })
             end.yield()
             end.finish()
-            // Who has nothing under way is told first.
+            // Idle connections are closed first.
             #expect(idle.receiveAll() == [])
             try #require(comesTrue { (try? RawConnection(port: port)) == nil })
             stage.open()
@@ -112,8 +112,8 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("take places: who comes beyond them is sent away, who goes meanwhile gives his back")
-    func places() async throws {
+    @Test("Writes beyond the request limit are refused, and a disconnected client releases its slot")
+    func requestLimit() async throws {
         let stage = stage
         try await LocalListener.run(limits, respond: stage.respond) { port in
             let connections = try (0..<2).map { _ in try RawConnection(port: port) }
@@ -129,7 +129,7 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("are refused as any other where a limit is smaller")
+    @Test("A small write beyond the body limit is refused")
     func bodyLimit() async throws {
         let stage = stage
         stage.open()
@@ -144,7 +144,7 @@ struct SmallWriteTests {
         #expect(stage.arrivals == 1)
     }
 
-    @Test("are not carried out when one side has said that nothing more is served")
+    @Test("Requests after Connection: close or a refusal are not processed")
     func closing() async throws {
         let stage = stage
         stage.open()
@@ -163,7 +163,7 @@ struct SmallWriteTests {
             let second = try RawConnection(port: port)
             second.send(request("PUT", "/v1/kv/a", fields: ["Content-Encoding: gzip"], body: "1"))
             #expect(second.answer()?.status == 415)
-            // The server may take what still comes, and throws it away.
+            // The server may read further input, and discards it.
             second.send(request("PUT", "/v1/kv/b", body: "1"))
             #expect(second.receiveAll() == [])
             #expect(try ask(port, "GET", "/v1/kv/c")?.status == 200)
@@ -171,7 +171,7 @@ struct SmallWriteTests {
         #expect(stage.arrivals == 4)
     }
 
-    @Test("may say that the connection stays, which it does without")
+    @Test("Connection: keep-alive is accepted and has no effect")
     func staying() async throws {
         let stage = stage
         stage.open()
@@ -186,9 +186,9 @@ struct SmallWriteTests {
         #expect(stage.arrivals == 2)
     }
 
-    // Else it would not come to an end, which is all that is to be seen.
+    // The test passes if it ends: without cancellation it would run into the time limit.
     @Test(
-        "that do not come to an end are cancelled when the server has waited long enough", .timeLimit(.minutes(1)))
+        "A write that does not finish is cancelled after the shutdown timeout", .timeLimit(.minutes(1)))
     func cancelled() async throws {
         var limits = limits
         limits.shutdownSeconds = 1
@@ -200,7 +200,7 @@ struct SmallWriteTests {
         }
     }
 
-    /// Answers when it is cancelled.
+    /// A handler that answers when its task is cancelled.
     private final class Patient: Sendable {
         let arrivals = Atomic(0)
 
@@ -216,7 +216,7 @@ struct SmallWriteTests {
         ServiceAnswer(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
     }
 
-    @Test("get long answers as well, when they take them")
+    @Test("A write can get a long answer")
     func longAnswers() async throws {
         try await LocalListener.run(limits, respond: Self.longAnswer) { port in
             let connection = try RawConnection(port: port)
@@ -225,7 +225,7 @@ struct SmallWriteTests {
                 let answer = try #require(connection.answer())
                 #expect(answer.status == 412 && answer.body == Self.long)
             }
-            // Another one goes in the middle of it.
+            // Another client disconnects in the middle of its answer.
             let other = try RawConnection(port: port, kernelByteCount: 4_096)
             other.send(request("PUT", "/v1/kv/a", body: "1"))
             #expect(other.receive()?.isEmpty == false)
@@ -235,7 +235,7 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("whose long answer is not taken end with their connection, and give their place back")
+    @Test("A write whose long answer is not read is disconnected and releases its slot")
     func stalledReader() async throws {
         var limits = limits
         limits.writeSeconds = 1
