@@ -99,7 +99,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
         case ChannelEvent.inputClosed:
-            perform(state.leave())
+            perform(state.closeInput())
             settle()
         case is ChannelShouldQuiesceEvent: quiesce()
         default: break
@@ -194,11 +194,11 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     private func take(_ error: any Error) {
         guard let context else { return }
         let isReceiving = state.phase == .receiving
-        guard state.phase == .idle || isReceiving else { return perform(state.leave()) }
+        guard state.phase == .idle || isReceiving else { return perform(state.closeInput()) }
         guard let refusal = MalformedRequest.refusal(error, door.limits, isBody: isReceiving) else {
             // Send the answers to earlier requests first.
             guard isReceiving else {
-                perform(state.leave())
+                perform(state.closeInput())
                 return settle()
             }
             context.close(promise: nil)

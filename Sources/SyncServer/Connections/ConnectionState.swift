@@ -72,7 +72,7 @@ struct ConnectionState {
     /// True while the server is shutting down.
     private(set) var isQuiescing = false
     /// True if the client has closed its side.
-    private(set) var hasLeft = false
+    private(set) var isInputClosed = false
     /// True if no more pieces of the event stream may be sent.
     private(set) var isEndingStream = false
     /// True if the current request was refused before it was complete.
@@ -144,7 +144,7 @@ extension ConnectionState {
     /// Starts an event stream. An HTTP/1 connection carries nothing after it.
     mutating func beginStream() -> Action {
         (phase, isLast) = (.streaming, true)
-        guard isQuiescing || hasLeft else { return .none }
+        guard isQuiescing || isInputClosed else { return .none }
         return .endStream
     }
 
@@ -189,7 +189,7 @@ extension ConnectionState {
     /// - Parameter isUnsent: `true` if the kernel has not accepted all of the output yet.
     mutating func flushed(_ now: NIODeadline, isUnsent: Bool) -> Action {
         guard phase == .draining, !isStream, !isUnsent else { return .none }
-        guard !hasLeft else { return .close }
+        guard !isInputClosed else { return .close }
         (phase, closeEnd) = (.halfClosed, now + timeouts.close)
         return .closeOutput
     }
@@ -205,8 +205,8 @@ extension ConnectionState {
 // Closing.
 extension ConnectionState {
     /// Records that the client has closed its side. Earlier requests are still answered.
-    mutating func leave() -> Action {
-        hasLeft = true
+    mutating func closeInput() -> Action {
+        isInputClosed = true
         switch phase {
         case .streaming: return .endStream
         case .halfClosed: return .close
@@ -217,9 +217,9 @@ extension ConnectionState {
     /// Records that no input is buffered: all of it is answered, or is part of the current request.
     mutating func settle(_ now: NIODeadline) -> Action {
         switch phase {
-        case .idle where !isStream && (hasLeft || isQuiescing): finish(now)
+        case .idle where !isStream && (isInputClosed || isQuiescing): finish(now)
         // An incomplete request must not be processed.
-        case .receiving where hasLeft: .close
+        case .receiving where isInputClosed: .close
         default: .none
         }
     }

@@ -187,7 +187,9 @@ extension ServerLimits {
             Setting(
                 "store-log", .memory(\.logByteCount, (1 << 20)...(1 << 30)),
                 "bytes of the log of an SQLite store: checkpointed"),
-            Setting("shutdown-seconds", .seconds(\.shutdownSeconds), "seconds for requests in flight during shutdown: cut off"),
+            Setting(
+                "shutdown-seconds", .seconds(\.shutdownSeconds),
+                "seconds for requests in flight during shutdown: cut off"),
         ]
     }
 

@@ -77,17 +77,18 @@ public final class PasswordHashing: Sendable {
     /// Hashes `password` with a new random salt.
     ///
     /// - Parameter peer: the client's address.
-    /// - Throws: `CryptographyError` when too many hashes are waiting already.
+    /// - Throws: `CryptographyError` if too many hashes are waiting already.
     public func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
         let salt = SecureBytes.random(Self.saltByteCount)
         let hash = try await derive(password, salt, Self.hashByteCount, cost, peer)
         return "$scrypt$\(cost.text)$\(UnpaddedBase64.text(of: salt))$\(UnpaddedBase64.text(of: hash))"
     }
 
-    /// Reports whether `text` is a hash of `password`. Takes as long for a wrong one.
+    /// Verifies `password` against the hash `text`. A wrong password takes as long as a correct one.
     ///
     /// - Parameter peer: the client's address.
-    /// - Throws: `CryptographyError` when `text` is not a hash, or too many hashes are waiting already.
+    /// - Returns: `true` if the password is correct.
+    /// - Throws: `CryptographyError` if `text` is not a valid hash, or too many hashes are waiting already.
     public func verify(_ password: [UInt8], _ text: String, peer: String) async throws(CryptographyError) -> Bool {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard parts.count == 5, parts[0].isEmpty, parts[1] == "scrypt", let cost = Cost(parts[2]),
@@ -101,7 +102,9 @@ public final class PasswordHashing: Sendable {
     private func derive(
         _ password: [UInt8], _ salt: [UInt8], _ byteCount: Int, _ cost: Cost, _ peer: String
     ) async throws(CryptographyError) -> [UInt8] {
-        guard password.count <= Self.passwordByteCount else { throw CryptographyError("the password must have at most \(Self.passwordByteCount) bytes") }
+        guard password.count <= Self.passwordByteCount else {
+            throw CryptographyError("the password must have at most \(Self.passwordByteCount) bytes")
+        }
         let address = ClientAddress(peer)?.network
         let ticket: Budget.Ticket
         do throws(Budget.Shortage) { ticket = try await queue.enter(address) } catch {
@@ -110,7 +113,7 @@ public final class PasswordHashing: Sendable {
         defer { queue.leave(ticket) }
         do {
             return try await threads.runIfActive {
-                // BoringSSL wants the address of an empty password too.
+                // BoringSSL requires a non-null pointer even for an empty password.
                 try KDF.Scrypt.deriveKey(
                     from: Data(password), salt: Data(salt), outputByteCount: byteCount, rounds: 1 << cost.logarithm,
                     blockSize: cost.blockSize, parallelism: cost.parallelism,

@@ -17,7 +17,7 @@ extension Attacks {
             let count = Soak.guessCount
             var seen: [Int: Int] = [:]
             let (statuses, continuation) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("\(count) wrong passwords", seconds: 120, growth: 96 << 20, least: count) { _ in
+            _ = try await stage.measure("\(count) wrong passwords", seconds: 120, growth: 96 << 20, least: count) { _ in
                 defer { continuation.finish() }
                 let connection = try RawConnection(port: stage.server.port)
                 let rounds = count / 50
@@ -46,7 +46,7 @@ extension Attacks {
                 "POST", "/v1/batch",
                 fields: alice.fields + ["Content-Type: \(BatchBody.mediaType)", "Content-Length: \(body.count)"])
             let (statuses, continuation) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("batches of \(body.count >> 20) MiB", growth: 256 << 20, least: 8) { isWanted in
+            _ = try await stage.measure("batches of \(body.count >> 20) MiB", growth: 256 << 20, least: 8) { isWanted in
                 defer { continuation.finish() }
                 var number = 0
                 while isWanted(number) {
@@ -90,13 +90,13 @@ extension Attacks {
 
         /// The time to write and read each 256 of `keys`.
         private func times(
-            _ keys: [String], _ person: AttackStage.Person, _ server: ServerProcess
+            _ keys: [String], _ account: AttackStage.Account, _ server: ServerProcess
         ) throws -> [Duration] {
             let connection = try RawConnection(port: server.port)
             func send(_ operations: [BatchOperation]) {
                 let body = BatchBody.bytes(of: operations)
                 let fields =
-                    person.fields + [
+                    account.fields + [
                         "Content-Type: \(BatchBody.mediaType)", "Content-Length: \(body.count)",
                     ]
                 connection.send(Array(request("POST", "/v1/batch", fields: fields).utf8) + body)

@@ -40,7 +40,7 @@ extension Attacks {
                     request("PUT", "/v1/kv/\(key.text)", fields: alice.fields + ["If-None-Match: *"], body: "1").utf8),
             ]
             for request in requests {
-                _ = try await stage.endure(
+                _ = try await stage.measure(
                     "conflicts of \(Self.valueByteCount >> 20) MiB", seconds: 3, growth: limit + Self.slack,
                     least: Self.clientCount
                 ) { isWanted in
@@ -63,7 +63,7 @@ extension Attacks {
             let stage = try AttackStage(
                 ["address-requests=none", "account-writes=none"], options: ["--trusted-proxy", "127.0.0.1"])
             let head = "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.1\r\n"
-            _ = try await stage.endure("bodies that never arrive", growth: 96 << 20, least: 3_000) { isWanted in
+            _ = try await stage.measure("bodies that never arrive", growth: 96 << 20, least: 3_000) { isWanted in
                 var clients: [RawConnection] = []
                 var logIns = 0
                 repeat {

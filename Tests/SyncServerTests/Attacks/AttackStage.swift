@@ -11,7 +11,7 @@ enum Attacks {}
 /// A real server under attack, and a bystander account whose reads are measured meanwhile.
 final class AttackStage: Sendable {
     /// An account and its token.
-    struct Person: Sendable {
+    struct Account: Sendable {
         var token: String
         /// The prefix of its keys.
         var prefix: String
@@ -78,7 +78,7 @@ final class AttackStage: Sendable {
     }
 
     let server: ServerProcess
-    let bystander: Person
+    let bystander: Account
 
     init(store: String = "memory:", _ limits: [String] = [], options: [String] = []) throws {
         server = try ServerProcess(
@@ -92,7 +92,7 @@ final class AttackStage: Sendable {
     }
 
     /// Creates the account `name`.
-    static func signUp(_ name: String, _ server: ServerProcess) throws -> Person {
+    static func signUp(_ name: String, _ server: ServerProcess) throws -> Account {
         let body = #"{"name":"\#(name)","password":"correct horse"}"#
         let answer = try ask(
             server.port, "POST", "/v1/accounts", fields: ["Content-Type: application/json"], body: body)
@@ -100,7 +100,7 @@ final class AttackStage: Sendable {
         guard let token = members?["access_token"] as? String, let life = members?["incarnation"] as? String else {
             throw Unexpected(description: "no account: \(answer as Any)")
         }
-        return Person(token: token, prefix: "accounts/\(name)/\(life)/")
+        return Account(token: token, prefix: "accounts/\(name)/\(life)/")
     }
 
     /// Measures and prints the bystander's reads before and during `attack`. Checks that at least `share` of them were
@@ -116,7 +116,7 @@ final class AttackStage: Sendable {
     ///   - least: the minimum number of attack operations. With fewer the test would prove nothing.
     ///   - attack: runs on a thread of its own and returns the number of its operations. It passes that number to
     ///     `isWanted` repeatedly, and ends when the result is `false` or earlier.
-    func endure(
+    func measure(
         _ name: String, seconds: Double = 4, growth: Int, share: Double = 0.9, least: Int,
         _ attack: @escaping @Sendable (_ isWanted: @Sendable (Int) -> Bool) throws -> Int
     ) async throws -> Figures {

@@ -10,7 +10,7 @@ extension Attacks {
             let stage = try AttackStage(["header-seconds=6"])
             let count = 5_000
             // All are closed at once. In a debug build on a slow machine that takes a second or two.
-            _ = try await stage.endure(
+            _ = try await stage.measure(
                 "\(count) half-open connections", seconds: 20, growth: 200 << 20, share: 0.6, least: count
             ) { _ in
                 let connections = try (0..<count).map { _ in try RawConnection(port: stage.server.port) }
@@ -29,7 +29,7 @@ extension Attacks {
             let stage = try AttackStage(["total-body-bytes=64M"])
             let alice = try AttackStage.signUp("alice", stage.server)
             let piece = Array(("10000\r\n" + String(repeating: "x", count: 65_536) + "\r\n").utf8)
-            _ = try await stage.endure("endless bodies", growth: 160 << 20, least: 8) { isWanted in
+            _ = try await stage.measure("endless bodies", growth: 160 << 20, least: 8) { isWanted in
                 var number = 0
                 while isWanted(number) {
                     let isKnown = number % 4 == 3
@@ -52,7 +52,7 @@ extension Attacks {
         func bomb() async throws {
             let stage = try AttackStage()
             let alice = try AttackStage.signUp("alice", stage.server)
-            _ = try await stage.endure("compressed bodies", seconds: 2, growth: 64 << 20, least: 100) { isWanted in
+            _ = try await stage.measure("compressed bodies", seconds: 2, growth: 64 << 20, least: 100) { isWanted in
                 var number = 0
                 let body = String(repeating: "\u{1F}", count: 40_000)
                 while isWanted(number) {
@@ -74,7 +74,7 @@ extension Attacks {
             let stage = try AttackStage(["write-seconds=2", "account-writes=20/40"])
             let alice = try AttackStage.signUp("alice", stage.server)
             let folder = alice.prefix + String(repeating: "x", count: 900)
-            _ = try await stage.endure(
+            _ = try await stage.measure(
                 "watchers that never read", seconds: 8, growth: 200 << 20, least: 100
             ) { isWanted in
                 let watchers = try (0..<32).map { _ in

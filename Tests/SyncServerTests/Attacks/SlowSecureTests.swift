@@ -52,7 +52,7 @@ struct SlowSecureTests {
         _ port: Int, _ name: String, _ send: (SecureConnection) throws -> Void = { _ in }
     ) throws -> Ending {
         let begun = ContinuousClock.now
-        let connection = try SecureConnection(port: port, protocol: name, isTelling: true)
+        let connection = try SecureConnection(port: port, protocol: name, printsProtocol: true)
         try send(connection)
         let isClosed = connection.isClosed()
         return Ending(

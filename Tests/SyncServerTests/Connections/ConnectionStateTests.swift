@@ -145,7 +145,7 @@ struct ConnectionStateTests {
     func leaving() {
         var state = connection()
         receive(&state, at: 5)
-        #expect(state.leave() == .none)
+        #expect(state.closeInput() == .none)
         #expect(state.settle(time(5)) == .none)
         #expect(state.endAnswer(time(6)) == .none)
         #expect(state.settle(time(6)) == .flush)
@@ -156,7 +156,7 @@ struct ConnectionStateTests {
     func cut() {
         var state = connection()
         state.receiveHead(closes: false)
-        #expect(state.leave() == .none)
+        #expect(state.closeInput() == .none)
         #expect(state.settle(time(5)) == .close)
     }
 

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Small writes")
 struct SmallWriteTests {
-    private let stage = Stage { "\($0.head.method.rawValue) \($0.head.path ?? "") \($0.body.count)" }
+    private let handler = GatedHandler { "\($0.head.method.rawValue) \($0.head.path ?? "") \($0.body.count)" }
     private var limits: ListenerConfiguration {
         var limits = ListenerConfiguration(port: 0)
         limits.requestCount = 2
@@ -18,33 +18,33 @@ struct SmallWriteTests {
 
     @Test("Small writes and pipelined requests are answered in order", arguments: [true, false])
     func order(isHeld: Bool) async throws {
-        let stage = stage
-        if !isHeld { stage.open() }
+        let handler = handler
+        if !isHeld { handler.open() }
         let sent = ["PUT a", "PUT bb", "GET c", "PUT dd", "DELETE e", "PUT ff", "POST g", "GET h", "DELETE i", "PUT j"]
             .map { $0.split(separator: " ").map(String.init) }
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let connection = try RawConnection(port: port)
             let texts = sent.map { words in
                 request(words[0], "/v1/kv/\(words[1])", body: words[0] == "PUT" || words[0] == "POST" ? words[1] : nil)
             }
             connection.send(texts.joined())
             if isHeld {
-                try #require(comesTrue { stage.arrivals == 1 })
-                stage.open()
+                try #require(comesTrue { handler.arrivals == 1 })
+                handler.open()
             }
             for words in sent {
                 let length = words[0] == "PUT" || words[0] == "POST" ? words[1].utf8.count : 0
                 #expect(connection.answer()?.text == "\(words[0]) /v1/kv/\(words[1]) \(length)")
             }
         }
-        #expect(stage.arrivals == sent.count)
+        #expect(handler.arrivals == sent.count)
     }
 
     @Test("A write that arrives in several parts is processed as a whole")
     func pieces() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let text = Array(request("PUT", "/v1/kv/a", body: "12345678").utf8)
             let connection = try RawConnection(port: port)
             for cut in [1, 30, text.count - 8, text.count - 3, text.count - 1] {
@@ -59,15 +59,15 @@ struct SmallWriteTests {
 
     @Test("A write is answered after a half-close, and before the refusal of invalid input behind it")
     func halfClosed() async throws {
-        let stage = stage
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let first = try RawConnection(port: port)
             first.send(request("PUT", "/v1/kv/a", body: "1"))
             first.endSending()
             let second = try RawConnection(port: port)
             second.send(request("PUT", "/v1/kv/b", body: "1") + "no request\r\n\r\n")
-            try #require(comesTrue { stage.arrivals == 2 })
-            stage.open()
+            try #require(comesTrue { handler.arrivals == 2 })
+            handler.open()
             #expect(first.answer()?.text == "PUT /v1/kv/a 1")
             #expect(first.receiveAll() == [])
             #expect(second.answer()?.text == "PUT /v1/kv/b 1")
@@ -78,9 +78,9 @@ struct SmallWriteTests {
 
     @Test("A write is answered although the client half-closes in the middle of the next request")
     func cutBehind() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             for next in ["GET", "GET /v1/kv/b HTTP/1.1\r\nHost: x\r\n"] {
                 let connection = try RawConnection(port: port)
                 connection.send(request("PUT", "/v1/kv/a", body: "1") + next)
@@ -92,21 +92,21 @@ struct SmallWriteTests {
 
     @Test("Shutdown answers writes in flight")
     func ending() async throws {
-        let stage = stage
+        let handler = handler
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
-        try await LocalListener.run(limits, respond: stage.respond, ending: ending) { port in
+        try await LocalListener.run(limits, respond: handler.respond, ending: ending) { port in
             let connection = try RawConnection(port: port)
             connection.send(request("PUT", "/v1/kv/a", body: "1"))
             let idle = try RawConnection(port: port)
             idle.send(request("GET", "/healthz"))
             #expect(idle.answer()?.status == 200)
-            try #require(comesTrue { stage.arrivals == 1 })
+            try #require(comesTrue { handler.arrivals == 1 })
             end.yield()
             end.finish()
             // Idle connections are closed first.
             #expect(idle.receiveAll() == [])
             try #require(comesTrue { (try? RawConnection(port: port)) == nil })
-            stage.open()
+            handler.open()
             #expect(connection.answer()?.text == "PUT /v1/kv/a 1")
             #expect(connection.receiveAll() == [])
         }
@@ -114,15 +114,15 @@ struct SmallWriteTests {
 
     @Test("Writes beyond the request limit are refused, and a disconnected client releases its slot")
     func requestLimit() async throws {
-        let stage = stage
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let connections = try (0..<2).map { _ in try RawConnection(port: port) }
             for connection in connections { connection.send(request("PUT", "/v1/kv/a", body: "1")) }
-            try #require(comesTrue { stage.arrivals == 2 })
+            try #require(comesTrue { handler.arrivals == 2 })
             let refused = try #require(try ask(port, "PUT", "/v1/kv/a", body: "1"))
             #expect(refused.status == 503 && refused.fields["retry-after"] == "1")
             connections[0].reset()
-            stage.open()
+            handler.open()
             #expect(connections[1].answer()?.status == 200)
             try #require(comesTrue { try ask(port, "PUT", "/v1/kv/a", body: "1")?.status == 200 })
             #expect(try ask(port, "GET", "/metrics")?.text.contains("http_server_open_requests 1.0\n") == true)
@@ -131,24 +131,24 @@ struct SmallWriteTests {
 
     @Test("A small write beyond the body limit is refused")
     func bodyLimit() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
         limits.bodyByteCount = 1_024
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let long = String(repeating: "x", count: 1_025)
             let taken = try ask(port, "PUT", "/v1/kv/a", body: String(long.dropLast()))
             let refused = try ask(port, "PUT", "/v1/kv/a", body: long)
             #expect(taken?.status == 200 && refused?.status == 413)
         }
-        #expect(stage.arrivals == 1)
+        #expect(handler.arrivals == 1)
     }
 
     @Test("Requests after Connection: close or a refusal are not processed")
     func closing() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let first = try RawConnection(port: port)
             first.send(request("GET", "/v1/kv/a", fields: ["Connection: close"]))
             #expect(first.answer()?.status == 200)
@@ -168,14 +168,14 @@ struct SmallWriteTests {
             #expect(second.receiveAll() == [])
             #expect(try ask(port, "GET", "/v1/kv/c")?.status == 200)
         }
-        #expect(stage.arrivals == 4)
+        #expect(handler.arrivals == 4)
     }
 
     @Test("Connection: keep-alive is accepted and has no effect")
     func staying() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let connection = try RawConnection(port: port)
             for wish in ["keep-alive", "Keep-Alive"] {
                 connection.send(request("PUT", "/v1/kv/a", fields: ["Connection: \(wish)"], body: "1"))
@@ -183,7 +183,7 @@ struct SmallWriteTests {
                 #expect(answer?.status == 200 && answer?.fields["connection"] == nil)
             }
         }
-        #expect(stage.arrivals == 2)
+        #expect(handler.arrivals == 2)
     }
 
     // The test passes if it ends: without cancellation it would run into the time limit.

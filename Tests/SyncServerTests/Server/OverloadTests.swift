@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Overload")
 struct OverloadTests {
-    private let stage = Stage()
+    private let handler = GatedHandler()
     private var limits: ListenerConfiguration {
         var limits = ListenerConfiguration(port: 0)
         limits.requestCount = 4
@@ -21,12 +21,12 @@ struct OverloadTests {
     @Test(
         "Requests beyond the limit are refused at once, admitted ones are answered, and endpoints for operators work")
     func requests() async throws {
-        let stage = stage
-        let text = try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        let text = try await LocalListener.run(limits, respond: handler.respond) { port in
             let accepted = try (0..<4).map { _ in try RawConnection(port: port) }
             for connection in accepted { connection.send(request("GET", "/v1/a")) }
             // Operational endpoints do not count towards the request limit.
-            try #require(try comesTrue { try ask(port, "GET", "/healthz")?.status == 200 && stage.arrivals == 4 })
+            try #require(try comesTrue { try ask(port, "GET", "/healthz")?.status == 200 && handler.arrivals == 4 })
             #expect(try ask(port, "GET", "/healthz")?.status == 200)
             for _ in 0..<20 {
                 let refused = try #require(try ask(port, "GET", "/v1/a"))
@@ -36,19 +36,19 @@ struct OverloadTests {
             }
             for path in ["/healthz", "/readyz", "/metrics"] { #expect(try ask(port, "GET", path)?.status == 200) }
             let text = try ask(port, "GET", "/metrics")?.text ?? ""
-            stage.open()
+            handler.open()
             for connection in accepted { #expect(connection.answer()?.status == 200) }
             #expect(try ask(port, "GET", "/v1/a")?.status == 200)
             return text
         }
         #expect(text.contains(#"http_server_refusals_total{reason="overload"} "#))
-        #expect(stage.arrivals == 5)
+        #expect(handler.arrivals == 5)
     }
 
     @Test("Clients that do not read their answers do not block others", arguments: ["GET", "PUT"])
     func slowReaders(method: String) async throws {
         let long = [UInt8](repeating: 7, count: 3 << 20)
-        let counting = Stage()
+        let counting = GatedHandler()
         counting.open()
         let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
             if request.head.path == "/v1/kv/short" { return await counting.respond(request) }
@@ -71,10 +71,10 @@ struct OverloadTests {
 
     @Test("Operational requests count towards the request limit if they have a body", arguments: [false, true])
     func ownPaths(isChunked: Bool) async throws {
-        let stage = stage
+        let handler = handler
         var limits = limits
         limits.requestCount = 1
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let length = isChunked ? "Transfer-Encoding: chunked" : "Content-Length: 3"
             let (first, second) = isChunked ? ("1\r\na\r\n", "2\r\nbc\r\n0\r\n\r\n") : ("a", "bc")
             // Neither body is complete, so the refused request found the only slot taken by the other one.
@@ -95,18 +95,18 @@ struct OverloadTests {
 
     @Test("Long bodies share a total limit, and short ones do not count")
     func bodies() async throws {
-        let stage = stage
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let long = String(repeating: "x", count: 700_000)
             let first = try RawConnection(port: port)
             first.send(request("PUT", "/v1/a", body: long))
-            try #require(comesTrue { stage.arrivals == 1 })
+            try #require(comesTrue { handler.arrivals == 1 })
             let announced = try RawConnection(port: port)
             announced.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 700000\r\n\r\n")
             let refused = try #require(announced.answer())
             #expect(refused.status == 503)
             #expect(refused.fields["retry-after"] == "1")
-            stage.open()
+            handler.open()
             #expect(first.answer()?.text == "700000")
             #expect(try ask(port, "PUT", "/v1/a", body: String(repeating: "x", count: 60_000))?.text == "60000")
             // The reserved bytes are released.
@@ -152,12 +152,12 @@ struct OverloadTests {
 
     @Test("A connection beyond the limit is closed at once, until another one closes")
     func connections() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
         // 64 more connections are reserved for loopback clients.
         (limits.connectionCount, limits.requestCount) = (1, 1_000)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             var open = try (0..<65).map { _ in try RawConnection(port: port) }
             for connection in open { connection.send(request("GET", "/v1/a")) }
             for connection in open { #expect(connection.answer()?.status == 200) }
@@ -175,12 +175,12 @@ struct OverloadTests {
         "The connections of an address are limited, except for loopback addresses and trusted proxies",
         .enabled(if: NetworkAddress.first != nil, "this machine has only loopback addresses"))
     func connectionsOfAddress() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         let address = try #require(NetworkAddress.first)
         var limits = limits
         (limits.host, limits.addressConnectionCount, limits.requestCount) = ("0.0.0.0", 3, 1_000)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             func connect(_ address: String) throws -> RawConnection {
                 let connection = try RawConnection(port: port, address: address)
                 connection.send(request("GET", "/v1/a"))
@@ -200,7 +200,7 @@ struct OverloadTests {
         }
         let isTaken = limits.trustedProxies.insert(address)
         try #require(isTaken)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let proxies = try (0..<10).map { _ in try RawConnection(port: port, address: address) }
             for connection in proxies {
                 connection.send(request("GET", "/v1/a"))
@@ -213,11 +213,11 @@ struct OverloadTests {
 
     @Test("The header timeout applies even if bytes arrive, and to later requests of a connection")
     func header() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
         limits.headerSeconds = 1
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let silent = try RawConnection(port: port)
             let slow = try RawConnection(port: port)
             slow.send("GET /v1/a HTTP/1.1\r\nX-")
@@ -239,11 +239,11 @@ struct OverloadTests {
 
     @Test("After the first period a body must arrive at the minimum rate")
     func slowBody() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
         (limits.bodySeconds, limits.leastByteRate) = (1, 10_000)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let start = ContinuousClock.now
             let steady = try RawConnection(port: port)
             steady.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")

@@ -9,7 +9,7 @@ import Testing
 @Suite("The share of an address")
 struct ShareTests {
     private static let (attacker, other) = ("203.0.113.1", "198.51.100.1")
-    private let stage = Stage()
+    private let handler = GatedHandler()
 
     private var limits: ListenerConfiguration {
         get throws {
@@ -25,8 +25,8 @@ struct ShareTests {
 
     @Test("Over HTTP/1.1, bodies that never arrive use only the slots of their address")
     func bodies() async throws {
-        stage.open()
-        try await LocalListener.run(try limits, respond: stage.respond) { port in
+        handler.open()
+        try await LocalListener.run(try limits, respond: handler.respond) { port in
             let head = "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: \(Self.attacker)\r\n"
             let held = try (0..<60).map { number in
                 let connection = try RawConnection(port: port)
@@ -70,8 +70,8 @@ struct ShareTests {
         var limits = try limits
         limits.certificate = .init(
             chainFile: folder.path(of: "certificate.pem"), keyFile: folder.path(of: "key.pem"))
-        stage.open()
-        let refused = try await LocalListener.run(limits, respond: stage.respond) { port in
+        handler.open()
+        let refused = try await LocalListener.run(limits, respond: handler.respond) { port in
             let attacker = try SecureConnection(port: port, protocol: "h2")
             try attacker.beginHTTP2()
             for number in 0..<60 {
@@ -99,12 +99,12 @@ struct ShareTests {
             }
         }
         #expect(refused >= 1)
-        #expect(stage.arrivals == 4)
+        #expect(handler.arrivals == 4)
     }
 
     @Test("Clients whose address cannot be read share the limits of one address")
     func unreadable() async throws {
-        try await LocalListener.run(try limits, respond: stage.respond) { [stage] port in
+        try await LocalListener.run(try limits, respond: handler.respond) { [handler] port in
             let held = try (0..<11).map { _ in
                 let connection = try RawConnection(port: port)
                 // A proxy that adds one field and passes on a forged other one contradicts itself.
@@ -115,8 +115,8 @@ struct ShareTests {
                 return connection
             }
             #expect(Self.statuses(of: held, count: 1) == [429])
-            try #require(comesTrue { stage.arrivals == 10 })
-            stage.open()
+            try #require(comesTrue { handler.arrivals == 10 })
+            handler.open()
         }
     }
 

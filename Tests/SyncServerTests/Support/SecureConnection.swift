@@ -43,12 +43,13 @@ final class SecureConnection {
 
     /// Connects and offers `protocol` (ALPN).
     ///
-    /// - Parameter isTelling: `true` to let openssl print the negotiated protocol. Its output is mixed with the
+    /// - Parameter printsProtocol: `true` to let openssl print the negotiated protocol. Its output is mixed with the
     ///   received bytes, so that frames cannot be read.
-    init(port: Int, protocol name: String, isTelling: Bool = false) throws {
+    init(port: Int, protocol name: String, printsProtocol: Bool = false) throws {
         process.executableURL = URL(filePath: "/usr/bin/env")
         process.arguments = [
-            "openssl", "s_client", isTelling ? "-ign_eof" : "-quiet", "-alpn", name, "-connect", "127.0.0.1:\(port)",
+            "openssl", "s_client", printsProtocol ? "-ign_eof" : "-quiet", "-alpn", name, "-connect",
+            "127.0.0.1:\(port)",
         ]
         process.standardInput = input
         process.standardOutput = output

@@ -10,7 +10,7 @@ import Testing
 @testable import SyncServer
 
 @Suite("Incomplete requests")
-struct CutBodyTests {
+struct IncompleteRequestTests {
     enum Cut: CaseIterable {
         case error, timeout, leaving, end
     }

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite("Shutdown during writes")
-struct EndingTests {
+struct ShutdownTests {
     private static let fields = ["Authorization: Bearer \(ServerProcess.operatorToken)"]
     private static let writerCount = 16
 

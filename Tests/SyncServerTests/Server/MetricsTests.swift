@@ -5,7 +5,7 @@ import Testing
 @testable import SyncServer
 
 @Suite("Metrics and dates")
-struct FigureTests {
+struct MetricsTests {
     @Test("Counters, gauges and histograms are written in the Prometheus text format")
     func text() {
         let metrics = PrometheusMetrics()

@@ -14,14 +14,14 @@ import Testing
 
 /// Reads of one entry are answered on the event loop, see `ConnectionHandler`.
 @Suite("Fast reads")
-struct AtOnceTests {
+struct FastReadTests {
     /// Fast reads of as many bytes as the path says, with a count of these answers.
     private final class Counting: Sendable {
         private let counter = Atomic(0)
         var count: Int { counter.load(ordering: .relaxed) }
 
-        @Sendable func answerAtOnce(_ request: HTTPRequest, longest: Int) -> ServiceAnswer? {
-            let answer = AtOnceTests.answer(request)
+        @Sendable func fastRead(_ request: HTTPRequest, longest: Int) -> ServiceAnswer? {
+            let answer = FastReadTests.answer(request)
             guard case .bytes(let bytes) = answer.body, bytes.count <= longest else { return nil }
             counter.add(1, ordering: .relaxed)
             return answer
@@ -48,7 +48,7 @@ struct AtOnceTests {
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         try await LocalListener.run(
-            limits, respond: { Self.answer($0.head) }, fastRead: counting.answerAtOnce, ending: ending, body)
+            limits, respond: { Self.answer($0.head) }, fastRead: counting.fastRead, ending: ending, body)
     }
 
     private static let longest = 64 << 10
@@ -75,7 +75,7 @@ struct AtOnceTests {
     @Test("Answers are flushed after the event loop has processed all readable connections")
     func together() throws {
         var handlers = Responder.Handlers { Self.answer($0.head) }
-        handlers.fastRead = { [counting] request, _, longest in counting.answerAtOnce(request, longest: longest) }
+        handlers.fastRead = { [counting] request, _, longest in counting.fastRead(request, longest: longest) }
         let door = FrontDoor(
             Responder(
                 handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits,

@@ -3,7 +3,7 @@ import SyncService
 import Synchronization
 
 /// A handler that suspends all requests until ``open()``. By default it answers with the length of the body.
-final class Stage: Sendable {
+final class GatedHandler: Sendable {
     private struct State {
         var isOpen = false
         var arrivals = 0
