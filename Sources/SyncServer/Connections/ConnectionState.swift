@@ -42,7 +42,7 @@ struct ConnectionState {
     /// The timeouts of a connection.
     struct Timeouts: Sendable {
         var handshake, header, idle, silence, body, lateBody, write, shutdown: TimeAmount
-        /// The number of bytes that must arrive in each `body` period. Otherwise the body is refused.
+        /// The number of bytes of a body that must arrive in each `body` period. With fewer the body is refused.
         var leastBodyByteCount: Int
         /// The time for the client to close its side after the last answer.
         var close = TimeAmount.seconds(1)

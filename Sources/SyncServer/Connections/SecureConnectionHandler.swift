@@ -39,7 +39,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
 
         mutating func open(_ now: NIODeadline) { phase = .open(idleSince: now) }
 
-        /// Records if any stream is open.
+        /// Records that streams are open, or that none is.
         mutating func note(hasStreams: Bool, _ now: NIODeadline) {
             let idleSince = hasStreams ? nil : now
             switch phase {

@@ -109,8 +109,8 @@ public struct TrustedProxies: Hashable, Sendable {
         return text
     }
 
-    /// The values of `for` in a `Forwarded` field; `nil` if an element has none or has two, or if a value has escapes,
-    /// which no address needs.
+    /// The values of `for` in a `Forwarded` field; `nil` if an element has none or has two, or if a value has
+    /// escapes or an unmatched quotation mark.
     private static func nodes(_ field: String) -> [Substring]? {
         var nodes: [Substring] = []
         for element in field.split(separator: ",", omittingEmptySubsequences: false) {

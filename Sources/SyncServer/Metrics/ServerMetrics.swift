@@ -44,7 +44,7 @@ public final class ServerMetrics: Sendable {
     }
 
     /// The text of all metrics, including those of the process.
-    func text() -> String { factory.text() + ProcessFigures.text() }
+    func text() -> String { factory.text() + ProcessMetrics.text() }
 
     func begin() { requests.increment() }
     func end() { requests.decrement() }

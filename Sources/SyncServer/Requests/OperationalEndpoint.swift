@@ -40,7 +40,7 @@ extension Responder {
         switch endpoint {
         case .health: return text(Array("up\n".utf8), "text/plain; charset=utf-8", endpoint)
         case .readiness: return await storeReadiness()
-        case .metrics: return figures(request)
+        case .metrics: return metricsAnswer(request)
         case .description: return text(OpenAPIDocument.yaml, "application/yaml", endpoint)
         }
     }
@@ -58,7 +58,7 @@ extension Responder {
         }
     }
 
-    private func figures(_ request: ServiceRequest) -> ServiceAnswer {
+    private func metricsAnswer(_ request: ServiceRequest) -> ServiceAnswer {
         let fields = request.head.headerFields
         guard Peer.isLocal(request.peer, fields) || isOperator(fields) else {
             return refusal(

@@ -32,16 +32,16 @@ public final class WebFolder: Sendable {
         var nanoseconds: Int
     }
 
-    private struct Kept {
+    private struct CachedFile {
         var stamp: Stamp
         var file: File
     }
 
     private static let fileByteCount: Int64 = 16 << 20
-    private static let keptByteCount = 64 << 20
+    private static let cacheByteCount = 64 << 20
 
     private let root: Int32
-    private let kept = Mutex<(files: [String: Kept], byteCount: Int)>(([:], 0))
+    private let cache = Mutex<(files: [String: CachedFile], byteCount: Int)>(([:], 0))
 
     /// Opens the folder at `path`, which may itself be a symbolic link.
     ///
@@ -98,13 +98,13 @@ public final class WebFolder: Sendable {
         let handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
         guard let stamp = Self.stamp(of: descriptor) else { return nil }
         let path = parts.joined(separator: "/")
-        if let known = kept.withLock({ $0.files[path] }), known.stamp == stamp { return known.file }
+        if let known = cache.withLock({ $0.files[path] }), known.stamp == stamp { return known.file }
         guard let data = try? handle.read(upToCount: Int(stamp.size)) ?? Data(), data.count == Int(stamp.size) else {
             return nil
         }
         let digest = SHA256.hash(data: data).prefix(16).map { String(UInt16($0) + 256, radix: 16).dropFirst() }
         let file = File(bytes: Array(data), mediaType: MediaTypes.of(name), tag: "\"\(digest.joined())\"")
-        keep(Kept(stamp: stamp, file: file), path)
+        store(CachedFile(stamp: stamp, file: file), path)
         return file
     }
 
@@ -122,12 +122,12 @@ public final class WebFolder: Sendable {
             nanoseconds: Int(time.tv_nsec))
     }
 
-    private func keep(_ new: Kept, _ path: String) {
-        kept.withLock { kept in
-            if let old = kept.files.removeValue(forKey: path) { kept.byteCount -= old.file.bytes.count }
-            if kept.byteCount + new.file.bytes.count > Self.keptByteCount { kept = ([:], 0) }
-            kept.files[path] = new
-            kept.byteCount += new.file.bytes.count
+    private func store(_ new: CachedFile, _ path: String) {
+        cache.withLock { cache in
+            if let old = cache.files.removeValue(forKey: path) { cache.byteCount -= old.file.bytes.count }
+            if cache.byteCount + new.file.bytes.count > Self.cacheByteCount { cache = ([:], 0) }
+            cache.files[path] = new
+            cache.byteCount += new.file.bytes.count
         }
     }
 }

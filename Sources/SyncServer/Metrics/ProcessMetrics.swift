@@ -10,7 +10,7 @@ import Musl
 #endif
 
 /// The resource use of the process, under the standard names of Prometheus clients. Empty except on Linux.
-enum ProcessFigures {
+enum ProcessMetrics {
     static func text() -> String {
         #if os(Linux)
         var text = ""
