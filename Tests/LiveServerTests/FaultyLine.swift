@@ -4,54 +4,53 @@ import SyncCoreTesting
 import Synchronization
 import TestSupport
 
-/// A proxy of HTTP/1.1 between clients and a server on this machine that does whatever a bad line or a bad proxy does,
-/// drawn by a seed.
+/// An HTTP/1.1 proxy between clients and a local server that injects network and proxy faults, chosen by a seed.
 final class FaultyLine: Sendable {
-    /// What becomes of an exchange.
+    /// A fault of one exchange.
     enum Fault: String, CaseIterable {
-        /// The connection is closed before the server hears of it.
+        /// The connection is closed before the request reaches the server.
         case requestLost
-        /// The connection is reset when half of the request has come.
+        /// Half of the request is forwarded, then the connection is reset.
         case requestCut
-        /// The server is asked, and the connection closed without an answer.
+        /// The request is forwarded, then the connection is closed without an answer.
         case answerLost
-        /// The server is asked, and the connection reset in the middle of the answer.
+        /// The request is forwarded, then the connection is reset in the middle of the answer.
         case answerCut
-        /// The server is asked, and nothing is ever said.
+        /// The request is forwarded, but its answer is withheld.
         case silence
-        /// The server is asked twice, and the second answer is handed out.
+        /// The request is forwarded twice, and the second answer is returned.
         case requestTwice
-        /// The answer comes twice.
+        /// The answer is sent twice.
         case answerTwice
-        /// The last answer of the connection comes once more, before this one.
+        /// The previous answer of the connection is sent again, before this one.
         case answerOfAnother
-        /// The proxy says by itself, in its own words, that it cannot.
+        /// The proxy answers with an error of its own and does not forward the request.
         case failure
-        /// The server is asked, and the proxy says that it could not.
+        /// The request is forwarded, but the proxy answers with an error of its own.
         case falseFailure
-        /// The answer's clock is years away.
+        /// The server time in the answer is three years in the past.
         case wrongClock
     }
 
     private struct State {
         var generator: SeededGenerator
         var isFaulty = false
-        /// What comes next, so that everything comes.
+        /// The faults to inject next. A shuffled deck ensures that every fault occurs.
         var deck: [Fault] = []
         var counts: [Fault: Int] = [:]
     }
 
-    /// Where clients connect.
+    /// The URL for clients.
     var url: String { "http://\(server.authority)" }
-    /// Whether anything goes wrong. Nothing does at first.
+    /// True while faults are injected; initially false.
     var isFaulty: Bool {
         get { state.value.withLock { $0.isFaulty } }
         set { state.value.withLock { $0.isFaulty = newValue } }
     }
-    /// How often each fault happened.
+    /// The number of times that each fault was injected.
     var counts: [Fault: Int] { state.value.withLock { $0.counts } }
 
-    /// How many connections of clients there are.
+    /// The number of open client connections.
     var openConnectionCount: Int { server.openConnectionCount }
 
     private final class Shared: Sendable {
@@ -62,7 +61,7 @@ final class FaultyLine: Sendable {
     private let state: Shared
     private let server: RawServer
 
-    /// A line to the server that listens on `port`.
+    /// Creates a proxy for the server that listens on `port`.
     init(to port: Int, seed: UInt64) throws {
         let state = Shared(State(generator: SeededGenerator(seed: seed)))
         self.state = state
@@ -82,7 +81,7 @@ final class FaultyLine: Sendable {
         state.value.withLock { state in
             guard state.isFaulty, Bool.random(using: &state.generator) else { return nil }
             if state.deck.isEmpty {
-                // Silence costs as long as a client waits.
+                // Each withheld answer takes a client timeout, so it occurs half as often.
                 state.deck = (Fault.allCases + Fault.allCases.filter { $0 != .silence })
                     .shuffled(using: &state.generator)
             }
@@ -94,7 +93,9 @@ final class FaultyLine: Sendable {
         }
     }
 
-    /// Carries one exchange; `nil` when the connection is over.
+    /// Forwards one exchange.
+    ///
+    /// - Returns: the answer; `nil` if the connection must be closed.
     private static func carry(
         _ request: [UInt8], _ client: RawConnection, _ server: RawConnection, _ fault: Fault?, _ last: [UInt8]?
     ) -> [UInt8]? {
@@ -136,7 +137,7 @@ final class FaultyLine: Sendable {
         return answer
     }
 
-    /// The answer, by a clock that is three years late.
+    /// The answer with a server time that is three years in the past.
     private static func withWrongClock(_ answer: [UInt8]) -> [UInt8] {
         guard let field = answer.firstRange(of: Array("EntitlementSync-Time: ".utf8)) else { return answer }
         let digits = answer[field.upperBound...].prefix { $0 != UInt8(ascii: "\r") }

@@ -8,9 +8,9 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Devices behind a line that breaks in every way")
+@Suite("Devices on a faulty connection")
 struct FaultyLineTests {
-    /// Years before any clock here, so that nothing depends on when the test runs.
+    /// Years before the current date, so that the result does not depend on when the test runs.
     private static let firstDate = Timestamp(milliseconds: 1_700_000_000_000)
     private static let distance: Int64 = 10 * 86_400_000
 
@@ -30,33 +30,33 @@ struct FaultyLineTests {
         }
     }
 
-    /// How attempts ended.
+    /// The number of successful and failed attempts.
     private struct Tally {
         var successes = 0
         var failures = 0
 
-        /// Tries `body` once. Whatever a line does, trying again must be able to help.
-        mutating func attempt<Value>(_ what: String, _ body: () async throws -> Value) async -> Value? {
+        /// Tries `body` once. Every error that a faulty connection causes must be retryable.
+        mutating func attempt<Value>(_ name: String, _ body: () async throws -> Value) async -> Value? {
             do {
                 let value = try await body()
                 successes += 1
                 return value
             } catch {
                 failures += 1
-                #expect(Self.mayBeRepeated(error), "\(what): \(error)")
+                #expect(Self.isRetryable(error), "\(name): \(error)")
                 return nil
             }
         }
 
         /// Tries `body` until it succeeds.
-        mutating func insist<Value>(_ what: String, _ body: () async throws -> Value) async throws -> Value {
+        mutating func retry<Value>(_ name: String, _ body: () async throws -> Value) async throws -> Value {
             for _ in 0..<100 {
-                if let value = await attempt(what, body) { return value }
+                if let value = await attempt(name, body) { return value }
             }
             throw CancellationError()
         }
 
-        private static func mayBeRepeated(_ error: any Error) -> Bool {
+        private static func isRetryable(_ error: any Error) -> Bool {
             switch error {
             case let error as AccountError: error.isTransient
             case let error as BackendError: error.disposition != .permanent
@@ -84,7 +84,7 @@ struct FaultyLineTests {
     }
 
     @Test(
-        "lose nothing, count nothing twice, stay logged in, and agree as soon as the line is good again",
+        "Devices lose and duplicate nothing, stay logged in, and converge once the connection recovers",
         .timeLimit(.minutes(5)))
     func faults() async throws {
         let folder = try TemporaryFolder()
@@ -99,12 +99,12 @@ struct FaultyLineTests {
         var tally = Tally()
         line.isFaulty = true
         for device in devices {
-            // Whoever comes later, or does not know that he came first, is the same account.
-            let session = try await tally.insist("sign-up") {
+            // Signing up is idempotent: a later device, or a retry after a lost answer, gets the same account.
+            let session = try await tally.retry("sign-up") {
                 try await device.client.signUp("alice", password: "correct horse").session
             }
             try await device.tokens.begin(session)
-            _ = try await tally.insist("log-in") { try await device.store.logIn("alice", adoptAnonymous: true) }
+            _ = try await tally.retry("log-in") { try await device.store.logIn("alice", adoptAnonymous: true) }
         }
         let count = 60
         for number in 0..<count {
@@ -119,10 +119,10 @@ struct FaultyLineTests {
             }
         }
         line.isFaulty = false
-        // Each connection may have one thing on the way still: it is found out once, and the connection given up.
+        // Each connection may have one stale answer in flight. It is detected once, and the connection discarded.
         let (failures, connections) = (tally.failures, line.openConnectionCount)
         for device in devices + devices {
-            _ = try await tally.insist("the last answers") { try await device.store.sync() }
+            _ = try await tally.retry("the last answers") { try await device.store.sync() }
         }
         #expect(tally.failures - failures <= connections)
         let expected = Set((0..<count).map { TransactionID("t\($0)") })
@@ -134,13 +134,13 @@ struct FaultyLineTests {
             #expect(subscription.expires == (try await devices[0].store.snapshot().subscriptions.first?.expires))
         }
         let faults = line.counts
-        let told = FaultyLine.Fault.allCases.map { "\($0.rawValue) \(faults[$0] ?? 0)" }.joined(separator: ", ")
-        print("\(tally.successes) attempts succeeded, \(tally.failures) failed; faults: \(told)")
+        let summary = FaultyLine.Fault.allCases.map { "\($0.rawValue) \(faults[$0] ?? 0)" }.joined(separator: ", ")
+        print("\(tally.successes) attempts succeeded, \(tally.failures) failed; faults: \(summary)")
         #expect(tally.failures > 0 && FaultyLine.Fault.allCases.allSatisfy { faults[$0, default: 0] > 0 })
         #expect(server.stop() == 0)
     }
 
-    @Test("take no answer for that of another request")
+    @Test("An answer to another request is not accepted")
     func answersOfOthers() async throws {
         let server = try LiveServer(store: "memory:")
         let (first, second) = (try EntryKey("accounts/a/initial/1"), try EntryKey("accounts/a/initial/2"))
@@ -148,7 +148,7 @@ struct FaultyLineTests {
         for (key, value) in [(first, 1), (second, 2)] as [(EntryKey, UInt8)] {
             _ = try await direct.write([value], to: key, if: .absent)
         }
-        // Each answer is that of the request before.
+        // Each answer is the one to the previous request.
         let port = UInt16(server.server.port)
         let late = try RawServer { client, _ in
             guard let server = RawConnection.connect(to: port) else { return }
@@ -165,26 +165,26 @@ struct FaultyLineTests {
             _ throws(BackendError) in ServerProcess.operatorToken
         }
         guard case .found(let entry) = try await backend.read(first).outcome else {
-            Issue.record("nothing found")
+            Issue.record("the entry must exist")
             return
         }
         #expect(entry.value == [1])
         await expectKind(.unavailable) { try await backend.read(second) }
-        // The connection is not used again, and another one is right at first.
+        // The connection is discarded. The first answer of a new one is correct.
         guard case .found(let entry) = try await backend.read(second).outcome else {
-            Issue.record("nothing found")
+            Issue.record("the entry must exist")
             return
         }
         #expect(entry.value == [2])
         let error = await expectKind(.unavailable) { try await backend.write([3], to: first, if: .absent) }
         #expect(error?.disposition == .outcomeUnknown)
         guard case .conflict = try await backend.write([3], to: first, if: .absent).outcome else {
-            Issue.record("the value is another one's")
+            Issue.record("the write must conflict with the existing value")
             return
         }
     }
 
-    @Test("follow a server whose clock is ahead only until it is right again")
+    @Test("A device recovers after the clock of the server was ahead for a time")
     func wrongClock() async throws {
         let folder = try TemporaryFolder()
         let store = "sqlite:\(folder.path(of: "store.sqlite"))"
@@ -204,10 +204,10 @@ struct FaultyLineTests {
         _ = try? await device.store.sync()
         server.stop()
         server = try ServerProcess(store: store, options: options)
-        // Tokens of the other clock may be refused; whoever logs in again is where he was.
+        // Tokens issued under the wrong clock may be rejected; then a new log-in restores the state.
         if (try? await device.store.sync()) == nil {
             var tally = Tally()
-            let session = try await tally.insist("log-in") {
+            let session = try await tally.retry("log-in") {
                 try await device.client.logIn("alice", password: "correct horse")
             }
             try await device.tokens.begin(session)
@@ -218,7 +218,7 @@ struct FaultyLineTests {
         #expect(abs((expires?.milliseconds ?? 0) - end.milliseconds) < 60_000)
         #expect(try await device.store.conflicts().isEmpty)
 
-        // A clock that was set back would take time from whoever buys now.
+        // A clock that was set back would shorten new subscriptions, so the server refuses to start.
         server.stop()
         let error = #expect(throws: ServerProcess.Failure.self) {
             try ServerProcess(store: store, options: ["--at", "2024-01-01"])

@@ -10,7 +10,7 @@ import Testing
 @Suite("A live server", .serialized)
 struct LiveConformanceTests {
     @Test(
-        "passes the conformance checks over libcurl, with HTTP/1.1 and with TLS and HTTP/2",
+        "A live server passes the conformance checks over libcurl, with HTTP/1.1 and with HTTP/2 over TLS",
         arguments: ["memory:", "file", "sqlite"], [false, true])
     func conformance(store: String, isSecure: Bool) async throws {
         let (used, other) = isSecure ? ("HTTP/2", "HTTP/1.1") : ("HTTP/1.1", "HTTP/2")
@@ -21,7 +21,7 @@ struct LiveConformanceTests {
             servers.withLock { $0.append(server) }
             return backend
         }
-        // What the server saw of a request that failed.
+        // Print the server log of each failed check.
         for failure in report.failures {
             let server = servers.withLock { $0.first { failure.reason.contains($0.server.url) } }
             print("log of the server of \(failure.check):\n\(server?.server.log.suffix(4_000) ?? "unknown")")
@@ -31,7 +31,7 @@ struct LiveConformanceTests {
             logs.contains { $0.contains("protocol=\(used)") } && !logs.contains { $0.contains("protocol=\(other)") })
     }
 
-    @Test("speaks TLS and HTTP/2 with libcurl: values, conflicts, batches and signals")
+    @Test("Values, conflicts, batches and signals work over HTTP/2 and TLS with libcurl")
     func secure() async throws {
         let server = try LiveServer(store: "sqlite", isSecure: true)
         let backend = try server.backend()
@@ -40,7 +40,7 @@ struct LiveConformanceTests {
         for number in 0..<50 as Range<UInt8> {
             let (key, value) = (try EntryKey("k\(number)"), [UInt8](repeating: number, count: 40_000))
             guard case .written(let version) = try await backend.write(value, to: key, if: .absent).outcome else {
-                Issue.record("not written: \(key)")
+                Issue.record("\(key) must be written")
                 continue
             }
             let entry = Entry(value: value, version: version)
@@ -57,17 +57,17 @@ struct LiveConformanceTests {
                 continue
             }
         }
-        // Who does not know the certificate is not talked into anything.
+        // A client that does not trust the certificate must not connect.
         let stranger = try HTTPBackend(server: server.server.url, transport: try CurlClient())
         await expectKind(.permissionDenied) { try await stranger.read(try EntryKey("k1")) }
     }
 
-    @Test("tells a watcher of a write at once")
+    @Test("A write signals its watchers without delay")
     func latency() async throws {
         let server = try LiveServer(store: "sqlite")
         let (writer, watcher) = (try server.backend(), try server.backend())
         var signals = watcher.signals().makeAsyncIterator()
-        // The first says that the line stands.
+        // The first signal means that the stream is open.
         _ = await signals.next()
         var pauses: [Duration] = []
         for round in 0..<200 {
@@ -77,6 +77,6 @@ struct LiveConformanceTests {
             pauses.append(ContinuousClock.now - begun)
         }
         pauses.sort()
-        print("from the write's beginning to the signal: median \(pauses[100]), 99th percentile \(pauses[198])")
+        print("from the start of the write to the signal: median \(pauses[100]), 99th percentile \(pauses[198])")
     }
 }

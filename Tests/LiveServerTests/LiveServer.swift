@@ -4,15 +4,15 @@ import HTTPStorage
 import SyncCore
 import TestSupport
 
-/// A server and a client that reaches it with the operator's token.
+/// A server process and a client with the operator's token.
 final class LiveServer: Sendable {
     let folder: TemporaryFolder
     let server: ServerProcess
     let client: CurlClient
 
     /// - Parameters:
-    ///   - store: `memory:`, or a scheme whose path is in a folder of its own.
-    ///   - isSecure: whether it speaks TLS, and so HTTP/2.
+    ///   - store: `memory:`, or a scheme whose store is created in a temporary folder.
+    ///   - isSecure: `true` for TLS, and thus HTTP/2.
     init(store: String, isSecure: Bool = false, port: Int = 0) throws {
         folder = try TemporaryFolder()
         var options = ["--listen", "127.0.0.1:\(port)"]

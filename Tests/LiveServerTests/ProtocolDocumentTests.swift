@@ -7,7 +7,7 @@ struct ProtocolDocumentTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
 
-    /// The blocks that are marked to be run in `language`, in their order.
+    /// The code blocks marked to be run in `language`, in order.
     private func blocks(_ language: String) throws -> [String] {
         let text = try String(contentsOf: Self.root.appending(path: "Docs/Protocol.md"), encoding: .utf8)
         return text.components(separatedBy: "<!-- run: \(language) -->\n```\(language)\n").dropFirst().compactMap {
@@ -31,7 +31,7 @@ struct ProtocolDocumentTests {
         return output
     }
 
-    @Test("its examples in shell, Python and JavaScript do what it says")
+    @Test("The shell, Python and JavaScript examples produce the documented results")
     func examples() throws {
         let catalog = Self.root.appending(path: "Examples/insomniowl.json").path(percentEncoded: false)
         let server = try ServerProcess(store: "memory:", options: ["--catalog", catalog])
@@ -44,7 +44,7 @@ struct ProtocolDocumentTests {
         ] {
             #expect(printed.contains(part), "\(part) in \(printed)")
         }
-        #expect(!printed.contains("late"), "a write that comes too late is none")
+        #expect(!printed.contains("late"), "a write after the deadline must not take effect")
         let python = try blocks("python")
         #expect(try run("python3", ["-c", try #require(python.first)], server) == "200 b'2'\n")
         let javascript = try #require(try blocks("javascript").first)

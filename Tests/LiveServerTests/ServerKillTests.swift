@@ -12,7 +12,7 @@ struct ServerKillTests {
     private static let rounds = 30
     private static let writers = 16
 
-    /// What writers were told, and what they are to do.
+    /// The acknowledged writes, and the signal for the writers to stop.
     private final class Progress: Sendable {
         private let state = Mutex<(acknowledged: [String], isOver: Bool)>(([], false))
 
@@ -24,7 +24,7 @@ struct ServerKillTests {
     }
 
     @Test(
-        "keeps everything that it acknowledged to 16 writers, who carry on by themselves: 30 rounds",
+        "A server killed 30 times keeps every acknowledged write of 16 writers, which recover on their own",
         .timeLimit(.minutes(10)))
     func killing() async throws {
         let folder = try TemporaryFolder()
@@ -51,9 +51,9 @@ struct ServerKillTests {
                     }
                 }
             }
-            var heard = acknowledgements.makeAsyncIterator()
+            var iterator = acknowledgements.makeAsyncIterator()
             for _ in 0..<Self.rounds {
-                for _ in 0..<40 { _ = await heard.next() }
+                for _ in 0..<40 { _ = await iterator.next() }
                 #expect(server.kill() == -SIGKILL)
                 server = try ServerProcess(store: store, options: ["--listen", "127.0.0.1:\(port)"])
             }
@@ -80,7 +80,7 @@ struct ServerKillTests {
         #expect(server.stop() == 0)
     }
 
-    /// Writes until it is acknowledged: what may have happened is settled by writing once more.
+    /// Writes until acknowledged. After an unknown outcome the write is retried.
     private static func write(
         _ name: String, to backend: HTTPBackend, until progress: Progress
     ) async throws -> Bool {
@@ -90,8 +90,10 @@ struct ServerKillTests {
                 switch try await backend.write(value, to: key, if: .absent).outcome {
                 case .written: return true
                 case .conflict(let entry):
-                    // Its own earlier try.
-                    guard entry?.value == value else { throw BackendError(.other, message: "another's: \(name)") }
+                    // The conflict must be with an earlier attempt of this writer.
+                    guard entry?.value == value else {
+                        throw BackendError(.other, message: "\(name) has the value of another writer")
+                    }
                     return true
                 case .deleted: throw BackendError(.other, message: "a write does not delete")
                 }

@@ -5,7 +5,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("The SQLite store of a server that has ended")
+@Suite("The SQLite store of a stopped server")
 struct ServerStopTests {
     private let folder: TemporaryFolder
     private let path: String
@@ -26,7 +26,7 @@ struct ServerStopTests {
         for answer in try await backend(of: server).write(requests).outcome { _ = try answer.get() }
     }
 
-    /// Reads `keys` from a server over the file at `path`.
+    /// Reads `keys` from a new server with the store at `path`.
     private func values(_ keys: [String], in path: String) async throws -> [UInt8?] {
         let server = try ServerProcess(store: "sqlite:\(path)")
         let requests = try keys.map { ReadRequest(try EntryKey($0)) }
@@ -36,7 +36,7 @@ struct ServerStopTests {
         }
     }
 
-    @Test("is one file after SIGTERM, which can be copied alone, and moved")
+    @Test("After SIGTERM the store is a single file that can be copied and moved")
     func stopping() async throws {
         let keys = (0..<200).map { "accounts/w\($0 % 7)/initial/\($0)" }
         let server = try ServerProcess(store: "sqlite:\(path)")
@@ -48,7 +48,7 @@ struct ServerStopTests {
         #expect(try await values(keys, in: copy) == Array(repeating: 1, count: keys.count))
     }
 
-    @Test("is not overwritten by the log of a killed server when a backup is put back")
+    @Test("The log of a killed server is not applied to a restored backup")
     func restoring() async throws {
         let keys = ["a", "b"].map { "accounts/\($0)/initial/k" }
         var server = try ServerProcess(store: "sqlite:\(path)")
@@ -59,7 +59,7 @@ struct ServerStopTests {
         server = try ServerProcess(store: "sqlite:\(path)")
         for number in 0..<20 { try await write(keys, UInt8(10 + number), to: server) }
         #expect(server.kill() == -SIGKILL)
-        // As an administrator does who forgets the log.
+        // A restore that leaves the log of the killed server in place.
         try Data(contentsOf: URL(filePath: backup)).write(to: URL(filePath: path), options: [])
         let error = #expect(throws: ServerProcess.Failure.self) { try ServerProcess(store: "sqlite:\(path)") }
         #expect(error?.description.contains("move \(path)-wal and \(path)-shm away") == true, "\(error as Any)")

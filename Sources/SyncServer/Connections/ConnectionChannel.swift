@@ -8,39 +8,39 @@ import NIOHTTPTypesHTTP2
 import NIOSSL
 import SyncService
 
-/// Sets up the connections that the server accepts: HTTP/1.1, or over TLS HTTP/2 or HTTP/1.1 as ALPN negotiates.
+/// Sets up accepted connections: plain HTTP/1.1, or over TLS HTTP/2 or HTTP/1.1, as ALPN negotiates.
 ///
-/// Hummingbird accepts connections and ends gracefully; its own channels are not used. They have one task for each
-/// connection, no write or handshake timeout, and no option for NIO's limit of HTTP/2 resets
-/// (`NIOHTTP2Handler.StreamConfiguration.streamResetFrameRateLimit`), which libcurl exceeds in normal use: it resets a
-/// stream as soon as it has all of an answer by its length.
+/// Hummingbird accepts connections and shuts down gracefully, but its own channels are not used: they need a task for
+/// each connection, have no write or handshake timeout, and have no option for NIO's limit of HTTP/2 resets
+/// (`NIOHTTP2Handler.StreamConfiguration.streamResetFrameRateLimit`). libcurl exceeds that limit in normal use, since
+/// it resets a stream as soon as it has received the announced length of an answer.
 struct ConnectionChannel: ServerChildChannel {
     struct Value: ServerChildChannelValue {
         let channel: any Channel
     }
 
     let door: FrontDoor
-    /// `nil` for connections that are not encrypted.
+    /// `nil` for plain HTTP.
     let tls: NIOSSLContext?
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
         let peer = Peer(channel, door.limits.trustedProxies)
         guard let disconnect = door.admission.connect(peer.connectionAddress) else {
-            // It is not registered yet; a failure here would end the whole server channel.
+            // The channel is not registered yet, and a failure here would close the server channel. Close it later.
             channel.eventLoop.execute { channel.close(promise: nil) }
             return channel.eventLoop.makeSucceededFuture(Value(channel: channel))
         }
         channel.closeFuture.whenComplete { _ in disconnect() }
         door.connections.add(channel)
         return channel.eventLoop.makeCompletedFuture {
-            // One read is what waits behind an answer.
+            // At most one read of input is buffered while a request is answered.
             try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
             if let tls { try setUpTLS(channel, tls, peer) } else { try setUpHTTP1(channel, peer) }
             return Value(channel: channel)
         }
     }
 
-    /// Connections need no task.
+    /// Does nothing: connections need no task.
     func handle(value: Value, logger: Logger) async {}
 
     private func setUpTLS(_ channel: any Channel, _ tls: NIOSSLContext, _ peer: Peer) throws {
@@ -78,7 +78,8 @@ struct ConnectionChannel: ServerChildChannel {
             eventLoop: channel.eventLoop,
             configuration: .init(maxIdleTime: nil, maxAge: nil, maxGraceTime: nil, keepalive: nil))
         var streams = NIOHTTP2Handler.StreamConfiguration()
-        // The work of a stream that was reset keeps its place until it is done, so resets get no more work started.
+        // A reset stream keeps its admission slot until its work is done, so resets cannot start more work
+        // (CVE-2023-44487).
         streams.streamResetFrameRateLimit.maximumCount = 100_000
         let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let door = door

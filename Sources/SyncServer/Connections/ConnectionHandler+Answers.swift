@@ -3,20 +3,20 @@ import NIOCore
 import NIOHTTPTypes
 import SyncService
 
-/// The part of a long answer that is not written yet, and the room that the answer has taken.
+/// The part of a long answer that is not written yet, and the reserved bytes of the answer.
 struct OutgoingBody {
     var rest: ByteBuffer
-    var room: AnswerBudget?
+    var budget: AnswerBudget?
 }
 
 extension ConnectionHandler {
     /// The approximate length of an answer's header, in bytes.
     private static let headByteCount = 256
 
-    /// Sends an answer, except for a stream of events.
-    func send(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerBudget? = nil) {
+    /// Sends an answer that is not an event stream.
+    func send(_ answer: ServiceAnswer, _ exchange: Exchange, _ budget: AnswerBudget? = nil) {
         guard let context else {
-            room?.release()
+            budget?.release()
             return
         }
         let responder = door.responder
@@ -25,35 +25,36 @@ extension ConnectionHandler {
         responder.note(answer, exchange, byteCount: bytes.count)
         context.write(wrapOutboundOut(.head(head)), promise: nil)
         guard bytes.count <= Exchange.pieceByteCount else {
-            outgoing = OutgoingBody(rest: context.channel.allocator.buffer(bytes: bytes), room: room)
+            outgoing = OutgoingBody(rest: context.channel.allocator.buffer(bytes: bytes), budget: budget)
             return sendPiece()
         }
         if !bytes.isEmpty {
             context.write(wrapOutboundOut(.body(context.channel.allocator.buffer(bytes: bytes))), promise: nil)
         }
-        // NIO buffers writes to a stream of HTTP/2 until the client opens its window.
-        sendEnd(room, isTracked: room?.isTaken == true)
+        // NIO buffers the writes of an HTTP/2 stream until the client opens the window; the bytes are counted until
+        // then.
+        sendEnd(budget, isTracked: budget?.isTaken == true)
         unflushedByteCount += bytes.count + Self.headByteCount
         flushSoon()
         endAnswer()
     }
 
-    private func sendEnd(_ room: AnswerBudget?, isTracked: Bool) {
+    private func sendEnd(_ budget: AnswerBudget?, isTracked: Bool) {
         guard let context else { return }
-        guard isTracked, let room else { return context.write(wrapOutboundOut(.end(nil)), promise: nil) }
+        guard isTracked, let budget else { return context.write(wrapOutboundOut(.end(nil)), promise: nil) }
         let promise = context.eventLoop.makePromise(of: Void.self)
-        promise.futureResult.whenComplete { _ in room.release() }
+        promise.futureResult.whenComplete { _ in budget.release() }
         context.write(wrapOutboundOut(.end(nil)), promise: promise)
     }
 
-    /// Sends the next piece of a long answer. The one after it waits until this one is taken.
+    /// Sends the next piece of a long answer. The piece after it is sent when this one has been written to the socket.
     private func sendPiece() {
         guard let context, var body = outgoing else { return }
         guard let piece = body.rest.readSlice(length: min(Exchange.pieceByteCount, body.rest.readableBytes)),
             piece.readableBytes > 0
         else {
             outgoing = nil
-            sendEnd(body.room, isTracked: true)
+            sendEnd(body.budget, isTracked: true)
             flush()
             return endAnswer()
         }
@@ -74,13 +75,13 @@ extension ConnectionHandler {
         if state.phase != .answering, context != nil { resumeIfPaused() }
     }
 
-    /// Flushes once the loop has looked at all connections that have something to read.
+    /// Flushes once the event loop has processed all connections with pending input.
     ///
-    /// Flushed one by one, each answer would wake its client, and client and server would take turns on the processors;
-    /// flushed together they need nearly a third less for each request. A connection of HTTP/2 gathers by itself.
+    /// Flushing the answers of many connections together needs nearly a third less processor time for each request than
+    /// waking each client separately. HTTP/2 connections combine their writes themselves.
     private func flushSoon() {
         guard let context else { return }
-        // Unflushed bytes in the TLS handler do not count towards writability.
+        // Unflushed bytes in the TLS handler do not count towards writability, so they are limited here.
         guard !isStream, unflushedByteCount < Exchange.pieceByteCount else { return flush() }
         state.noteFlush()
         guard !isFlushScheduled else { return }
@@ -99,9 +100,9 @@ extension ConnectionHandler {
     }
 }
 
-// Streams of events.
+// Event streams.
 extension ConnectionHandler {
-    /// Sends `pieces` until they end, the client goes away, or the server ends; then lets `end` stop them.
+    /// Sends `pieces` until they end, the client disconnects, or the server shuts down. Calls `end` in any case.
     static func send(
         _ pieces: AsyncStream<[UInt8]>, _ end: @escaping @Sendable () -> Void, _ answer: ServiceAnswer,
         _ exchange: Exchange, _ bound: NIOLoopBound<ConnectionHandler>
@@ -116,7 +117,9 @@ extension ConnectionHandler {
         bound.value.finishPieces(ticket, answer, exchange, sent)
     }
 
-    /// Sends the header of a stream; `nil` when the stream must not begin.
+    /// Sends the header of an event stream.
+    ///
+    /// - Returns: the admission ticket of the stream; `nil` if the stream must not start.
     private func beginPieces(
         _ answer: ServiceAnswer, _ exchange: Exchange, _ end: @escaping @Sendable () -> Void
     ) -> Budget.Ticket? {
@@ -138,7 +141,7 @@ extension ConnectionHandler {
             let head = responder.head(of: answer, isLast: !isStream)
             context.write(wrapOutboundOut(.head(head)), promise: nil)
             flush()
-            // The connection carries nothing else: what waits is discarded.
+            // The connection carries nothing after the stream, so buffered input is discarded.
             resumeIfPaused()
             return ticket
         } catch {
@@ -147,14 +150,16 @@ extension ConnectionHandler {
         }
     }
 
-    /// Sends a piece, and waits until it is taken; `false` when no more are to be sent.
+    /// Sends a piece of an event stream, and waits until it is written to the socket.
+    ///
+    /// - Returns: `false` if no more pieces may be sent.
     private func send(_ piece: [UInt8]) async -> Bool {
         guard let context, state.phase == .streaming, !state.isEndingStream else { return false }
         let promise = context.eventLoop.makePromise(of: Void.self)
         state.writePiece(NIODeadline.now())
         context.write(wrapOutboundOut(.body(context.channel.allocator.buffer(bytes: piece))), promise: promise)
         flush()
-        // A connection that fails ends its stream.
+        // A failed connection ends its stream.
         guard (try? await promise.futureResult.get()) != nil else { return false }
         state.takePiece(NIODeadline.now())
         return !state.isEndingStream

@@ -6,8 +6,8 @@ import SyncService
 
 /// Receives the requests of one HTTP/1 connection, or the request of one HTTP/2 stream, and sends their answers.
 ///
-/// All decisions about time and order are those of ``ConnectionState``. One request is answered at a time. At most one
-/// read (64 KiB) of the input after it waits here, so that a client cannot fill the memory by sending ahead.
+/// ``ConnectionState`` decides about timeouts and order. One request is processed at a time. At most one read (64 KiB)
+/// of the input after it is buffered here, so that a pipelining client cannot fill the memory.
 final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     typealias InboundIn = HTTPRequestPart
     typealias OutboundIn = HTTPResponsePart
@@ -27,20 +27,21 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     private let peer: Peer
     /// The request that is being received.
     private var incoming: IncomingRequest?
-    /// Indicates whether input is held back: an answer is being made, or the client does not read.
+    /// True while input is buffered, because a request is being processed or the client does not read its answers.
     private var isPaused = false
     private var waiting = CircularBuffer<Arrival>(initialCapacity: 0)
+    /// True if a `read` was held back because there is buffered input.
     private var isReadHeld = false
-    /// Indicates whether a part of a request came since the last read ended.
+    /// True if a part of a request has arrived since the last read completed.
     private var hasPart = false
-    /// The rest of a long answer.
+    /// The part of a long answer that is not written yet.
     var outgoing: OutgoingBody?
     var isFlushScheduled = false
     var unflushedByteCount = 0
-    /// Ends the stream of events that is the current answer.
+    /// Ends the event stream that is the current answer.
     var endPieces: (@Sendable () -> Void)?
 
-    /// - Parameter isStream: whether it is on a stream of HTTP/2.
+    /// - Parameter isStream: `true` for an HTTP/2 stream.
     init(_ door: FrontDoor, peer: Peer, isStream: Bool) {
         (self.door, self.peer, self.isStream) = (door, peer, isStream)
         state = ConnectionState(door.timeouts, isStream: isStream, now: NIODeadline.now())
@@ -69,7 +70,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         drop(&incoming)
         waiting.removeAll()
         endPieces?()
-        outgoing?.room?.release()
+        outgoing?.budget?.release()
         outgoing = nil
     }
 
@@ -98,7 +99,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
         case ChannelEvent.inputClosed:
-            perform(state.leave())
+            perform(state.closeInput())
             settle()
         case is ChannelShouldQuiesceEvent: quiesce()
         default: break
@@ -112,13 +113,13 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = context.channel.isWritable
-        // The pieces of a long answer have a deadline each.
+        // Each piece of a long answer has a deadline of its own.
         if isWritable || outgoing == nil { state.changeWritability(isWritable, NIODeadline.now()) }
         if isWritable, state.phase == .idle { resume() }
         context.fireChannelWritabilityChanged()
     }
 
-    /// The server is about to end.
+    /// Starts the shutdown of the connection.
     func quiesce() {
         perform(state.quiesce(NIODeadline.now()))
         settle()
@@ -134,7 +135,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         return (try? channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 > 0
     }
 
-    /// Processes the input that was held back.
+    /// Processes the buffered input.
     func resume() {
         isPaused = false
         while !isPaused, let arrival = waiting.popFirst() {
@@ -150,10 +151,10 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         context?.read()
     }
 
-    /// Processes input after an answer was written.
+    /// Processes the buffered input after an answer was written.
     func resumeIfPaused() { if isPaused { resume() } }
 
-    /// Indicates whether the server ends and no request waits here.
+    /// True if the server is shutting down and no request is buffered here.
     var isEnding: Bool { state.isQuiescing && waiting.isEmpty }
 
     private func settle() {
@@ -164,7 +165,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         let isPartial = !hasPart
         hasPart = false
         state.completeRead(NIODeadline.now(), isPartial: isPartial)
-        if state.phase == .receiving, incoming != nil { takePlace() }
+        if state.phase == .receiving, incoming != nil { takeSlot() }
         settle()
     }
 
@@ -173,7 +174,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
         case .head(let head):
             guard state.phase == .idle, !state.isLast, let context else { return }
             guard context.channel.isWritable else {
-                // A client that does not take its answers gets no further one.
+                // A client must read its answers before its next request is processed.
                 isPaused = true
                 state.changeWritability(false, NIODeadline.now())
                 return waiting.prepend(.part(part))
@@ -193,11 +194,11 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
     private func take(_ error: any Error) {
         guard let context else { return }
         let isReceiving = state.phase == .receiving
-        guard state.phase == .idle || isReceiving else { return perform(state.leave()) }
+        guard state.phase == .idle || isReceiving else { return perform(state.closeInput()) }
         guard let refusal = MalformedRequest.refusal(error, door.limits, isBody: isReceiving) else {
-            // The answers before it are still sent.
+            // Send the answers to earlier requests first.
             guard isReceiving else {
-                perform(state.leave())
+                perform(state.closeInput())
                 return settle()
             }
             context.close(promise: nil)
@@ -225,7 +226,7 @@ final class ConnectionHandler: ChannelDuplexHandler, Ticking {
             refuse(
                 RefusedRequest(
                     .requestTimeout,
-                    "a body must bring \(door.timeouts.leastBodyByteCount) bytes in each "
+                    "a body must send at least \(door.timeouts.leastBodyByteCount) bytes in each "
                         + "\(door.limits.bodySeconds) s"))
         case .endStream:
             state.endStream(NIODeadline.now())
@@ -240,7 +241,7 @@ extension ConnectionHandler {
         let request = IncomingRequest(head, client: peer.client(of: head.headerFields, door.limits.trustedProxies))
         state.receiveHead(closes: request.closes && !isStream)
         incoming = request
-        // A body over HTTP/2 need not be announced.
+        // An HTTP/2 header need not announce a body.
         guard request.hasBody || isStream else { return }
         if let refusal = request.refusal(door.limits) { return refuse(refusal) }
         if request.isLong(with: 0) { return admitLongBody(nil) }
@@ -249,25 +250,25 @@ extension ConnectionHandler {
 
     /// Asks a client that waits for `100 Continue` to send the body.
     private func inviteBody() {
-        guard let context, incoming?.isContinueExpected == true, takePlace() else { return }
+        guard let context, incoming?.isContinueExpected == true, takeSlot() else { return }
         context.writeAndFlush(wrapOutboundOut(.head(HTTPResponse(status: .continue))), promise: nil)
     }
 
     private func takeBody(_ part: ByteBuffer) {
-        // Without a copy of the request, whose body would be copied with each part.
+        // Modify `incoming` in place: a copy of the request would copy the body for each part.
         let isAdmitted = incoming?.isLongBodyAdmitted == true
         if !isAdmitted, incoming?.isLong(with: part.readableBytes) == true { return admitLongBody(part) }
         do throws(RefusedRequest) {
-            if isAdmitted { try incoming?.takeRoom(with: part.readableBytes, door.admission) }
+            if isAdmitted { try incoming?.reserve(part.readableBytes, door.admission) }
             try incoming?.append(part, door.limits)
         } catch {
             refuse(error)
         }
     }
 
-    /// Asks whether the sender of a long body may send it, before more of it is kept.
+    /// Asks the service if the caller may send a long body, before more of it is received.
     private func admitLongBody(_ part: ByteBuffer?) {
-        guard let context, let executor, let request = incoming, takePlace() else { return }
+        guard let context, let executor, let request = incoming, takeSlot() else { return }
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let (responder, head, peer) = (door.responder, request.head, request.client.text)
@@ -282,18 +283,20 @@ extension ConnectionHandler {
         guard state.phase == .receiving, incoming != nil else { return }
         if let refusal { return refuse(refusal) }
         incoming?.isLongBodyAdmitted = true
-        do throws(RefusedRequest) { try incoming?.checkRoom(door.admission) } catch { return refuse(error) }
+        do throws(RefusedRequest) { try incoming?.checkBudget(door.admission) } catch { return refuse(error) }
         if let part { takeBody(part) } else { inviteBody() }
     }
 
-    /// Takes a place for a request of which more is to come, unless it has one; `false` when it was refused.
+    /// Takes an upload slot for an incomplete request, unless it has one.
+    ///
+    /// - Returns: `false` if the request was refused.
     @discardableResult
-    private func takePlace() -> Bool {
+    private func takeSlot() -> Bool {
         guard let request = incoming else { return false }
-        guard request.place == nil else { return true }
+        guard request.slot == nil else { return true }
         do throws(RefusedRequest) {
             let uploads = door.admission.uploads
-            incoming?.place = try place(of: uploads, for: request)
+            incoming?.slot = try slot(of: uploads, for: request)
             return true
         } catch {
             refuse(error)
@@ -301,20 +304,20 @@ extension ConnectionHandler {
         }
     }
 
-    private func place(of budget: Budget, for request: IncomingRequest) throws(RefusedRequest) -> Admission.Place {
+    private func slot(of budget: Budget, for request: IncomingRequest) throws(RefusedRequest) -> Admission.Slot {
         do throws(RefusedRequest) {
-            return Admission.Place(
+            return Admission.Slot(
                 budget: budget, ticket: try door.admission.take(of: budget, address: request.client.address))
         } catch {
             guard door.responder.isOperator(request.head.headerFields) else { throw error }
-            return Admission.Place(budget: budget, ticket: budget.force(1, address: request.client.address))
+            return Admission.Slot(budget: budget, ticket: budget.force(1, address: request.client.address))
         }
     }
 
-    /// Answers a request that has come completely.
+    /// Answers a complete request.
     private func answer(_ request: inout IncomingRequest) {
         let exchange = Exchange(request, isStream: isStream)
-        if !request.hasBody, request.head.method == .get, request.place == nil,
+        if !request.hasBody, request.head.method == .get, request.slot == nil,
             let answer = door.responder.fastAnswer(to: request.head, exchange)
         {
             return send(answer, exchange)
@@ -322,9 +325,9 @@ extension ConnectionHandler {
         let isOperational = request.body.isEmpty && OperationalEndpoint.isSeparate(request.head)
         do throws(RefusedRequest) {
             let budget = isOperational ? door.admission.operations : door.admission.requests
-            let place = try place(of: budget, for: request)
-            request.place?.give()
-            request.place = place
+            let slot = try slot(of: budget, for: request)
+            request.slot?.give()
+            request.slot = slot
         } catch {
             request.release(door.admission)
             return send(door.responder.refusal(error, to: request.head), exchange)
@@ -337,40 +340,41 @@ extension ConnectionHandler {
         isPaused = true
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let responder = door.responder
-        let room = AnswerBudget(
+        let budget = AnswerBudget(
             door.admission, address: request.client.address, uncountedByteCount: exchange.uncountedByteCount)
-        // The task of a stream of events keeps the request; a body of GET has no meaning (RFC 9110, section 9.3.1).
+        // The task of an event stream keeps the request until the stream ends, so the body of a GET is dropped: it has
+        // no meaning (RFC 9110, section 9.3.1).
         let body = request.takeBody()
         var asked = ServiceRequest(
             request.head, body: request.head.method == .get ? [] : body, peer: request.client.text)
-        asked.reserveAnswer = { room.reserve($0, account: $1) }
+        asked.reserveAnswer = { budget.reserve($0, account: $1) }
         responder.metrics.begin()
         door.tasks.start(on: executor) { [asked, request] in
             var request = request
-            let answer = await responder.answer(to: asked, in: room, exchange)
+            let answer = await responder.answer(to: asked, in: budget, exchange)
             request.release(responder.admission)
             switch answer.body {
-            case .bytes: bound.value.finish(answer, exchange, room)
+            case .bytes: bound.value.finish(answer, exchange, budget)
             case .stream(let pieces, let end): await Self.send(pieces, end, answer, exchange, bound)
             }
             responder.metrics.end()
         }
     }
 
-    private func finish(_ answer: ServiceAnswer, _ exchange: Exchange, _ room: AnswerBudget) {
+    private func finish(_ answer: ServiceAnswer, _ exchange: Exchange, _ budget: AnswerBudget) {
         guard state.phase == .answering else {
-            // The client has gone.
-            room.release()
+            // The client has disconnected.
+            budget.release()
             return door.responder.note(answer, exchange, byteCount: 0)
         }
-        send(answer, exchange, room)
+        send(answer, exchange, budget)
     }
 
     private func refuse(_ refusal: RefusedRequest) {
         refuse(door.responder.refusal(refusal, to: incoming?.head))
     }
 
-    /// Answers before the request has come completely. What still comes of it is discarded.
+    /// Answers an incomplete request. The rest of it is discarded.
     private func refuse(_ answer: ServiceAnswer) {
         let exchange = Exchange(incoming, isStream: isStream)
         drop(&incoming)

@@ -2,23 +2,23 @@ import NIOCore
 
 /// The state of one HTTP/1 connection, or of one HTTP/2 stream.
 ///
-/// It does no I/O and reads no clock: ``ConnectionHandler`` reports what happens, with the time, and performs the
-/// ``Action`` that comes back. Every timeout of a connection is a deadline in here and takes effect at the next
+/// It does no I/O and reads no clock: ``ConnectionHandler`` reports each event with its time, and performs the returned
+/// ``Action``. All timeouts of a connection are deadlines of this state and take effect at the next
 /// ``tick(_:isUnsent:)``.
 struct ConnectionState {
     enum Phase: Equatable {
-        /// No request is open.
+        /// There is no current request.
         case idle
-        /// The header of a request has come, its end has not.
+        /// The header of a request has arrived, but not its end.
         case receiving
-        /// The answer to a request is being made or written. The request itself may be incomplete when it was refused.
+        /// A request is being processed, or its answer written. A refused request may be incomplete.
         case answering
-        /// The answer is a stream of events.
+        /// The answer is an event stream.
         case streaming
-        /// The last answer is written. The connection closes when the client has taken it.
+        /// The last answer is written. The connection closes when the client has received it.
         case draining
-        /// The output side is closed. Input is discarded until the client closes too, so that the last answer is not
-        /// lost to a reset.
+        /// The output side is closed. Input is discarded until the client closes its side too; a reset could destroy
+        /// the last answer.
         case halfClosed
         case closed
     }
@@ -27,26 +27,26 @@ struct ConnectionState {
         case none
         /// Close the connection, or reset the stream, without waiting for anything.
         case close
-        /// As ``close``, because the client was too slow.
+        /// Like ``close``, because the client was too slow.
         case closeSlow
-        /// Flush; then report ``ConnectionState/flushed(_:isUnsent:)``.
+        /// Flush, then call ``ConnectionState/flushed(_:isUnsent:)``.
         case flush
         /// Close the output side.
         case closeOutput
-        /// Refuse the request: its body did not come in time.
+        /// Refuse the request, because its body did not arrive in time.
         case refuseLateBody
-        /// End the stream of events.
+        /// End the event stream.
         case endStream
     }
 
     /// The timeouts of a connection.
     struct Timeouts: Sendable {
         var handshake, header, idle, silence, body, lateBody, write, shutdown: TimeAmount
-        /// The number of bytes of a body that must arrive in each `body` period to be granted another.
+        /// The number of bytes of a body that must arrive in each `body` period. With fewer the body is refused.
         var leastBodyByteCount: Int
-        /// For the client to close its side after the last answer.
+        /// The time for the client to close its side after the last answer.
         var close = TimeAmount.seconds(1)
-        /// For the client to take the last piece of a stream that the server ends.
+        /// The time for the client to receive the last piece of an event stream that the server ends.
         var streamEnd = TimeAmount.seconds(2)
 
         init(_ configuration: ListenerConfiguration) {
@@ -63,68 +63,72 @@ struct ConnectionState {
     }
 
     private let timeouts: Timeouts
-    /// Indicates whether this is a stream of HTTP/2. The connection below it has the timeouts between requests.
+    /// True for an HTTP/2 stream. Timeouts between requests are then those of its connection.
     private let isStream: Bool
 
     private(set) var phase = Phase.idle
-    /// Indicates whether the connection closes after the current answer.
+    /// True if the connection closes after the current answer.
     private(set) var isLast = false
-    /// Indicates whether the server is shutting down.
+    /// True while the server is shutting down.
     private(set) var isQuiescing = false
-    /// Indicates whether the client has closed its side.
-    private(set) var hasLeft = false
-    /// Indicates whether no more pieces of the stream of events are to be sent.
+    /// True if the client has closed its side.
+    private(set) var isInputClosed = false
+    /// True if no more pieces of the event stream may be sent.
     private(set) var isEndingStream = false
-    /// Indicates whether the current request was refused before all of it had come.
+    /// True if the current request was refused before it was complete.
     private var isIncomplete = false
     /// The last time that input arrived or all output had been sent.
-    private var latestMove: NIODeadline
+    private var latestActivity: NIODeadline
+    /// True if output was flushed that may not be sent yet.
     private var isFlushed = false
-    /// The bytes of the body since `bodyEnd` was set, or the bytes that were discarded.
+    /// The bytes of the body since `bodyEnd` was set, or the discarded bytes.
     private var byteCount = 0
     private var headerEnd, bodyEnd, writeEnd, stallEnd, closeEnd: NIODeadline?
 
-    /// The most bytes of input that are discarded while a connection closes.
+    /// The maximum number of input bytes that are discarded while a connection closes.
     private static let discardedByteCount = 1 << 20
 
     init(_ timeouts: Timeouts, isStream: Bool, now: NIODeadline) {
         (self.timeouts, self.isStream) = (timeouts, isStream)
-        latestMove = now
+        latestActivity = now
         headerEnd = isStream ? nil : now + timeouts.header
     }
 }
 
 // Requests.
 extension ConnectionState {
-    /// The header of a request has come. `closes` says that the client expects the connection to close after the
-    /// answer.
+    /// Records the header of a request.
+    ///
+    /// - Parameter closes: `true` if the client expects the connection to close after the answer.
     mutating func receiveHead(closes: Bool) {
         (phase, headerEnd, bodyEnd, byteCount, isIncomplete) = (.receiving, nil, nil, 0, false)
         if closes { isLast = true }
     }
 
-    /// `count` more bytes of a body have come.
+    /// Records `count` more bytes of a body.
     mutating func receiveBody(_ count: Int) -> Action {
         byteCount += count
         guard phase == .draining || phase == .halfClosed || isIncomplete else { return .none }
         return byteCount > Self.discardedByteCount ? .close : .none
     }
 
-    /// The end of a request has come.
+    /// Records the end of a request.
     mutating func receiveEnd() {
         if phase == .receiving { (phase, bodyEnd) = (.answering, nil) }
         if phase != .draining { isIncomplete = false }
     }
 
-    /// The request is refused, although the rest of it has not come.
+    /// Records that an incomplete request is refused.
     mutating func refuse() {
         (phase, bodyEnd, byteCount, isIncomplete) = (.answering, nil, 0, true)
         isLast = true
     }
 
-    /// Everything that was available has been read. `isPartial` says that it was no part of a request yet.
+    /// Records that all available input has been read.
+    ///
+    /// - Parameter isPartial: `true` if the input did not complete any part of a request.
     mutating func completeRead(_ now: NIODeadline, isPartial: Bool) {
-        latestMove = now
+        latestActivity = now
         switch phase {
         case .idle where isPartial && !isStream: headerEnd = headerEnd ?? now + timeouts.header
         case .receiving where bodyEnd == nil:
@@ -137,53 +141,55 @@ extension ConnectionState {
 
 // Answers.
 extension ConnectionState {
-    /// The answer is a stream of events. A connection of HTTP/1 carries nothing after it.
+    /// Starts an event stream. An HTTP/1 connection carries nothing after it.
     mutating func beginStream() -> Action {
         (phase, isLast) = (.streaming, true)
-        guard isQuiescing || hasLeft else { return .none }
+        guard isQuiescing || isInputClosed else { return .none }
         return .endStream
     }
 
-    /// The server ends its stream of events: the piece that is under way must be taken soon.
+    /// Ends the event stream: the client must receive the current piece within ``Timeouts/streamEnd``.
     mutating func endStream(_ now: NIODeadline) {
         isEndingStream = true
         closeEnd = closeEnd ?? now + timeouts.streamEnd
     }
 
-    /// A piece of an answer was written, and has to be taken in time.
+    /// Records that a piece of an answer was written. The client must receive it within the write timeout.
     mutating func writePiece(_ now: NIODeadline) { writeEnd = now + timeouts.write }
 
-    /// The client, or the kernel for it, has taken the piece.
-    mutating func takePiece(_ now: NIODeadline) { (writeEnd, latestMove) = (nil, now) }
+    /// Records that the piece was written to the socket.
+    mutating func takePiece(_ now: NIODeadline) { (writeEnd, latestActivity) = (nil, now) }
 
-    /// Something was flushed.
+    /// Records a flush.
     mutating func noteFlush() { isFlushed = true }
 
-    /// The connection has room for more output, or no longer has any.
+    /// Records a change of writability.
     mutating func changeWritability(_ isWritable: Bool, _ now: NIODeadline) {
         stallEnd = isWritable ? nil : now + timeouts.write
     }
 
-    /// All of an answer is written.
+    /// Records that the whole answer is written.
     mutating func endAnswer(_ now: NIODeadline) -> Action {
         guard phase == .answering || phase == .streaming else { return .none }
         if isStream {
-            // The stream closes by itself when the client has taken the answer.
+            // The stream closes when the client has received the answer.
             phase = .draining
             closeEnd = now + (isIncomplete ? timeouts.close : timeouts.write)
             return .none
         }
         guard isLast else {
-            (phase, latestMove) = (.idle, now)
+            (phase, latestActivity) = (.idle, now)
             return .none
         }
         return finish(now)
     }
 
-    /// The output was flushed for the last time. `isUnsent` says that the kernel has not taken all of it.
+    /// Records the last flush.
+    ///
+    /// - Parameter isUnsent: `true` if the kernel has not accepted all of the output yet.
     mutating func flushed(_ now: NIODeadline, isUnsent: Bool) -> Action {
         guard phase == .draining, !isStream, !isUnsent else { return .none }
-        guard !hasLeft else { return .close }
+        guard !isInputClosed else { return .close }
         (phase, closeEnd) = (.halfClosed, now + timeouts.close)
         return .closeOutput
     }
@@ -196,11 +202,11 @@ extension ConnectionState {
     }
 }
 
-// The ends of a connection.
+// Closing.
 extension ConnectionState {
-    /// The client has closed its side. Requests that came before are still answered.
-    mutating func leave() -> Action {
-        hasLeft = true
+    /// Records that the client has closed its side. Earlier requests are still answered.
+    mutating func closeInput() -> Action {
+        isInputClosed = true
         switch phase {
         case .streaming: return .endStream
         case .halfClosed: return .close
@@ -208,17 +214,17 @@ extension ConnectionState {
         }
     }
 
-    /// Everything that has come so far is answered, or is part of a request.
+    /// Records that no input is buffered: all of it is answered, or is part of the current request.
     mutating func settle(_ now: NIODeadline) -> Action {
         switch phase {
-        case .idle where !isStream && (hasLeft || isQuiescing): finish(now)
-        // A part of a request must not be taken for all of it.
-        case .receiving where hasLeft: .close
+        case .idle where !isStream && (isInputClosed || isQuiescing): finish(now)
+        // An incomplete request must not be processed.
+        case .receiving where isInputClosed: .close
         default: .none
         }
     }
 
-    /// The server is shutting down. Requests that were received are still answered.
+    /// Starts the shutdown. Requests that were received are still answered.
     mutating func quiesce(_ now: NIODeadline) -> Action {
         guard !isQuiescing else { return .none }
         isQuiescing = true
@@ -230,17 +236,19 @@ extension ConnectionState {
         return .none
     }
 
-    /// The connection is closed.
+    /// Records that the connection is closed.
     mutating func close() { phase = .closed }
 
-    /// Some time has passed. `isUnsent` says that the kernel has not taken all of the output.
+    /// Checks the deadlines.
+    ///
+    /// - Parameter isUnsent: `true` if the kernel has not accepted all of the output yet.
     mutating func tick(_ now: NIODeadline, isUnsent: @autoclosure () -> Bool) -> Action {
         guard phase != .closed else { return .none }
-        if isFlushed, !isUnsent() { (isFlushed, latestMove) = (false, now) }
+        if isFlushed, !isUnsent() { (isFlushed, latestActivity) = (false, now) }
         if Self.isDue(writeEnd, now) || Self.isDue(stallEnd, now) || Self.isDue(headerEnd, now) { return .closeSlow }
-        if !isStream, latestMove + timeouts.silence <= now { return .closeSlow }
+        if !isStream, latestActivity + timeouts.silence <= now { return .closeSlow }
         switch phase {
-        case .idle: return isStream || latestMove + timeouts.idle > now ? .none : .close
+        case .idle: return isStream || latestActivity + timeouts.idle > now ? .none : .close
         case .receiving: return tickBody(now)
         case .answering, .closed: return .none
         case .streaming, .halfClosed: return Self.isDue(closeEnd, now) ? .close : .none
@@ -252,7 +260,7 @@ extension ConnectionState {
 
     private mutating func tickBody(_ now: NIODeadline) -> Action {
         guard Self.isDue(bodyEnd, now) else {
-            return isStream || latestMove + timeouts.idle > now ? .none : .close
+            return isStream || latestActivity + timeouts.idle > now ? .none : .close
         }
         guard !isQuiescing, byteCount >= timeouts.leastBodyByteCount else { return .refuseLateBody }
         (bodyEnd, byteCount) = (now + timeouts.body, 0)

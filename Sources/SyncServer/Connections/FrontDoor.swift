@@ -1,7 +1,7 @@
 import NIOCore
 import Synchronization
 
-/// The parts that all connections of a listener share.
+/// The objects that all connections of a listener share.
 final class FrontDoor: Sendable {
     let responder: Responder
     let limits: ListenerConfiguration
@@ -12,7 +12,7 @@ final class FrontDoor: Sendable {
 
     var admission: Admission { responder.admission }
 
-    /// The parts of one event loop.
+    /// The objects of one event loop.
     final class Loop {
         let ticker: Ticker
         let executor: LoopExecutor
@@ -25,7 +25,7 @@ final class FrontDoor: Sendable {
         timeouts = ConnectionState.Timeouts(responder.limits)
     }
 
-    /// The parts of `loop`. Must be called on `loop`.
+    /// The objects of `loop`. Must be called on `loop`.
     func parts(of loop: any EventLoop) -> Loop {
         loops.withLock { loops in
             if let known = loops[ObjectIdentifier(loop)] { return known }

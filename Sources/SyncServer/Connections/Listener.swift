@@ -13,10 +13,10 @@ import Musl
 import Darwin
 #endif
 
-/// Listens, and answers every request by a ``Responder``.
+/// Accepts connections and answers their requests with a ``Responder``.
 ///
-/// It ends gracefully with its group of services: it accepts no more connections, ends streams of events, and finishes
-/// the requests that are under way.
+/// On graceful shutdown of its service group it accepts no more connections, ends event streams, and finishes the
+/// requests in flight.
 public struct Listener: Service {
     private let server: any Service
     private let door: FrontDoor
@@ -24,9 +24,9 @@ public struct Listener: Service {
     /// - Parameters:
     ///   - configuration: the address and the limits.
     ///   - responder: answers the requests.
-    ///   - logger: gets the framework's messages.
-    ///   - onListening: is called once with the port.
-    /// - Throws: ``ListenerError`` for a certificate or key that cannot be used.
+    ///   - logger: receives the messages of the HTTP framework.
+    ///   - onListening: called once, with the port.
+    /// - Throws: ``ListenerError`` if the certificate or its key cannot be used.
     public init(
         _ configuration: ListenerConfiguration, responder: Responder, logger: Logger,
         onListening: @escaping @Sendable (Int) async -> Void
@@ -36,16 +36,16 @@ public struct Listener: Service {
         server = channel.server(
             configuration: ServerConfiguration(
                 address: .hostname(configuration.host, port: configuration.port), backlog: configuration.backlog,
-                // A connection beyond the limit is accepted for a moment, to be closed at once.
+                // More than the limit, because a connection beyond it is accepted and then closed at once.
                 availableConnectionsDelegate: .maximum(
                     configuration.connectionCount + Admission.reserve + 128, logger: logger)),
             onServerRunning: { await onListening($0.localAddress?.port ?? configuration.port) },
             eventLoopGroup: .singletonMultiThreadedEventLoopGroup, logger: logger)
     }
 
-    /// Listens until the group of services ends.
+    /// Listens until the service group shuts down.
     ///
-    /// - Throws: ``ListenerError`` when the address cannot be listened at.
+    /// - Throws: ``ListenerError`` if the server cannot listen at the address.
     public func run() async throws {
         try await withTaskCancellationHandler {
             do { try await server.run() } catch let error as IOError {
@@ -55,7 +55,7 @@ public struct Listener: Service {
             } catch let error as SocketAddressError.UnknownHost {
                 throw ListenerError("cannot listen: the host \(error.host) is unknown")
             }
-            // The server only accepts connections. Those that are open end by themselves.
+            // `server` only accepts connections. Open connections finish by themselves.
             await door.connections.waitForAll()
             await door.tasks.waitForAll()
         } onCancel: {
@@ -72,7 +72,7 @@ public struct Listener: Service {
                 certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
             configuration.minimumTLSVersion = .tlsv12
             configuration.applicationProtocols = ["h2", "http/1.1"]
-            // A client that does not answer a close must not keep a server from ending.
+            // A client that does not answer close_notify must not delay the shutdown.
             configuration.shutdownTimeout = .seconds(1)
             return try NIOSSLContext(configuration: configuration)
         } catch {
@@ -81,7 +81,7 @@ public struct Listener: Service {
     }
 }
 
-/// A listener that cannot do what it was configured for.
+/// The error of a configuration that cannot be used, or of an address that the server cannot listen at.
 public struct ListenerError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The reason, in one line.
     public let description: String

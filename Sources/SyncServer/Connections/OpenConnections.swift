@@ -31,7 +31,7 @@ final class OpenConnections: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 
-    /// Closes all connections, and every later one, whatever is under way.
+    /// Closes all connections at once, and every later one, even with requests in flight.
     func closeAll() {
         let channels = state.withLock { state in
             state.isClosed = true

@@ -6,11 +6,11 @@ import Musl
 import Darwin
 #endif
 
-/// How many files, and so connections, the process may have open.
+/// The limit of open files, and thus of connections, of the process.
 public enum OpenFiles {
-    /// Raises the limit as far as the system lets this process.
+    /// Raises the limit as far as the system allows.
     ///
-    /// - Returns: the limit that holds now; 1,024 where the system does not say.
+    /// - Returns: the new limit; 1,024 if it cannot be read.
     public static func raiseLimit() -> Int {
         #if canImport(Glibc)
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
@@ -19,7 +19,7 @@ public enum OpenFiles {
         #endif
         var limit = rlimit()
         guard getrlimit(resource, &limit) == 0 else { return 1_024 }
-        // Darwin says "unlimited" for more than it gives.
+        // Darwin reports an unlimited hard limit, but rejects such a value.
         let wanted = min(limit.rlim_max, 1_048_576)
         if limit.rlim_cur < wanted {
             var raised = limit

@@ -2,8 +2,8 @@ import HTTPTypes
 import NIOCore
 import NIOHTTP1
 
-/// Refuses requests of HTTP/1 that the parser accepts but that another server on the way could take for another request
-/// or for two (RFC 9112, sections 3.2, 6.1 and 6.3).
+/// Rejects HTTP/1 requests that the parser accepts but that a proxy could interpret differently, which would allow
+/// request smuggling (RFC 9112, sections 3.2, 6.1 and 6.3).
 final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
@@ -18,7 +18,7 @@ final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
             context.fireErrorCaught(failure)
             return
         }
-        // A client of HTTP/1.0 waits for the end of the connection unless it says otherwise.
+        // Without keep-alive, an HTTP/1.0 client waits for the connection to close.
         guard head.version != .http1_1, !head.isKeepAlive else { return context.fireChannelRead(data) }
         head.headers.replaceOrAdd(name: "Connection", value: "close")
         context.fireChannelRead(wrapInboundOut(.head(head)))
@@ -32,7 +32,7 @@ final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
         var (hosts, lengths, codings) = (0, 0, 0)
         var coding = ""
         for (name, value) in head.headers {
-            // Nearly every field differs in its length.
+            // Compare the lengths first, since nearly all other names differ in length.
             switch name.utf8.count {
             case 4 where name.lowercased() == "host": hosts += 1
             case 14 where name.lowercased() == "content-length": lengths += 1
@@ -48,7 +48,7 @@ final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
                 .badRequest, "the length of a body must be given once: by Content-Length or by Transfer-Encoding")
         }
         guard codings == 0 || head.version == .http1_1 else {
-            return MalformedRequest(.badRequest, "HTTP/1.0 has no Transfer-Encoding")
+            return MalformedRequest(.badRequest, "HTTP/1.0 does not allow Transfer-Encoding; send Content-Length")
         }
         guard codings == 0 || coding.lowercased() == "chunked" else {
             return MalformedRequest(.notImplemented, "the Transfer-Encoding must be chunked")
@@ -57,21 +57,21 @@ final class RequestRules: ChannelInboundHandler, RemovableChannelHandler {
     }
 }
 
-/// Input that is no request.
+/// The error of input that is not a valid request.
 struct MalformedRequest: Error {
     var status: HTTPResponse.Status
     var detail: String
 
     init(_ status: HTTPResponse.Status, _ detail: String) { (self.status, self.detail) = (status, detail) }
 
-    /// The answer to input that caused `error`; `nil` when it was not the input.
+    /// The refusal of the input that caused `error`; `nil` if the input did not cause it.
     ///
-    /// - Parameter isBody: whether the header has come already.
+    /// - Parameter isBody: `true` if the header has arrived.
     static func refusal(_ error: any Error, _ limits: ListenerConfiguration, isBody: Bool) -> RefusedRequest? {
         switch error {
         case let error as MalformedRequest: RefusedRequest(error.status, error.detail)
         case HTTPParserError.invalidEOFState: nil
-        case is HTTPParserError where isBody: RefusedRequest(.badRequest, "the body is not chunked as its header says")
+        case is HTTPParserError where isBody: RefusedRequest(.badRequest, "the body is not valid chunked data")
         case HTTPParserError.headerOverflow:
             RefusedRequest(
                 .requestHeaderFieldsTooLarge,

@@ -1,30 +1,31 @@
 import NIOCore
 import SyncService
 
-/// Watches a TLS connection until it is HTTP/1, and for as long as it is HTTP/2: its handshake, the time without open
-/// streams, and its end. ``ConnectionHandler`` does the rest on each stream.
+/// Applies the timeouts of a TLS connection: the handshake and, for HTTP/2, the time without open streams and the
+/// shutdown. A ``ConnectionHandler`` handles each HTTP/2 stream, or an HTTP/1 connection as a whole.
 final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHandler, Ticking {
     typealias InboundIn = NIOAny
     typealias InboundOut = NIOAny
 
-    /// The state of a connection whose streams have states of their own.
+    /// The state of a TLS connection. Each of its streams has a ``ConnectionState``.
     struct State {
         enum Action: Equatable {
             case none
             case close
             case closeSlow
-            /// Tell the client that no more streams are accepted (GOAWAY).
+            /// Send GOAWAY: no more streams are accepted.
             case goAway
         }
 
         private enum Phase {
             case handshaking(end: NIODeadline)
             case open(idleSince: NIODeadline?)
-            /// The client was told that the connection ends.
+            /// GOAWAY was sent.
             case ending(idleSince: NIODeadline?, end: NIODeadline)
         }
 
-        /// The time for a client without open streams to answer GOAWAY. libcurl answers only with its next request.
+        /// The time for a client without open streams to close the connection after GOAWAY. libcurl closes it only at
+        /// its next request.
         static let answerTime = TimeAmount.seconds(2)
 
         private let timeouts: ConnectionState.Timeouts
@@ -38,7 +39,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
 
         mutating func open(_ now: NIODeadline) { phase = .open(idleSince: now) }
 
-        /// Records whether any stream is open.
+        /// Records that streams are open, or that none is.
         mutating func note(hasStreams: Bool, _ now: NIODeadline) {
             let idleSince = hasStreams ? nil : now
             switch phase {
@@ -48,7 +49,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
             }
         }
 
-        /// Records whether the connection takes more output.
+        /// Records a change of writability.
         mutating func changeWritability(_ isWritable: Bool, _ now: NIODeadline) {
             stallEnd = isWritable ? nil : now + timeouts.write
         }
@@ -108,19 +109,19 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         streams = [:]
     }
 
-    /// The connection is one of HTTP/1, which has a ``ConnectionHandler`` of its own.
+    /// Removes this handler: an HTTP/1 connection has a ``ConnectionHandler`` of its own.
     func becomeHTTP1() { context?.pipeline.syncOperations.removeHandler(self, promise: nil) }
 
     func becomeHTTP2() { state.open(NIODeadline.now()) }
 
-    /// A stream was opened.
+    /// Registers the handler of a new stream.
     func add(_ handler: ConnectionHandler, on stream: any Channel) {
         let id = ObjectIdentifier(handler)
         streams[id] = handler
         state.note(hasStreams: true, NIODeadline.now())
         let bound = NIOLoopBound(self, eventLoop: stream.eventLoop)
         stream.closeFuture.whenComplete { _ in bound.value.remove(id) }
-        // It was opened before the client heard that the connection ends.
+        // The client opened the stream before it received GOAWAY.
         if state.isEnding { handler.quiesce() }
     }
 
@@ -134,7 +135,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
         case is ChannelShouldQuiesceEvent:
             perform(state.quiesce(NIODeadline.now()))
             for stream in streams.values { stream.quiesce() }
-        // HTTP/2 has no half-closed connections.
+        // HTTP/2 does not support half-closed connections.
         case ChannelEvent.inputClosed: context.close(promise: nil)
         default: context.fireUserInboundEventTriggered(event)
         }
@@ -155,7 +156,7 @@ final class SecureConnectionHandler: ChannelInboundHandler, RemovableChannelHand
             if action == .closeSlow { door.admission.note(.slow) }
             end(context)
             context.close(promise: nil)
-        // NIO's handler behind this one sends GOAWAY.
+        // NIO's connection management handler, next in the pipeline, sends GOAWAY.
         case .goAway: context.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
         }
     }

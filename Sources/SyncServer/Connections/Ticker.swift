@@ -1,16 +1,16 @@
 import NIOCore
 
-/// Something with deadlines on an event loop.
+/// An object with deadlines on an event loop.
 protocol Ticking: AnyObject {
     /// Acts on every deadline that is due at `now`.
     func tick(_ now: NIODeadline)
 }
 
-/// Lets the connections of one event loop look at their deadlines, each four times a second.
+/// Lets the connections of one event loop check their deadlines four times a second.
 ///
-/// Connections have no timers of their own: NIO cancels a timer by a search among all timers of its loop, so that the
-/// end of each connection would cost the more the more there are. Connections are visited in slices, so that thousands
-/// whose time is over at once do not keep the others waiting.
+/// Connections do not use NIO timers, because cancelling one searches all timers of the loop: O(*n*) for each
+/// connection that closes. Connections are visited in 16 slices, so that thousands with the same deadline do not block
+/// the others.
 final class Ticker {
     private static let sliceCount = 16
     private static let interval = TimeAmount.milliseconds(250)
@@ -23,7 +23,7 @@ final class Ticker {
 
     init(_ loop: any EventLoop) { self.loop = loop }
 
-    /// Visits `member` from now on.
+    /// Starts visiting `member`.
     func add(_ member: any Ticking) {
         guard slices[Self.slice(of: member)].updateValue(member, forKey: ObjectIdentifier(member)) == nil else {
             return
@@ -48,7 +48,7 @@ final class Ticker {
 
     private func visit() {
         let now = NIODeadline.now()
-        // A visit may remove members.
+        // A tick may remove members, so this iterates over a copy.
         for member in slices[next].values { member.tick(now) }
         next = (next + 1) % Self.sliceCount
         isRunning = count > 0

@@ -2,21 +2,20 @@ import HTTPTypes
 import SyncService
 import Synchronization
 
-/// Decides whether the server takes on a connection, a request, the bytes of a body or an answer, or a stream.
+/// Admits connections, requests, the bytes of bodies and answers, and event streams within their limits.
 ///
-/// All are kinds of one ``Budget``: a total, a share per address and, where the account is known, a share per account.
-/// The machine's own programs have no address share. Refusals are immediate and counted, so that admitted work finishes
-/// in time.
+/// Each kind has a ``Budget``: a total, a share per address and, where the account is known, a share per account.
+/// Loopback clients have no address share. A refusal is immediate and counted, so that admitted work finishes in time.
 final class Admission: Sendable {
-    /// The number of connections of the machine's own programs beyond the limit, so that an operator gets in.
+    /// The number of loopback connections beyond the limit, so that an operator can still connect.
     static let reserve = 64
 
     /// Open connections.
     let connections: Budget
-    /// Connections of the machine's own programs beyond that.
+    /// Loopback connections beyond ``connections``.
     let reservedConnections: Budget
-    /// Requests of which more is to come after the read that brought their header. They are fewer than requests, so
-    /// that bodies that never come leave places for requests that come at once.
+    /// Requests whose body did not arrive in the same read as the header. The limit is half that of ``requests``, so
+    /// that bodies that never arrive leave slots for requests that arrive completely.
     let uploads: Budget
     /// Complete requests, until the answer is known.
     let requests: Budget
@@ -24,9 +23,9 @@ final class Admission: Sendable {
     let operations: Budget
     /// Bytes of bodies longer than 64 KiB, until the answer is known.
     let bodies: Budget
-    /// Bytes of long answers, until the client has taken the last of them.
+    /// Bytes of long answers, until the client has received all of the answer.
     let answers: Budget
-    /// Open streams of events.
+    /// Open event streams.
     let streams: Budget
     private let onRefusal: @Sendable (Refusal) -> Void
 
@@ -46,8 +45,8 @@ final class Admission: Sendable {
         self.onRefusal = onRefusal
     }
 
-    /// A place among uploads, requests or operations.
-    struct Place: Sendable {
+    /// A slot of ``uploads``, ``requests`` or ``operations``.
+    struct Slot: Sendable {
         let budget: Budget
         let ticket: Budget.Ticket
 
@@ -57,9 +56,10 @@ final class Admission: Sendable {
     /// Counts a refusal.
     func note(_ refusal: Refusal) { onRefusal(refusal) }
 
-    /// Takes a connection of `address`; `nil` for a trusted proxy, which has no share.
+    /// Admits a connection.
     ///
-    /// - Returns: gives the connection back; `nil` when the connection is refused.
+    /// - Parameter address: the client's address; `nil` for a trusted proxy, which has no address share.
+    /// - Returns: a closure that releases the connection; `nil` when the connection is refused.
     func connect(_ address: ClientAddress?) -> (@Sendable () -> Void)? {
         if let ticket = try? connections.take(address: address) { return { self.connections.give(ticket) } }
         if address?.isLoopback == true, let ticket = try? reservedConnections.take() {
@@ -69,9 +69,9 @@ final class Admission: Sendable {
         return nil
     }
 
-    /// Takes `amount` of `budget` for a client at `address`.
+    /// Takes `amount` units of `budget` for a client at `address`.
     ///
-    /// - Throws: the refusal to answer with.
+    /// - Throws: the refusal to send as the answer.
     func take(_ amount: Int = 1, of budget: Budget, address: ClientAddress?) throws(RefusedRequest) -> Budget.Ticket {
         do throws(Budget.Shortage) { return try budget.take(amount, address: address) } catch {
             switch error {
@@ -81,13 +81,13 @@ final class Admission: Sendable {
             case .address:
                 note(.addressConcurrency)
                 throw RefusedRequest(
-                    .tooManyRequests, "too many requests or bytes of this address are in progress; retry after 1 s")
+                    .tooManyRequests, "this address has too many requests or bytes in flight; retry after 1 s")
             }
         }
     }
 }
 
-/// A request that is refused without being looked at, and the answer to its client.
+/// The answer to a request that is refused before it reaches the service.
 struct RefusedRequest: Error {
     var status: HTTPResponse.Status
     var detail: String
@@ -97,10 +97,10 @@ struct RefusedRequest: Error {
     static let overload = RefusedRequest(.serviceUnavailable, "the server is overloaded; retry after 1 s")
 }
 
-/// The room that one answer has taken while it is made and until its client has all of it.
+/// The bytes that one answer reserves in ``Admission/answers``, from its creation until the client has received it.
 ///
-/// The service reserves the bytes of each value before the answer keeps it, so that memory is counted when it is used
-/// and not when it is sent.
+/// The service reserves the bytes of each value before it adds the value to the answer. Memory is thus counted from
+/// when it is allocated, not from when it is sent.
 final class AnswerBudget: Sendable {
     private struct State {
         var tickets: [Budget.Ticket] = []
@@ -113,18 +113,20 @@ final class AnswerBudget: Sendable {
     private let uncountedByteCount: Int
     private let state = Mutex(State())
 
-    /// - Parameter uncountedByteCount: the length up to which an answer needs no room.
+    /// - Parameter uncountedByteCount: the length up to which an answer is not counted.
     init(_ admission: Admission, address: ClientAddress?, uncountedByteCount: Int) {
         (self.admission, self.address, self.uncountedByteCount) = (admission, address, uncountedByteCount)
     }
 
-    /// The bytes that are reserved, with those that need no room.
+    /// The bytes that are reserved, including those that are not counted.
     var byteCount: Int { state.withLock { $0.byteCount } }
 
-    /// Indicates whether room has to be given back.
+    /// True if there are reserved bytes to release.
     var isTaken: Bool { state.withLock { !$0.tickets.isEmpty } }
 
-    /// Reserves `count` more bytes for `account`; `false` when there is no room.
+    /// Reserves `count` more bytes for `account`.
+    ///
+    /// - Returns: `false` if the budget is exhausted.
     func reserve(_ count: Int, account: String?) -> Bool {
         let isUncounted = state.withLock { state in
             guard state.tickets.isEmpty, state.byteCount + count <= uncountedByteCount else { return false }
@@ -140,7 +142,7 @@ final class AnswerBudget: Sendable {
         return true
     }
 
-    /// Reserves `count` more bytes, whether there is room or not.
+    /// Reserves `count` more bytes, even if that exceeds the budget.
     func force(_ count: Int, account: String?) {
         add(admission.answers.force(count, address: address, account: account))
     }
@@ -155,7 +157,7 @@ final class AnswerBudget: Sendable {
         if isOver { admission.answers.give(ticket) }
     }
 
-    /// Gives everything back, for good.
+    /// Releases all bytes. Later reservations are released at once.
     func release() {
         let tickets = state.withLock { state in
             state.isOver = true

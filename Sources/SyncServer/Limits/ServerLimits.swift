@@ -1,44 +1,43 @@
 public import SyncService
 
-/// Every limit of a server by its name, as `syncd serve --limit NAME=VALUE` sets it and `syncd serve --limits` shows
-/// it.
+/// All limits of a server by name, as `syncd serve --limit NAME=VALUE` sets them and `syncd serve --limits` shows them.
 public struct ServerLimits: Sendable {
     /// The limits of connections and requests.
     public var listener: ListenerConfiguration
-    /// The limits of addresses and accounts.
+    /// The limits per address and per account.
     public var callers: CallerLimits
-    /// The entries of an SQLite store that are kept in memory, in bytes, approximately.
+    /// The approximate size of the entry cache of an SQLite store, in bytes.
     public var cachedByteCount = 64 << 20
-    /// The length of an SQLite store's log before it is checkpointed, in bytes, approximately.
+    /// The approximate length at which the log of an SQLite store is checkpointed, in bytes.
     public var logByteCount = 64 << 20
 
-    /// One limit, for a table.
+    /// One row of the table that `syncd serve --limits` prints.
     public struct Row: Hashable, Sendable {
         /// The name.
         public var name: String
-        /// The current value, as it is written.
+        /// The current value, in the syntax of ``ServerLimits/set(_:)``.
         public var value: String
         /// The unit and the range of the value.
         public var unit: String
-        /// The meaning, and what happens beyond it.
+        /// The meaning, and the answer or effect beyond the limit.
         public var meaning: String
     }
 
-    /// The limits in these configurations.
+    /// Creates the limits of these configurations.
     public init(listener: ListenerConfiguration, callers: CallerLimits = CallerLimits()) {
         (self.listener, self.callers) = (listener, callers)
     }
 
     /// Sets one limit, written `NAME=VALUE`.
     ///
-    /// - Throws: ``ListenerError`` for an unknown name or a value out of range; nothing changes then.
+    /// - Throws: ``ListenerError`` for an unknown name or a value out of range; the limits are then unchanged.
     public mutating func set(_ text: String) throws(ListenerError) {
         let parts = text.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 2, let setting = Self.settings.first(where: { $0.name == parts[0] }) else {
-            throw ListenerError("must be NAME=VALUE with a name that --limits shows, not \"\(text)\"")
+            throw ListenerError("must be NAME=VALUE with a name from --limits, not \"\(text)\"")
         }
-        guard setting.place.set(parts[1], in: &self) else {
-            throw ListenerError("\(setting.name) must be \(setting.place.unit), not \"\(parts[1])\"")
+        guard setting.property.set(parts[1], in: &self) else {
+            throw ListenerError("\(setting.name) must be \(setting.property.unit), not \"\(parts[1])\"")
         }
     }
 
@@ -46,7 +45,7 @@ public struct ServerLimits: Sendable {
     public var rows: [Row] {
         Self.settings.map { setting in
             Row(
-                name: setting.name, value: setting.place.text(in: self), unit: setting.place.unit,
+                name: setting.name, value: setting.property.text(in: self), unit: setting.property.unit,
                 meaning: setting.meaning)
         }
     }
@@ -55,16 +54,16 @@ public struct ServerLimits: Sendable {
 extension ServerLimits {
     private struct Setting {
         var name: String
-        var place: Place
+        var property: Property
         var meaning: String
 
-        init(_ name: String, _ place: Place, _ meaning: String) {
-            (self.name, self.place, self.meaning) = (name, place, meaning)
+        init(_ name: String, _ property: Property, _ meaning: String) {
+            (self.name, self.property, self.meaning) = (name, property, meaning)
         }
     }
 
-    /// The place of a limit, and its range.
-    private enum Place {
+    /// The property that holds a limit, and its range.
+    private enum Property {
         case rate(WritableKeyPath<CallerLimits, Rate?>)
         case count(WritableKeyPath<CallerLimits, Int?>, ClosedRange<Int>)
         case size(WritableKeyPath<CallerLimits, Int?>)
@@ -75,14 +74,13 @@ extension ServerLimits {
 
         var unit: String {
             switch self {
-            case .rate: "requests, A_SECOND/AT_ONCE (such as 100/1000) or none"
-            case .count(_, let range): "a number from \(range.lowerBound) to \(range.upperBound) or none"
-            case .size: "bytes (K, M, G for the 1,024 fold) or none"
-            case .number(_, let range): "a number from \(range.lowerBound) to \(range.upperBound)"
+            case .rate: "A_SECOND/AT_ONCE requests (such as 100/1000) or none"
+            case .count(_, let range): "\(range.lowerBound) to \(range.upperBound) or none"
+            case .size: "bytes (suffixes K, M, G: powers of 1,024) or none"
+            case .number(_, let range): "\(range.lowerBound) to \(range.upperBound)"
             case .bytes(_, let range), .memory(_, let range):
-                "bytes from \(ServerLimits.text(bytes: range.lowerBound)) to "
-                    + ServerLimits.text(bytes: range.upperBound)
-            case .seconds: "seconds from 1 to 3600"
+                "\(ServerLimits.text(bytes: range.lowerBound)) to \(ServerLimits.text(bytes: range.upperBound)) bytes"
+            case .seconds: "1 to 3600 seconds"
             }
         }
 
@@ -98,7 +96,9 @@ extension ServerLimits {
             }
         }
 
-        /// Sets the limit to `text`; `false` when it is out of range.
+        /// Sets the limit to `text`.
+        ///
+        /// - Returns: `false` if `text` is malformed or out of range.
         func set(_ text: String, in limits: inout ServerLimits) -> Bool {
             let isNone = text == "none"
             switch self {
@@ -136,52 +136,60 @@ extension ServerLimits {
         let many = 1...1_000_000
         return [
             Setting("address-requests", .rate(\.addressRequests), "requests of an address: 429"),
-            Setting("stranger-requests", .rate(\.strangerRequests), "of an address, without a token that counts: 429"),
-            Setting("log-ins", .rate(\.logIns), "log-ins and refreshes of an address: 429"),
+            Setting(
+                "stranger-requests", .rate(\.strangerRequests), "requests of an address without a valid token: 429"),
+            Setting("log-ins", .rate(\.logIns), "log-ins and token refreshes of an address: 429"),
             Setting("sign-ups", .rate(\.signUps), "new accounts of an address: 429"),
             Setting("account-reads", .rate(\.accountReads), "reads of an account: 429"),
-            Setting("account-writes", .rate(\.accountWrites), "writes of an account, one for each 64 KiB: 429"),
-            Setting("account-requests", .count(\.accountRequests, many), "of an account at once: 429"),
+            Setting("account-writes", .rate(\.accountWrites), "writes of an account, one per 64 KiB: 429"),
+            Setting("account-requests", .count(\.accountRequests, many), "concurrent requests of an account: 429"),
             Setting("account-streams", .count(\.accountStreams, many), "open event streams of an account: 429"),
             Setting("device-grants", .count(\.deviceGrants, many), "devices that wait for approval: 503"),
             Setting(
                 "address-device-grants", .count(\.addressDeviceGrants, many),
-                "of an address that wait for approval: 429"),
-            Setting("account-keys", .count(\.accountKeys, 0...1_000_000), "keys of an account beside its ledger: 507"),
-            Setting("account-bytes", .size(\.accountBytes), "values under those keys together: 507"),
-            Setting("requests", .number(\.requestCount, many), "under way at once: 503"),
-            Setting("address-open-requests", .number(\.addressRequestCount, many), "of an address at once: 429"),
+                "devices of an address that wait for approval: 429"),
+            Setting("account-keys", .count(\.accountKeys, 0...1_000_000), "keys of an account besides its ledger: 507"),
+            Setting("account-bytes", .size(\.accountBytes), "total bytes of the values of those keys: 507"),
+            Setting("requests", .number(\.requestCount, many), "concurrent requests: 503"),
+            Setting(
+                "address-open-requests", .number(\.addressRequestCount, many),
+                "concurrent requests of an address: 429"),
             Setting("streams", .number(\.streamCount, many), "open event streams: 503"),
             Setting("address-streams", .number(\.addressStreamCount, many), "open event streams of an address: 429"),
-            Setting("body-bytes", .bytes(\.bodyByteCount, 1_024...(1 << 30)), "a body: 413"),
+            Setting("body-bytes", .bytes(\.bodyByteCount, 1_024...(1 << 30)), "bytes of a body: 413"),
             Setting(
                 "total-body-bytes", .bytes(\.totalBodyByteCount, 1_024...(1 << 40)),
-                "all bodies of more than 64K under way: 503"),
+                "total bytes of bodies over 64K in flight: 503"),
             Setting(
                 "total-answer-bytes", .bytes(\.totalAnswerByteCount, 1_024...(1 << 40)),
-                "all answers of more than 64K under way: 503"),
-            Setting("body-seconds", .seconds(\.bodySeconds), "a body, and each further part of it: 408"),
+                "total bytes of answers over 64K in flight: 503"),
+            Setting("body-seconds", .seconds(\.bodySeconds), "seconds for each part of a body: 408"),
             Setting(
-                "body-rate", .bytes(\.leastByteRate, 1...(1 << 30)), "least bytes a second after body-seconds: 408"),
-            Setting("late-body-seconds", .seconds(\.lateBodySeconds), "a body, when the server is to end: 408"),
+                "body-rate", .bytes(\.leastByteRate, 1...(1 << 30)), "minimum bytes a second of a body: 408"),
+            Setting("late-body-seconds", .seconds(\.lateBodySeconds), "seconds for a body during shutdown: 408"),
             Setting(
-                "header-bytes", .bytes(\.headerByteCount, 1_024...(1 << 20)), "request line and header of HTTP/1: 431"),
-            Setting("header-fields", .number(\.headerFieldCount, 10...10_000), "fields in it: 431"),
-            Setting("header-seconds", .seconds(\.headerSeconds), "a header of HTTP/1: closed"),
-            Setting("handshake-seconds", .seconds(\.handshakeSeconds), "until it is encrypted: closed"),
-            Setting("idle-seconds", .seconds(\.idleSeconds), "between two requests: closed"),
-            Setting("write-seconds", .seconds(\.writeSeconds), "for a reader of 64K of an answer: closed"),
-            Setting("silence-seconds", .seconds(\.silenceSeconds), "without anything in either direction: closed"),
-            Setting("connections", .number(\.connectionCount, many), "open at once: closed when accepted"),
+                "header-bytes", .bytes(\.headerByteCount, 1_024...(1 << 20)),
+                "bytes of an HTTP/1 request line and header: 431"),
+            Setting("header-fields", .number(\.headerFieldCount, 10...10_000), "header fields: 431"),
+            Setting("header-seconds", .seconds(\.headerSeconds), "seconds for an HTTP/1 header: closed"),
+            Setting("handshake-seconds", .seconds(\.handshakeSeconds), "seconds for the TLS handshake: closed"),
+            Setting("idle-seconds", .seconds(\.idleSeconds), "seconds between two requests: closed"),
+            Setting("write-seconds", .seconds(\.writeSeconds), "seconds to read 64K of an answer: closed"),
             Setting(
-                "address-connections", .number(\.addressConnectionCount, many), "of an address: closed when accepted"),
+                "silence-seconds", .seconds(\.silenceSeconds), "seconds without a byte in either direction: closed"),
+            Setting("connections", .number(\.connectionCount, many), "open connections: closed when accepted"),
+            Setting(
+                "address-connections", .number(\.addressConnectionCount, many),
+                "open connections of an address: closed when accepted"),
             Setting(
                 "store-cache", .memory(\.cachedByteCount, 0...(1 << 40)),
-                "entries of an SQLite store in memory: read from the file"),
+                "bytes of the entry cache of an SQLite store"),
             Setting(
                 "store-log", .memory(\.logByteCount, (1 << 20)...(1 << 30)),
-                "log of an SQLite store: taken into the database"),
-            Setting("shutdown-seconds", .seconds(\.shutdownSeconds), "for what is under way at the end: cut"),
+                "bytes of the log of an SQLite store: checkpointed"),
+            Setting(
+                "shutdown-seconds", .seconds(\.shutdownSeconds),
+                "seconds for requests in flight during shutdown: cut off"),
         ]
     }
 

@@ -13,13 +13,12 @@ public struct TrustedProxies: Hashable, Sendable {
 
     private var networks: [Network] = []
 
-    /// No proxy is trusted.
+    /// Creates a set that trusts no proxy.
     public init() {}
 
-    /// Trusts `text` as well: an address, or a range in CIDR notation (`10.0.0.0/8`, `fd00::/8`).
+    /// Adds an address, or a range in CIDR notation (`10.0.0.0/8`, `fd00::/8`).
     ///
-    /// - Returns: `false` when it is neither; nothing changes then. The address of a range must have no bits beside its
-    ///   prefix.
+    /// - Returns: `false` if `text` is neither, or if a range has bits set after its prefix; the set is then unchanged.
     public mutating func insert(_ text: String) -> Bool {
         let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard let address = parts.first.flatMap({ ClientAddress($0) }) else { return false }
@@ -35,22 +34,24 @@ public struct TrustedProxies: Hashable, Sendable {
         return true
     }
 
-    /// Indicates whether no proxy is trusted.
+    /// True if no proxy is trusted.
     public var isEmpty: Bool { networks.isEmpty }
 
-    /// Indicates whether `peer` is trusted.
+    /// Returns true if `peer` is a trusted proxy.
     func contains(_ peer: String) -> Bool {
         !networks.isEmpty && ClientAddress(peer).map { isTrusted($0) } == true
     }
 
-    /// The client behind `peer`: itself, unless it is trusted; then the last address that is not a proxy's,
-    /// since any client can have written those before it. The clients of a proxy whose fields cannot be read, or
-    /// contradict each other, count as one client, which is not the proxy itself.
+    /// The client behind `peer`.
+    ///
+    /// This is `peer` itself unless it is trusted. For a trusted proxy it is the last address in its fields that is not
+    /// a trusted proxy's; any client can forge the addresses before that. If the fields cannot be read, or contradict
+    /// each other, all clients of the proxy count as one, which is not the proxy itself.
     func client(of peer: String, _ fields: HTTPFields) -> String {
         guard !networks.isEmpty, let address = ClientAddress(peer), isTrusted(address) else { return peer }
-        let told = fields[Self.forwardedFor].map { $0.split(separator: ",", omittingEmptySubsequences: false) }
+        let list = fields[Self.forwardedFor].map { $0.split(separator: ",", omittingEmptySubsequences: false) }
         let standard = fields[Self.forwarded].map(Self.nodes)
-        switch (told, standard) {
+        switch (list, standard) {
         case (nil, nil): return peer
         case (let list?, nil): return client(in: list.map { Self.trimmed($0) }) ?? Self.unknown(peer)
         case (nil, let list?): return list.flatMap { client(in: $0) } ?? Self.unknown(peer)
@@ -65,7 +66,7 @@ public struct TrustedProxies: Hashable, Sendable {
     private static let forwardedFor = HTTPField.Name("X-Forwarded-For") ?? .via
     private static let forwarded = HTTPField.Name("Forwarded") ?? .via
 
-    /// Not an address, so that it is not taken for the machine's own.
+    /// A name for a client of unknown address. It is not an address, so that it cannot count as loopback.
     private static func unknown(_ peer: String) -> String { "behind \(peer)" }
 
     private func isTrusted(_ address: ClientAddress) -> Bool { networks.contains { $0.contains(address) } }
@@ -78,7 +79,7 @@ public struct TrustedProxies: Hashable, Sendable {
         return nil
     }
 
-    /// An address with an optional port; an IPv6 address is in brackets then.
+    /// Parses an address with an optional port. An IPv6 address with a port is in brackets.
     private static func address(_ text: Substring) -> (ClientAddress, String)? {
         var host = text
         if host.hasPrefix("[") {
@@ -86,7 +87,7 @@ public struct TrustedProxies: Hashable, Sendable {
             host = host[host.index(after: host.startIndex)..<end]
             guard host.contains(":") else { return nil }
         } else if let colon = host.firstIndex(of: ":"), host.contains(".") && !host.hasPrefix(":") {
-            // Dots after a second colon are the end of an IPv6 address.
+            // A second colon means an IPv6 address that ends in dotted IPv4 notation.
             let isVersion6 = host[host.index(after: colon)...].contains(":")
             if !isVersion6 {
                 guard isPort(host[colon...]) else { return nil }
@@ -108,8 +109,8 @@ public struct TrustedProxies: Hashable, Sendable {
         return text
     }
 
-    /// The values of `for` in a `Forwarded` field; `nil` when an element has none, or has a quoted value that no
-    /// address needs.
+    /// The values of `for` in a `Forwarded` field; `nil` if an element has none or has two, or if a value has
+    /// escapes or an unmatched quotation mark.
     private static func nodes(_ field: String) -> [Substring]? {
         var nodes: [Substring] = []
         for element in field.split(separator: ",", omittingEmptySubsequences: false) {

@@ -32,7 +32,7 @@ final class GaugeInstrument: Instrument, MeterHandler, RecorderHandler {
 }
 
 final class HistogramInstrument: Instrument, TimerHandler, RecorderHandler {
-    /// Seconds: from an answer out of memory to a password's hash on a busy machine.
+    /// Upper bounds in seconds, from an answer out of the cache to a password hash on a busy machine.
     private static let bounds = [
         0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5,
     ]

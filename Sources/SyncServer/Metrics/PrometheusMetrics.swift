@@ -1,9 +1,9 @@
 public import CoreMetrics
 import Synchronization
 
-/// Keeps what swift-metrics is told, and writes it as Prometheus reads it (text exposition format 0.0.4).
+/// A swift-metrics backend that exports its values in the Prometheus text format 0.0.4.
 ///
-/// Counters and gauges stand as they are; timers and aggregated recorders are histograms, timers in seconds.
+/// Counters and meters become counters and gauges. Timers (in seconds) and aggregated recorders become histograms.
 public final class PrometheusMetrics: MetricsFactory {
     private struct Key: Hashable, Comparable {
         var name: String
@@ -14,20 +14,20 @@ public final class PrometheusMetrics: MetricsFactory {
 
     private let instruments = Mutex<[Key: any Instrument]>([:])
 
-    /// Nothing has been counted yet.
+    /// Creates a factory without instruments.
     public init() {}
 
-    /// A counter; its name should end in `_total`.
+    /// Returns a counter. By convention its name ends in `_total`.
     public func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
         instrument(label, dimensions, CounterInstrument())
     }
 
-    /// A gauge.
+    /// Returns a gauge.
     public func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
         instrument(label, dimensions, GaugeInstrument())
     }
 
-    /// A histogram, or a gauge where nothing is to be aggregated.
+    /// Returns a histogram, or a gauge if `aggregate` is false.
     public func makeRecorder(
         label: String, dimensions: [(String, String)], aggregate: Bool
     ) -> any RecorderHandler {
@@ -35,21 +35,21 @@ public final class PrometheusMetrics: MetricsFactory {
         return instrument(label, dimensions, GaugeInstrument())
     }
 
-    /// A histogram of seconds.
+    /// Returns a histogram of seconds.
     public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
         instrument(label, dimensions, HistogramInstrument())
     }
 
-    /// Counters are kept, or they would begin anew.
+    /// Does nothing: a counter that was created again would restart at 0.
     public func destroyCounter(_ handler: any CounterHandler) {}
-    /// Gauges are kept.
+    /// Does nothing: gauges are kept.
     public func destroyMeter(_ handler: any MeterHandler) {}
-    /// Histograms are kept.
+    /// Does nothing: histograms are kept.
     public func destroyRecorder(_ handler: any RecorderHandler) {}
-    /// Histograms are kept.
+    /// Does nothing: histograms are kept.
     public func destroyTimer(_ handler: any TimerHandler) {}
 
-    /// Everything, in the order of the names.
+    /// The text of all instruments, sorted by name.
     public func text() -> String {
         let all = instruments.withLock { Array($0) }.sorted { $0.key < $1.key }
         var text = ""
@@ -64,7 +64,8 @@ public final class PrometheusMetrics: MetricsFactory {
         return text
     }
 
-    /// The instrument of that name; one of another kind that has the name already goes on alone, and is not shown.
+    /// Returns the existing instrument of that name and labels, or registers `new`. If one of another kind has the name
+    /// already, returns `new` unregistered: it works, but is not exported.
     private func instrument<New: Instrument>(_ label: String, _ dimensions: [(String, String)], _ new: New) -> New {
         let labels = dimensions.map { "\(PrometheusText.name($0))=\"\(PrometheusText.escaped($1))\"" }
         let key = Key(name: PrometheusText.name(label), labels: labels.sorted().joined(separator: ","))
@@ -76,15 +77,15 @@ public final class PrometheusMetrics: MetricsFactory {
     }
 }
 
-/// Something that is measured.
+/// An instrument that can write its value.
 protocol Instrument: Sendable {
-    /// As Prometheus calls it.
+    /// The Prometheus type: `counter`, `gauge` or `histogram`.
     var type: String { get }
     func write(name: String, labels: String, to text: inout String)
 }
 
 enum PrometheusText {
-    /// `text` with an underscore for everything that a name cannot have.
+    /// Replaces each character that is not allowed in a metric name with an underscore.
     static func name(_ text: String) -> String {
         let name = String(
             text.unicodeScalars.map { scalar -> Character in

@@ -3,9 +3,9 @@ import CoreMetrics
 public import SyncService
 import Synchronization
 
-/// What a server counts: requests, their time, bytes, and open streams.
+/// The metrics of a server: requests, durations, bytes, refusals, and open streams.
 ///
-/// Routes are templates of the OpenAPI document and methods are known ones, so that no client can make names.
+/// Labels are route templates of the OpenAPI document and known methods, so that clients cannot create new ones.
 public final class ServerMetrics: Sendable {
     private struct Kind: Hashable {
         var route: String
@@ -27,7 +27,7 @@ public final class ServerMetrics: Sendable {
     private let requests: Meter
     private let refusals: [Refusal: Counter]
 
-    /// Counts by `factory`.
+    /// Creates the instruments in `factory`.
     public init(_ factory: PrometheusMetrics) {
         self.factory = factory
         streams = Meter(label: "http_server_open_streams", factory: factory)
@@ -43,18 +43,18 @@ public final class ServerMetrics: Sendable {
         requests.set(0)
     }
 
-    /// All that is known, and the process's own figures.
-    func text() -> String { factory.text() + ProcessFigures.text() }
+    /// The text of all metrics, including those of the process.
+    func text() -> String { factory.text() + ProcessMetrics.text() }
 
     func begin() { requests.increment() }
     func end() { requests.decrement() }
-    /// Counts a request that was refused for one of the limits.
+    /// Counts a refusal.
     public func note(_ refusal: Refusal) { refusals[refusal]?.increment() }
 
     func beginStream() { streams.increment() }
     func endStream() { streams.decrement() }
 
-    /// Notes an answer.
+    /// Counts an answer.
     func note(
         method: HTTPRequest.Method, route: String, status: HTTPResponse.Status, elapsed: Duration, byteCount: Int
     ) {
@@ -71,7 +71,7 @@ public final class ServerMetrics: Sendable {
         instruments.seconds.recordNanoseconds(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
     }
 
-    /// The method as it is counted and logged.
+    /// The name of a method in metrics and logs; `other` for unknown methods.
     static func name(of method: HTTPRequest.Method) -> String {
         methods.contains(method.rawValue) ? method.rawValue : "other"
     }

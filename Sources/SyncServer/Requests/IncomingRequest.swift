@@ -2,30 +2,30 @@ import HTTPTypes
 import NIOCore
 import SyncService
 
-/// A request that is being received: its header, as much of its body as was admitted, and the tickets for both.
+/// A request that is being received: its header, the admitted part of its body, and the tickets for both.
 struct IncomingRequest {
     let head: HTTPRequest
     let client: Peer.Client
     private(set) var body: [UInt8] = []
-    /// The place among the requests under way, once it is taken.
-    var place: Admission.Place?
-    /// The room for a long body.
-    private var room: [Budget.Ticket] = []
-    private var roomByteCount = 0
-    /// Indicates whether the sender of a long body was found to be allowed to send it.
+    /// The admission slot, once it is taken.
+    var slot: Admission.Slot?
+    /// The reserved bytes of a long body.
+    private var tickets: [Budget.Ticket] = []
+    private var reservedByteCount = 0
+    /// True when the service has allowed the caller to send a long body.
     var isLongBodyAdmitted = false
 
     /// The length of the body that the header announces.
     private(set) var announcedByteCount = 0
-    /// Indicates whether the header announces a body.
+    /// True if the header announces a body.
     private(set) var hasBody = false
-    /// Indicates whether the client waits for `100 Continue` before it sends the body (RFC 9110, section 10.1.1).
+    /// True if the client waits for `100 Continue` before it sends the body (RFC 9110, section 10.1.1).
     private(set) var isContinueExpected = false
-    /// Indicates whether the client expects the connection to close after the answer.
+    /// True if the client expects the connection to close after the answer.
     private(set) var closes = false
     private var isEncoded = false
 
-    /// Bodies take room in steps of this many bytes, as they arrive.
+    /// The minimum number of bytes that a body reserves at a time as it arrives.
     private static let step = 256 << 10
 
     init(_ head: HTTPRequest, client: Peer.Client) {
@@ -44,33 +44,33 @@ struct IncomingRequest {
         }
     }
 
-    /// The reason to refuse the request by its header alone; `nil` when there is none.
+    /// The refusal of a request by its header alone; `nil` if the header is acceptable.
     func refusal(_ limits: ListenerConfiguration) -> RefusedRequest? {
         if announcedByteCount > limits.bodyByteCount { return Self.tooLong(announcedByteCount, limits) }
         guard isEncoded else { return nil }
         return RefusedRequest(.unsupportedMediaType, "send the body without a Content-Encoding")
     }
 
-    /// Indicates whether `count` more bytes make the body so long that its sender must be known first.
+    /// Returns true if `count` more bytes make the body so long that the caller must be authenticated first.
     func isLong(with count: Int) -> Bool {
         max(announcedByteCount, body.count + count) > EntitlementService.strangerBodyByteCount
     }
 
-    /// Checks that there is room for an announced body now, and takes none of it.
-    mutating func checkRoom(_ admission: Admission) throws(RefusedRequest) {
+    /// Checks that the budget can take the announced body now, without reserving it.
+    mutating func checkBudget(_ admission: Admission) throws(RefusedRequest) {
         let ticket = try admission.take(announcedByteCount, of: admission.bodies, address: client.address)
         admission.bodies.give(ticket)
-        // Memory is used as it is written.
+        // The system commits the memory only as it is written.
         body.reserveCapacity(announcedByteCount)
     }
 
-    /// Takes room for `count` more bytes of a long body.
-    mutating func takeRoom(with count: Int, _ admission: Admission) throws(RefusedRequest) {
+    /// Reserves `count` more bytes of a long body.
+    mutating func reserve(_ count: Int, _ admission: Admission) throws(RefusedRequest) {
         let needed = body.count + count
-        guard needed > roomByteCount else { return }
-        let more = max(needed - roomByteCount, Self.step)
-        room.append(try admission.take(more, of: admission.bodies, address: client.address))
-        roomByteCount += more
+        guard needed > reservedByteCount else { return }
+        let more = max(needed - reservedByteCount, Self.step)
+        tickets.append(try admission.take(more, of: admission.bodies, address: client.address))
+        reservedByteCount += more
     }
 
     /// Appends a part of the body.
@@ -85,16 +85,16 @@ struct IncomingRequest {
             .contentTooLarge, "the body must have at most \(limits.bodyByteCount) bytes, not \(count) or more")
     }
 
-    /// Takes the body out, which this does not keep.
+    /// Returns the body and discards it here, so that it is not kept twice.
     mutating func takeBody() -> [UInt8] {
         defer { body = [] }
         return body
     }
 
-    /// Gives the place and the room back.
+    /// Releases the slot and the reserved bytes.
     mutating func release(_ admission: Admission) {
-        place?.give()
-        for ticket in room { admission.bodies.give(ticket) }
-        (place, room, roomByteCount) = (nil, [], 0)
+        slot?.give()
+        for ticket in tickets { admission.bodies.give(ticket) }
+        (slot, tickets, reservedByteCount) = (nil, [], 0)
     }
 }

@@ -2,8 +2,8 @@ import NIOCore
 
 /// Runs tasks on the thread of an event loop.
 ///
-/// A request is then received, answered and sent by one thread, which saves two changes of threads. Work that takes
-/// long runs elsewhere, see ``Responder``.
+/// One thread then receives, processes and answers a request, which saves two context switches. Long work runs
+/// elsewhere, see ``Responder``.
 final class LoopExecutor: TaskExecutor {
     private let loop: any EventLoop
 

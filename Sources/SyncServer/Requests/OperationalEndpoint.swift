@@ -5,13 +5,13 @@ import SyncProtocol
 import SyncService
 import Synchronization
 
-/// The paths of the server itself, beside those of the service.
+/// The endpoints of the server itself, for its operator.
 package enum OperationalEndpoint: String, CaseIterable {
-    /// Indicates whether the process is up.
+    /// Liveness: answers while the process is running.
     case health = "/healthz"
-    /// Indicates whether the store answers.
+    /// Readiness: answers 200 while the store responds.
     case readiness = "/readyz"
-    /// Counters and times.
+    /// The metrics, in the Prometheus text format.
     case metrics = "/metrics"
     /// The OpenAPI document.
     case description = "/openapi.yaml"
@@ -21,8 +21,8 @@ package enum OperationalEndpoint: String, CaseIterable {
         String(decoding: (request.path ?? "").utf8.prefix { $0 != UInt8(ascii: "?") }, as: UTF8.self)
     }
 
-    /// Indicates whether a request without a body takes no place among the requests under way but one of its own kind:
-    /// an operator must be able to look at a server that is full.
+    /// Returns true if a request without a body is admitted by ``Admission/operations`` instead of the request limit,
+    /// so that an operator can inspect an overloaded server.
     static func isSeparate(_ request: HTTPRequest) -> Bool {
         let endpoint = OperationalEndpoint(rawValue: path(of: request))
         return endpoint != nil && endpoint != .description
@@ -33,14 +33,14 @@ extension Responder {
     func answer(to request: ServiceRequest, _ endpoint: OperationalEndpoint) async -> ServiceAnswer {
         guard request.head.method == .get else {
             var answer = refusal(
-                RefusedRequest(.methodNotAllowed, "this path takes GET, HEAD"), to: nil, route: endpoint.rawValue)
+                RefusedRequest(.methodNotAllowed, "this path accepts GET, HEAD"), to: nil, route: endpoint.rawValue)
             answer.response.headerFields[.allow] = "GET, HEAD"
             return answer
         }
         switch endpoint {
         case .health: return text(Array("up\n".utf8), "text/plain; charset=utf-8", endpoint)
         case .readiness: return await storeReadiness()
-        case .metrics: return figures(request)
+        case .metrics: return metricsAnswer(request)
         case .description: return text(OpenAPIDocument.yaml, "application/yaml", endpoint)
         }
     }
@@ -58,11 +58,11 @@ extension Responder {
         }
     }
 
-    private func figures(_ request: ServiceRequest) -> ServiceAnswer {
+    private func metricsAnswer(_ request: ServiceRequest) -> ServiceAnswer {
         let fields = request.head.headerFields
         guard Peer.isLocal(request.peer, fields) || isOperator(fields) else {
             return refusal(
-                RefusedRequest(.forbidden, "only a program of the server's machine, or the operator, may read this"),
+                RefusedRequest(.forbidden, "only local programs and the operator may read the metrics"),
                 to: nil, route: OperationalEndpoint.metrics.rawValue)
         }
         return text(Array(metrics.text().utf8), "text/plain; version=0.0.4; charset=utf-8", .metrics)
@@ -77,20 +77,22 @@ extension Responder {
     }
 }
 
-/// The description of everything that the server answers, as OpenAPI 3.1.
+/// The OpenAPI 3.1 description of the server.
 package enum OpenAPIDocument {
     /// The document's text.
     package static var yaml: [UInt8] { PackageResources.openapi_yaml }
 }
 
-/// Limits how often a store that does not answer is logged: any client may ask for readiness as often as it likes.
+/// Limits how often an unresponsive store is logged, since any client may request the readiness endpoint.
 final class ReadinessLog: Sendable {
-    /// The pause before the same failure is logged again, in milliseconds.
+    /// The minimum time before the same failure is logged again, in milliseconds.
     private static let pause: Int64 = 10_000
 
     private let latest = Mutex<(text: String, time: Int64)?>(nil)
 
-    /// Indicates whether a failure is to be logged.
+    /// Records a failure.
+    ///
+    /// - Returns: `true` if it must be logged.
     func fail(_ text: String, now: Int64) -> Bool {
         latest.withLock { latest in
             if let latest, latest.text == text, (latest.time..<latest.time + Self.pause).contains(now) { return false }
@@ -99,6 +101,6 @@ final class ReadinessLog: Sendable {
         }
     }
 
-    /// The next failure is a new one.
+    /// Records a success. The next failure is logged.
     func succeed() { latest.withLock { $0 = nil } }
 }

@@ -2,29 +2,29 @@ import HTTPTypes
 import NIOCore
 import SyncService
 
-/// The other end of a connection.
+/// The remote end of a connection.
 struct Peer: Sendable {
-    /// A client: its address as text, without port, and as a number.
+    /// A client: its address without port, as text and as a number.
     struct Client: Sendable {
         var text: String
         var address: ClientAddress
 
-        /// All clients whose address is not known share one, which no network has.
+        /// All clients with an unknown address share one address, which is not in use in any network.
         init(_ text: String) {
             (self.text, address) = (text, ClientAddress(text) ?? ClientAddress(high: .max, low: .max))
         }
     }
 
     private let own: Client
-    /// Indicates whether it is a trusted proxy, which forwards requests for others.
+    /// True for a trusted proxy, which forwards the requests of other clients.
     let isProxy: Bool
 
-    /// The address that the connection counts towards; `nil` for a trusted proxy.
+    /// The address whose connection limit applies; `nil` for a trusted proxy.
     var connectionAddress: ClientAddress? { isProxy ? nil : own.address }
 
     init(_ text: String, _ proxies: TrustedProxies) { (own, isProxy) = (Client(text), proxies.contains(text)) }
 
-    /// The peer of `channel`. An IPv4 address is written as such where the system writes it into an IPv6 one.
+    /// The peer of `channel`. An IPv4-mapped IPv6 address is converted to IPv4.
     init(_ channel: any Channel, _ proxies: TrustedProxies) {
         let text = channel.remoteAddress?.ipAddress ?? "unknown"
         let prefix = "::ffff:"
@@ -37,8 +37,8 @@ struct Peer: Sendable {
         isProxy ? Client(proxies.client(of: own.text, fields)) : own
     }
 
-    /// Indicates whether a request is one of a program of this machine, made for itself. A proxy on this machine asks
-    /// for others, and its fields say so.
+    /// Returns true if a request comes from a local program. A local proxy forwards the requests of other clients, so
+    /// requests with forwarding fields do not count as local.
     static func isLocal(_ address: String, _ fields: HTTPFields) -> Bool {
         let forwarding = ["Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"].compactMap { HTTPField.Name($0) }
         guard forwarding.allSatisfy({ fields[$0] == nil }) else { return false }

@@ -1,14 +1,14 @@
 import Synchronization
 
-/// Runs the tasks of requests, and waits for all of them at the end.
+/// Runs the tasks of requests, and waits for all of them at shutdown.
 ///
-/// A task group needs a task of its own that takes what is to be started: two changes of threads for each request,
-/// which take longer than a small write.
+/// A task group would need a separate task that starts its children: two context switches for each request, which take
+/// longer than a small write.
 final class RequestTasks: Sendable {
     private struct State {
         var latest: UInt64 = 0
         var isCancelled = false
-        /// The tasks that have not ended; `nil` for one that is about to be registered.
+        /// The running tasks; `nil` for a task that is not registered yet.
         var tasks: [UInt64: Task<Void, Never>?] = [:]
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
@@ -27,7 +27,7 @@ final class RequestTasks: Sendable {
             self.end(number)
         }
         let isCancelled = state.withLock { state in
-            // It may have ended already.
+            // The task may have ended already.
             if state.tasks[number] != nil { state.tasks[number] = task }
             return state.isCancelled
         }

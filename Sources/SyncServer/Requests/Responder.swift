@@ -4,20 +4,21 @@ public import SyncCore
 import SyncProtocol
 public import SyncService
 
-/// Routes requests to the operational endpoints, the web page or the service, and records their answers.
+/// Routes requests to the operational endpoints, the web page or the service, and records the answers in metrics and
+/// access log.
 public struct Responder: Sendable {
-    /// The service, as functions, so that a test can stand in for it.
+    /// The functions of the service. Tests replace them.
     package struct Handlers: Sendable {
         package var respond: @Sendable (ServiceRequest) async -> ServiceAnswer
-        /// Answers a read of one entry without waiting; `nil` for any other request.
+        /// Answers a read of one entry without suspending; `nil` for any other request.
         package var fastRead: @Sendable (HTTPRequest, _ peer: String, _ longest: Int) -> ServiceAnswer? = { _, _, _ in
             nil
         }
         package var checkReadiness: @Sendable () async throws(BackendError) -> Void = { () async throws(BackendError) in
         }
-        /// The reason not to receive a long body; `nil` when it may come.
+        /// The refusal of a long body; `nil` if the caller may send it.
         package var admitLongBody: @Sendable (HTTPRequest, _ peer: String) async -> ServiceAnswer? = { _, _ in nil }
-        /// Adds the fields that every answer under `/v1` has.
+        /// Adds the header fields of all answers under `/v1`.
         package var note: @Sendable (HTTPRequest, inout HTTPFields) -> Void = { _, _ in }
 
         package init(respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer) { self.respond = respond }
@@ -36,13 +37,13 @@ public struct Responder: Sendable {
 
     /// - Parameters:
     ///   - service: answers everything under `/v1`.
-    ///   - operatorToken: lets its bearer read the metrics from anywhere.
-    ///   - web: a page to serve at `/`.
+    ///   - operatorToken: the token that allows reading the metrics from any address.
+    ///   - web: the page to serve at `/`.
     ///   - metrics: counts requests, answers and refusals.
     ///   - limits: the limits of requests and answers.
     ///   - host: the clock.
-    ///   - accessLog: gets a line for each request.
-    ///   - logger: gets the server's own messages.
+    ///   - accessLog: receives a line for each request.
+    ///   - logger: receives the server's own messages.
     public init(
         _ service: EntitlementService, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog?, logger: Logger
@@ -57,7 +58,7 @@ public struct Responder: Sendable {
             accessLog: accessLog, logger: logger)
     }
 
-    /// As above, around any handlers.
+    /// Creates a responder with other handlers, for tests.
     package init(
         _ handlers: Handlers, operatorToken: String? = nil, web: WebFolder? = nil, metrics: ServerMetrics,
         limits: ListenerConfiguration, host: HostServices = .system, accessLog: AccessLog? = nil, logger: Logger
@@ -67,7 +68,7 @@ public struct Responder: Sendable {
         admission = Admission(limits) { metrics.note($0) }
     }
 
-    /// The answer to a request that has come completely, before it is admitted.
+    /// The answer to a complete request. Its bytes are not admitted yet.
     package func route(_ request: ServiceRequest) async -> ServiceAnswer {
         let target = request.head.path ?? ""
         // The service treats HEAD as GET itself.
@@ -80,21 +81,21 @@ public struct Responder: Sendable {
         return await handlers.respond(request)
     }
 
-    /// The answer to a read of one entry that needs no waiting; `nil` for any other request.
+    /// The answer to a read of one entry that needs no suspension; `nil` for any other request.
     func fastAnswer(to request: HTTPRequest, _ exchange: Exchange) -> ServiceAnswer? {
         handlers.fastRead(request, exchange.client?.text ?? "", exchange.uncountedByteCount)
     }
 
-    /// The reason not to receive a long body after `head`; `nil` when it may come.
+    /// The refusal of a long body after `head`; `nil` if the caller may send it.
     func admitLongBody(_ head: HTTPRequest, _ peer: String) async -> ServiceAnswer? {
         await handlers.admitLongBody(head, peer)
     }
 
-    /// The answer to a request, once its bytes are admitted to `room`.
+    /// The answer to a request, with its bytes reserved in `budget`.
     ///
-    /// An answer that only reads and finds no room is 503. One that may have changed something is sent all the same:
-    /// the service leaves long values out of it that `room` has refused.
-    func answer(to request: ServiceRequest, in room: AnswerBudget, _ exchange: Exchange) async -> ServiceAnswer {
+    /// A read is answered with 503 if the budget is exhausted. The answer to a write is sent in any case, since the
+    /// write may have happened; the service omits long values that `budget` has refused.
+    func answer(to request: ServiceRequest, in budget: AnswerBudget, _ exchange: Exchange) async -> ServiceAnswer {
         let answer =
             if Self.isShort(request) {
                 await route(request)
@@ -104,30 +105,30 @@ public struct Responder: Sendable {
         guard case .bytes(let bytes) = answer.body, bytes.count > exchange.uncountedByteCount,
             request.head.method != .head
         else { return answer }
-        let missing = bytes.count - room.byteCount
+        let missing = bytes.count - budget.byteCount
         guard missing > 0 else { return answer }
         guard request.head.method == .get, !isOperator(request.head.headerFields) else {
-            room.force(missing, account: answer.caller)
+            budget.force(missing, account: answer.caller)
             return answer
         }
-        guard !room.reserve(missing, account: answer.caller) else { return answer }
-        room.release()
+        guard !budget.reserve(missing, account: answer.caller) else { return answer }
+        budget.release()
         var refused = refusal(
-            RefusedRequest(.serviceUnavailable, "the memory for unread answers is used up; retry after 1 s"),
+            RefusedRequest(.serviceUnavailable, "the memory for unread answers is exhausted; retry after 1 s"),
             to: request.head, route: answer.route)
         refused.caller = answer.caller
         return refused
     }
 
-    /// Indicates whether the answer takes so little time that the thread of an event loop may work it out: a read or a
-    /// small change of one entry, or the start of a stream. Anything else would keep other connections waiting.
+    /// Returns true if the request is short enough to run on the thread of an event loop: a read or a small change of
+    /// one entry, or the start of an event stream. Other requests would delay the other connections of the loop.
     private static func isShort(_ request: ServiceRequest) -> Bool {
         guard request.body.count <= 16_384 else { return false }
         return (request.head.path ?? "").utf8.starts(with: WirePath.prefix.utf8)
             || EntitlementService.isStreamAskedFor(by: request.head)
     }
 
-    /// Indicates whether a request has the operator's token.
+    /// Returns true if a request has the operator's token.
     func isOperator(_ fields: HTTPFields) -> Bool {
         guard let operatorToken, let field = fields[.authorization], field.lowercased().hasPrefix("bearer ") else {
             return false
@@ -137,7 +138,7 @@ public struct Responder: Sendable {
 }
 
 extension Responder {
-    /// The answer to a refused request; `head` is `nil` when its header has not come.
+    /// The answer to a refused request; `head` is `nil` if the header has not arrived.
     func refusal(_ refusal: RefusedRequest, to head: HTTPRequest?, route: String = "unread") -> ServiceAnswer {
         var response = HTTPResponse(status: refusal.status)
         WireFields.note(serverTime: host.now(), in: &response.headerFields)
@@ -150,7 +151,7 @@ extension Responder {
         return ServiceAnswer(response, body: .bytes(Problem(refusal.status, refusal.detail).json), route: route)
     }
 
-    /// The header of `answer` as it is sent.
+    /// The header of `answer`, complete with date and length.
     func head(of answer: ServiceAnswer, isLast: Bool) -> HTTPResponse {
         var response = answer.response
         response.headerFields[.date] = DateField.text(milliseconds: host.now())
@@ -161,7 +162,7 @@ extension Responder {
         return response
     }
 
-    /// Counts and logs an answer that is sent as a whole.
+    /// Counts and logs a complete answer.
     func note(_ answer: ServiceAnswer, _ exchange: Exchange, byteCount: Int) {
         count(answer, exchange, byteCount: byteCount)
         log(answer, exchange, byteCount: byteCount)

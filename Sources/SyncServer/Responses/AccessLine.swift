@@ -1,7 +1,7 @@
 import HTTPTypes
 import SyncService
 
-/// The access-log line of a request: pairs in the order of their names.
+/// Formats the access-log line of a request: key-value pairs sorted by key.
 enum AccessLine {
     static func text(_ answer: ServiceAnswer, _ exchange: Exchange, elapsed: Duration, byteCount: Int) -> String {
         let (seconds, attoseconds) = elapsed.components
@@ -19,7 +19,7 @@ enum AccessLine {
         return line
     }
 
-    /// A name as one word, quoted where it could be taken for more than one word or line.
+    /// Quotes a name that is empty or could be read as several words or lines.
     private static func quoted(_ name: String) -> String {
         let isPlain = name.utf8.allSatisfy { byte in
             switch byte {

@@ -10,23 +10,24 @@ import Musl
 import Darwin
 #endif
 
-/// The log of requests: a line for each with its time, client address, account, method, route, status, bytes and
-/// milliseconds. It never contains a path, a query, a header or anything else that may be a secret.
+/// The access log: one line for each request, with time, client address, account, method, route, status, bytes and
+/// milliseconds. It never contains a path, a query, a header or anything else that may be secret.
 ///
-/// Lines are written together, at most ``delay`` after their requests, so that a request does not wait for the disk or
-/// the terminal. A process that is killed loses the lines of that time.
+/// Lines are written in batches, at most ``delay`` after their requests, so that a request does not wait for the disk
+/// or the terminal. A process that is killed loses the lines of that period.
 public final class AccessLog: Sendable {
-    /// The longest time that a line waits.
+    /// The maximum time before a line is written.
     public static let delay = Duration.milliseconds(100)
-    /// Lines of more bytes together are written at once.
+    /// The number of buffered bytes beyond which the lines are written at once.
     private static let batchByteCount = 32 << 10
 
     private struct State {
         var lines: [UInt8] = []
+        /// The second for which `start` was formatted.
         var second: Int = .min
         /// The start of a line of that second.
         var start: [UInt8] = []
-        /// Wakes the task that writes.
+        /// Wakes the writing task; `nil` if none is running.
         var waiting: AsyncStream<Void>.Continuation?
     }
 
@@ -38,26 +39,26 @@ public final class AccessLog: Sendable {
     private let writing = Mutex(())
 
     /// - Parameters:
-    ///   - label: precedes each line, as in the rest of the log.
-    ///   - host: the timer.
+    ///   - label: the label of each line, as in the rest of the log.
+    ///   - host: the source of timers.
     ///   - write: writes complete lines.
     public init(label: String, host: HostServices = .system, write: @escaping @Sendable ([UInt8]) -> Void) {
         (self.label, self.host, self.write) = (label, host, write)
     }
 
-    /// Writes lines, ``delay`` after the first of them, until the task is cancelled; then the rest.
+    /// Writes each batch ``delay`` after its first line, until the task is cancelled; then writes the remaining lines.
     func run() async {
         let (noted, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         state.withLock { $0.waiting = continuation }
         for await _ in noted {
-            // Cancelled: the rest is written at once.
+            // Throws when the task is cancelled; the rest is then written at once.
             try? await host.sleep(for: Self.delay)
             flush()
         }
         flush()
     }
 
-    /// Writes all lines that wait.
+    /// Writes all buffered lines.
     public func flush() {
         writing.withLock { _ in
             let lines = state.withLock { state in
@@ -69,7 +70,7 @@ public final class AccessLog: Sendable {
         }
     }
 
-    /// Logs an answer.
+    /// Adds the line of an answer.
     func note(_ answer: ServiceAnswer, _ exchange: Exchange, elapsed: Duration, byteCount: Int) {
         let line = AccessLine.text(answer, exchange, elapsed: elapsed, byteCount: byteCount)
         let (isFirst, isFull) = state.withLock { state in
@@ -80,11 +81,11 @@ public final class AccessLog: Sendable {
             if isFirst { state.waiting?.yield() }
             return (isFirst && state.waiting == nil, state.lines.count > Self.batchByteCount)
         }
-        // No task writes, or there are too many lines.
+        // There is no writing task, or the buffer is full.
         if isFirst || isFull { flush() }
     }
 
-    /// `2026-01-31T12:00:00+0000 info syncd: `, by this machine's clock and in its zone, as the rest of the log has it.
+    /// `2026-01-31T12:00:00+0000 info syncd: `, in the time zone of this machine, as in the rest of the log.
     private func start(in state: inout State) -> [UInt8] {
         var now = time(nil)
         if state.second != now {

@@ -1,10 +1,10 @@
 import Synchronization
 
-/// The date of an answer as HTTP writes it (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats the `Date` of an answer (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
 enum DateField {
     private static let latest = Mutex((second: Int64.min, text: ""))
 
-    /// As ``make(milliseconds:)``, made once a second.
+    /// The date field for a time in milliseconds since 1970 UTC. The text is cached for its second.
     static func text(milliseconds: Int64) -> String {
         let second = max(0, milliseconds) / 1_000
         return latest.withLock { latest in
@@ -16,11 +16,11 @@ enum DateField {
     private static let days = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
-    /// - Parameter milliseconds: since 1970 UTC; a date before is taken for that.
+    /// - Parameter milliseconds: the time since 1970 UTC; a negative one counts as 0.
     private static func make(milliseconds: Int64) -> String {
         let seconds = Int(max(0, milliseconds) / 1_000)
         let (day, second) = (seconds / 86_400, seconds % 86_400)
-        // Years that begin in March have their leap day at the end.
+        // Computed in years that begin in March, so that the leap day is the last day of a year.
         let shifted = day + 719_468
         let era = shifted / 146_097
         let dayOfEra = shifted % 146_097

@@ -1,12 +1,13 @@
 import HTTPTypes
 import SyncService
 
-/// The facts about a request that its answer, the metrics and the log need.
+/// The properties of a request that its answer, the metrics and the access log need.
 struct Exchange: Sendable {
-    /// `nil` for input that was no request.
+    /// `nil` for input that is not a request.
     let method: HTTPRequest.Method?
-    /// `nil` for input that was no request.
+    /// `nil` for input that is not a request.
     let client: Peer.Client?
+    /// True on an HTTP/2 stream.
     let isStream: Bool
     let start = ContinuousClock.now
 
@@ -14,10 +15,10 @@ struct Exchange: Sendable {
         (method, client, self.isStream) = (request?.head.method, request?.client, isStream)
     }
 
-    /// The longest answer whose bytes are not counted until the client has taken them. A connection of HTTP/1 has one
-    /// answer under way, one of HTTP/2 has a hundred.
+    /// The length up to which an answer is not counted in ``Admission/answers``. It is lower for HTTP/2, where a
+    /// connection may have a hundred answers in flight; an HTTP/1 connection has one.
     var uncountedByteCount: Int { isStream ? 4_096 : Self.pieceByteCount }
 
-    /// The part of a long answer that is written at once. Each has the write timeout for itself.
+    /// The length of the pieces in which a long answer is written. The write timeout applies to each piece.
     static let pieceByteCount = 64 << 10
 }

@@ -11,48 +11,51 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Another service whose tokens are believed, so that an app with its own log-in needs no second one.
+/// Another service whose tokens the server accepts, for apps that have their own log-in.
 public struct ExternalIssuer: Sendable {
-    /// Where its public keys are.
+    /// The source of its public keys.
     public enum KeySource: Sendable {
-        /// A file of this machine.
+        /// A file on this machine.
         case file(String)
-        /// An address, asked through a transport.
+        /// A URL, fetched through a transport.
         case url(String, any HTTPTransport)
     }
 
-    /// Its name, as `iss` has it, byte for byte.
+    /// The issuer's name. A token's `iss` must equal it byte for byte.
     public var name: String
-    /// For whom its tokens must be: one of `aud`, byte for byte.
+    /// The required audience. One member of a token's `aud` must equal it byte for byte.
     public var audience: String
-    /// Its public keys: a JSON Web Key Set (RFC 7517).
+    /// The issuer's public keys: a JSON Web Key Set (RFC 7517).
     public var keys: KeySource
 
-    /// An issuer of the given parts.
+    /// Creates an issuer.
     public init(name: String, audience: String, keys: KeySource) {
         (self.name, self.audience, self.keys) = (name, audience, keys)
     }
 }
 
-/// Verifies the tokens of one issuer. Its keys are kept for ten minutes, after which those that it has withdrawn count
-/// nothing any more, and asked for again when a token names another one; at most once a minute, or a stranger could
-/// have it asked all the time. While it is away its last keys count, for a day at most.
+/// Verifies the tokens of one issuer.
+///
+/// The issuer's keys are cached for ten minutes, so a withdrawn key is rejected after that time. A token that names an
+/// unknown key causes a reload earlier, but at most once a minute: otherwise a client could make the server fetch keys
+/// all the time. While the issuer is unreachable, its last keys stay valid for at most a day.
 final class IssuerVerifier: Sendable {
+    /// The minimum time between two loads.
     private static let pause = Duration.seconds(60)
-    /// How old keys may be before they are asked for again.
+    /// The age at which keys are reloaded.
     private static let freshness = Duration.seconds(600)
-    /// How old keys may be that cannot be asked for.
-    private static let endurance = Duration.seconds(86_400)
+    /// The maximum age of keys while the issuer is unreachable.
+    private static let maximumAge = Duration.seconds(86_400)
     private static let keySetByteCount = 1 << 20
     private static let timeout = Duration.seconds(10)
 
     private struct State {
         var keys: KeySet?
-        /// When they came.
-        var keysAt: ContinuousClock.Instant?
+        /// The time at which `keys` were loaded.
+        var loadedAt: ContinuousClock.Instant?
         var isLoading = false
-        /// When they were asked for last.
-        var askedAt: ContinuousClock.Instant?
+        /// The time of the last attempt to load keys.
+        var attemptedAt: ContinuousClock.Instant?
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
@@ -62,8 +65,8 @@ final class IssuerVerifier: Sendable {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - instant: measures how old keys are, and the pause between two loads.
-    ///   - onError: is told in one line when they cannot be loaded.
+    ///   - instant: the clock that measures the age of keys and the time between two loads.
+    ///   - onError: called with a one-line message when keys cannot be loaded.
     init(
         _ issuer: ExternalIssuer, instant: @escaping @Sendable () -> ContinuousClock.Instant,
         onError: @escaping @Sendable (String) -> Void
@@ -81,56 +84,56 @@ final class IssuerVerifier: Sendable {
     }
 
     func verify(_ token: WebToken, now: Int64) async throws(TokenRefusal) -> VerifiedToken {
-        guard let id = token.header.kid else { throw TokenRefusal("it names no key") }
+        guard let id = token.header.kid else { throw TokenRefusal("it does not name a key") }
         if key(id, noOlderThan: Self.freshness) == nil { await reload() }
-        guard let key = key(id, noOlderThan: Self.endurance) else {
-            throw TokenRefusal("it names a key that its issuer does not have")
+        guard let key = key(id, noOlderThan: Self.maximumAge) else {
+            throw TokenRefusal("its issuer does not have the key that it names")
         }
         guard token.header.alg == key.name else {
-            throw TokenRefusal("it is signed by another algorithm than its key's")
+            throw TokenRefusal("its algorithm is not that of its key")
         }
         guard (try? key.verify(token.signature, signs: token.signedBytes)) == true else {
             throw TokenRefusal("its signature is wrong")
         }
         let claims = try token.claims(Claims.self)
-        guard claims.iss == issuer.name else { throw TokenRefusal("it is of another issuer") }
-        guard claims.aud.names.contains(issuer.audience) else { throw TokenRefusal("it is for somebody else") }
-        guard !claims.sub.isEmpty else { throw TokenRefusal("it is about nobody") }
+        guard claims.iss == issuer.name else { throw TokenRefusal("it is from another issuer") }
+        guard claims.aud.names.contains(issuer.audience) else { throw TokenRefusal("its audience is another service") }
+        guard !claims.sub.isEmpty else { throw TokenRefusal("its subject is empty") }
         try TokenDates.check(
             expiresAt: claims.exp.seconds, issuedAt: claims.iat?.seconds, notBefore: claims.nbf?.seconds, now: now)
         return .external(
             issuer: issuer.name, subject: claims.sub, issuedAt: claims.iat?.seconds, expiresAt: claims.exp.seconds)
     }
 
-    /// The key called `id`, of keys that came at most `age` ago.
+    /// The key named `id`; `nil` if it is unknown or the keys were loaded more than `age` ago.
     private func key(_ id: String, noOlderThan age: Duration) -> (any JWTAlgorithm)? {
         let now = instant()
         return state.withLock { state in
-            guard let keysAt = state.keysAt, now - keysAt <= age else { return nil }
+            guard let loadedAt = state.loadedAt, now - loadedAt <= age else { return nil }
             return state.keys?[id]
         }
     }
 
-    /// Loads the keys, unless that was tried a moment ago. Whoever comes while it is done waits for it.
+    /// Loads the keys, unless the last attempt was less than a minute ago. Concurrent callers wait for the same load.
     func reload() async {
         let now = instant()
-        let (isMine, mustWait) = state.withLock { state in
+        let (mustLoad, mustWait) = state.withLock { state in
             if state.isLoading { return (false, true) }
-            if let last = state.askedAt, now - last < Self.pause { return (false, false) }
-            (state.isLoading, state.askedAt) = (true, now)
+            if let last = state.attemptedAt, now - last < Self.pause { return (false, false) }
+            (state.isLoading, state.attemptedAt) = (true, now)
             return (true, false)
         }
         if mustWait { await withCheckedContinuation { enqueue($0) } }
-        guard isMine else { return }
+        guard mustLoad else { return }
         var loaded: KeySet?
         do {
             loaded = try await KeySet(json: try await document())
         } catch {
             onError("the keys of \(issuer.name) cannot be loaded: \(error)")
         }
-        // Keys that could not be loaded leave the former ones as they are.
+        // A failed load keeps the previous keys.
         let waiting = state.withLock { state in
-            if let loaded { (state.keys, state.keysAt) = (loaded, now) }
+            if let loaded { (state.keys, state.loadedAt) = (loaded, now) }
             state.isLoading = false
             defer { state.waiting = [] }
             return state.waiting
@@ -151,11 +154,13 @@ final class IssuerVerifier: Sendable {
         case .file(let path):
             return try await NIOThreadPool.singleton.runIfActive {
                 let data = try Data(contentsOf: URL(filePath: path))
-                guard data.count <= Self.keySetByteCount else { throw KeySetError("\(path) is too long for a key set") }
+                guard data.count <= Self.keySetByteCount else {
+                    throw KeySetError("\(path): a key set must have at most 1 MiB")
+                }
                 return Array(data)
             }
         case .url(let address, let transport):
-            guard let request = FetchRequest.get(address) else { throw KeySetError("\(address) is no address") }
+            guard let request = FetchRequest.get(address) else { throw KeySetError("\(address) is not an HTTP URL") }
             let answer = try await transport.send(
                 request, body: [], timeout: Self.timeout, maximumByteCount: Self.keySetByteCount)
             guard answer.response.status == .ok else {

@@ -1,8 +1,8 @@
 import HTTPTypes
 
-/// A request for a document at an address.
+/// Builds the request for a document at a URL.
 enum FetchRequest {
-    /// A GET of `address`, which has a scheme and a host; `nil` for anything else.
+    /// Returns a GET request for `address`; `nil` if it is not an http or https URL with a host and without a user.
     static func get(_ address: String) -> HTTPRequest? {
         guard let colon = address.firstIndex(of: ":"), address[colon...].hasPrefix("://") else { return nil }
         let scheme = address[..<colon].lowercased()

@@ -6,17 +6,16 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The public keys of an issuer (RFC 7517), those of them that are of use here: with a name, for signatures, and of a
-/// kind whose one algorithm is known.
+/// The usable public keys of an issuer (RFC 7517): those with an ID, for signatures, and of a supported key type.
 struct KeySet: Sendable {
-    /// What a key is used with: one algorithm for each kind, which no token can choose.
+    /// The algorithm of each supported key type. It is fixed, so that a token cannot choose its algorithm.
     private static let algorithms = ["EC": "ES256", "RSA": "RS256", "OKP": "EdDSA"]
-    /// The least length of an RSA key (RFC 7518, section 3.3), in bytes.
+    /// The minimum length of an RSA modulus, in bytes (RFC 7518, section 3.3).
     private static let modulusByteCount = 256
 
     private let keys: [String: any JWTAlgorithm]
 
-    /// The part of a key that tells whether it is of use.
+    /// The members of a key that decide if it is usable.
     private struct Description: Decodable {
         var kid: String?
         var kty: String
@@ -27,7 +26,7 @@ struct KeySet: Sendable {
 
     private enum Member: String, CodingKey { case keys }
 
-    /// Takes one key of any kind out of a list, or steps over it.
+    /// One key of the list. Decoding never fails, so that unsupported keys can be skipped.
     private struct Candidate: Decodable {
         var description: Description?
         var key: JWK?
@@ -42,12 +41,12 @@ struct KeySet: Sendable {
         var keys: [Candidate]
     }
 
-    /// Reads the JSON of a key set. Keys that are of no use here are left out (RFC 7517, section 5).
+    /// Reads the JSON of a key set. Unusable keys are skipped (RFC 7517, section 5).
     ///
-    /// - Throws: ``KeySetError`` for anything that is no key set, or has no key of use in it.
+    /// - Throws: ``KeySetError`` if `json` is not a key set or contains no usable key.
     init(json: [UInt8]) async throws(KeySetError) {
         guard let document = try? JSONDecoder().decode(Document.self, from: Data(json)) else {
-            throw KeySetError("it is no JSON Web Key Set")
+            throw KeySetError("it is not a JSON Web Key Set")
         }
         var keys: [String: any JWTAlgorithm] = [:]
         for candidate in document.keys {
@@ -61,7 +60,7 @@ struct KeySet: Sendable {
             keys[id] = signer
         }
         guard !keys.isEmpty else {
-            throw KeySetError("it has no key with a name for ES256, RS256 (of 2048 bits or more) or EdDSA")
+            throw KeySetError("it has no key with a kid for ES256, RS256 (at least 2048 bits) or EdDSA")
         }
         self.keys = keys
     }
@@ -72,13 +71,13 @@ struct KeySet: Sendable {
         return modulus.drop { $0 == 0 }.count >= modulusByteCount
     }
 
-    /// The key called `id`; its `name` is the only algorithm that it may be used with.
+    /// The key with this ID. Its `name` is the only algorithm that it may be used with.
     subscript(id: String) -> (any JWTAlgorithm)? { keys[id] }
 }
 
-/// What came is no set of keys.
+/// A key set that cannot be loaded or has no usable key.
 public struct KeySetError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// One line.
+    /// The reason, in one line.
     public let description: String
 
     init(_ reason: String) { description = reason }

@@ -9,15 +9,16 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Access tokens of this server: JSON Web Tokens signed by Ed25519, of which the algorithm, the issuer and the audience
-/// are fixed and the key is named.
+/// The access tokens of this server: JSON Web Tokens signed with Ed25519.
+///
+/// The algorithm, issuer and audience are fixed; the header names the key.
 final class OwnTokens: Sendable {
     static let algorithm = "EdDSA"
-    /// Keys rotate; more are never in use at once.
+    /// The maximum number of cached keys. Keys rotate, and fewer are in use at a time.
     private static let keyCount = 16
 
     private let server: String
-    /// Reading a key costs as much as a signature.
+    /// A cache of parsed keys: parsing one costs as much as a signature.
     private let signers = Mutex<[SigningKey: any JWTAlgorithm]>([:])
 
     init(server: String) { self.server = server }
@@ -31,7 +32,7 @@ final class OwnTokens: Sendable {
         var iat: Int64
         var exp: Int64
 
-        // Their dates are compared with the host's clock, see below.
+        // JWTKit would use the system clock. `TokenDates` checks the dates against the host's clock.
         func verify(using algorithm: some JWTAlgorithm) throws {}
     }
 
@@ -42,7 +43,7 @@ final class OwnTokens: Sendable {
         do {
             let keys = JWTKeyCollection()
             await keys.add(eddsa: try Self.privateKey(key.bytes))
-            // Named in the header only: a collection has no use for the name of its one key.
+            // The collection holds one key and needs no ID for it, so only the header names the key.
             return try await keys.sign(payload, header: ["kid": .string(key.id), "typ": "JWT"])
         } catch {
             throw CryptographyError("a token cannot be signed: \(error)")
@@ -50,14 +51,14 @@ final class OwnTokens: Sendable {
     }
 
     func verify(_ token: WebToken, key: SigningKey, now: Int64) async throws(TokenRefusal) -> AccessClaims {
-        guard token.header.alg == Self.algorithm else { throw TokenRefusal("it is signed by another algorithm") }
-        guard token.header.typ == nil || token.header.typ == "JWT" else { throw TokenRefusal("it is of another type") }
+        guard token.header.alg == Self.algorithm else { throw TokenRefusal("its algorithm is not EdDSA") }
+        guard token.header.typ == nil || token.header.typ == "JWT" else { throw TokenRefusal("its type is not JWT") }
         let signer = try await signer(for: key)
         guard (try? signer.verify(token.signature, signs: token.signedBytes)) == true else {
             throw TokenRefusal("its signature is wrong")
         }
         let payload = try token.claims(Payload.self)
-        guard payload.iss == server, payload.aud == server else { throw TokenRefusal("it is of another server") }
+        guard payload.iss == server, payload.aud == server else { throw TokenRefusal("it is from another server") }
         try TokenDates.check(expiresAt: payload.exp, issuedAt: payload.iat, notBefore: nil, now: now)
         return AccessClaims(
             account: payload.sub, incarnation: payload.inc, session: payload.sid, server: payload.iss,

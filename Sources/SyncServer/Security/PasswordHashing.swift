@@ -9,11 +9,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Hashes of passwords by scrypt (RFC 7914), as text: `$scrypt$ln=17,r=8,p=1$SALT$HASH`, salt and hash in base64
+/// Hashes passwords with scrypt (RFC 7914), as text: `$scrypt$ln=17,r=8,p=1$SALT$HASH`, with salt and hash in base64
 /// without padding.
 ///
-/// A hash needs `128 · r · 2^ln` bytes and keeps a core busy, so hashes run on a few threads of their own. Waiting ones
-/// are bounded in number, in total and per address, and take turns over their addresses.
+/// A hash needs `128 · r · 2^ln` bytes and keeps a core busy, so hashes run on a few dedicated threads. The queue
+/// before them is bounded in total and per address, and serves the addresses in turn.
 public final class PasswordHashing: Sendable {
     /// The cost parameters of a hash.
     public struct Cost: Hashable, Sendable {
@@ -24,10 +24,10 @@ public final class PasswordHashing: Sendable {
         /// The number of repetitions: 1 to 16.
         public var parallelism = 1
 
-        /// The parameters that OWASP recommends for scrypt: 2^17 rounds, blocks of 8, once; 128 MiB a hash.
+        /// Creates the parameters that OWASP recommends: N = 2^17, r = 8, p = 1, which is 128 MiB a hash.
         public init() {}
 
-        /// The recommended parameters with 2^`logarithm` rounds.
+        /// Creates the recommended parameters with 2^`logarithm` rounds.
         public init(logarithm: Int) { self.logarithm = logarithm }
 
         init?(_ text: Substring) {
@@ -50,7 +50,7 @@ public final class PasswordHashing: Sendable {
 
     private static let saltByteCount = 16
     private static let hashByteCount = 32
-    /// The longest password. The service refuses longer ones earlier.
+    /// The maximum length of a password. The service rejects longer ones before.
     private static let passwordByteCount = 4_096
 
     private let cost: Cost
@@ -60,11 +60,10 @@ public final class PasswordHashing: Sendable {
     /// Creates the threads and the queue.
     ///
     /// - Parameters:
-    ///   - cost: the cost of new hashes. Older ones are verified with their own.
-    ///   - threadCount: the number of hashes that are computed at once. Each needs its memory. `nil` for the number of
-    ///     cores.
-    ///   - queueLength: the number of hashes that may wait. A quarter of it is the share of one address, except for
-    ///     those of the machine itself.
+    ///   - cost: the cost of new hashes. Existing hashes are verified with their own cost.
+    ///   - threadCount: the number of hashes computed at once, each with its own memory; `nil` for the number of cores.
+    ///   - queueLength: the maximum number of waiting hashes. One address may have a quarter of it; loopback clients
+    ///     may have all of it.
     public init(cost: Cost = Cost(), threadCount: Int? = nil, queueLength: Int = 64) {
         self.cost = cost
         let count = max(1, threadCount ?? ProcessInfo.processInfo.activeProcessorCount)
@@ -75,20 +74,21 @@ public final class PasswordHashing: Sendable {
 
     deinit { threads.shutdownGracefully { _ in } }
 
-    /// A hash of `password` with a salt of its own.
+    /// Hashes `password` with a new random salt.
     ///
     /// - Parameter peer: the client's address.
-    /// - Throws: `CryptographyError` when too many hashes are waiting already.
+    /// - Throws: `CryptographyError` if too many hashes are waiting already.
     public func hash(_ password: [UInt8], peer: String) async throws(CryptographyError) -> String {
         let salt = SecureBytes.random(Self.saltByteCount)
         let hash = try await derive(password, salt, Self.hashByteCount, cost, peer)
         return "$scrypt$\(cost.text)$\(UnpaddedBase64.text(of: salt))$\(UnpaddedBase64.text(of: hash))"
     }
 
-    /// Reports whether `text` is a hash of `password`. Takes as long for a wrong one.
+    /// Verifies `password` against the hash `text`. A wrong password takes as long as a correct one.
     ///
     /// - Parameter peer: the client's address.
-    /// - Throws: `CryptographyError` when `text` is not a hash, or too many hashes are waiting already.
+    /// - Returns: `true` if the password is correct.
+    /// - Throws: `CryptographyError` if `text` is not a valid hash, or too many hashes are waiting already.
     public func verify(_ password: [UInt8], _ text: String, peer: String) async throws(CryptographyError) -> Bool {
         let parts = text.split(separator: "$", omittingEmptySubsequences: false)
         guard parts.count == 5, parts[0].isEmpty, parts[1] == "scrypt", let cost = Cost(parts[2]),
@@ -102,16 +102,18 @@ public final class PasswordHashing: Sendable {
     private func derive(
         _ password: [UInt8], _ salt: [UInt8], _ byteCount: Int, _ cost: Cost, _ peer: String
     ) async throws(CryptographyError) -> [UInt8] {
-        guard password.count <= Self.passwordByteCount else { throw CryptographyError("the password is too long") }
+        guard password.count <= Self.passwordByteCount else {
+            throw CryptographyError("the password must have at most \(Self.passwordByteCount) bytes")
+        }
         let address = ClientAddress(peer)?.network
         let ticket: Budget.Ticket
         do throws(Budget.Shortage) { ticket = try await queue.enter(address) } catch {
-            throw CryptographyError("too many passwords wait to be hashed (limit: \(error)); try again later")
+            throw CryptographyError("too many passwords are waiting to be hashed (limit: \(error)); try again later")
         }
         defer { queue.leave(ticket) }
         do {
             return try await threads.runIfActive {
-                // BoringSSL wants the address of an empty password too.
+                // BoringSSL requires a non-null pointer even for an empty password.
                 try KDF.Scrypt.deriveKey(
                     from: Data(password), salt: Data(salt), outputByteCount: byteCount, rounds: 1 << cost.logarithm,
                     blockSize: cost.blockSize, parallelism: cost.parallelism,
@@ -119,7 +121,7 @@ public final class PasswordHashing: Sendable {
                 ).withUnsafeBytes { Array($0) }
             }
         } catch {
-            throw CryptographyError("a password hash could not be computed, perhaps for lack of memory: \(error)")
+            throw CryptographyError("cannot compute a password hash, possibly for lack of memory: \(error)")
         }
     }
 }

@@ -1,17 +1,17 @@
 import SyncService
 import Synchronization
 
-/// The queue in front of a few slots for expensive work, bounded in total and per address.
+/// A queue for expensive work, bounded in total and per address.
 ///
-/// Waiting work takes turns over its addresses, so that an address with much of it delays another by one piece of work
-/// only. Work from the machine itself has no share: it counts as one address.
+/// The addresses are served in turn (round robin), so that an address with many waiting jobs delays another by one job
+/// only. Loopback clients have no address share; in the rotation they count as one address.
 final class PasswordQueue: Sendable {
     private typealias Waiter = CheckedContinuation<Void, Never>
 
     private struct State {
         var idleSlots: Int
         var waiters: [ClientAddress?: [Waiter]] = [:]
-        /// The addresses that have waiters, the next one first.
+        /// The addresses that have waiters, in the order in which they are served.
         var turns: [ClientAddress?] = []
     }
 
@@ -19,22 +19,22 @@ final class PasswordQueue: Sendable {
     private let state: Mutex<State>
 
     /// - Parameters:
-    ///   - slots: the amount of work at once.
-    ///   - length: the amount of work that may wait for a slot.
-    ///   - share: the amount of work of one address, running and waiting.
+    ///   - slots: the maximum number of running jobs.
+    ///   - length: the maximum number of jobs that wait for a slot.
+    ///   - share: the maximum number of jobs of one address, running and waiting.
     init(slots: Int, length: Int, share: Int) {
         budget = Budget(.init(total: slots + length, address: share))
         state = Mutex(State(idleSlots: slots))
     }
 
-    /// The amount of work that waits for a slot.
+    /// The number of jobs that wait for a slot.
     var waitingCount: Int { state.withLock { $0.waiters.values.reduce(0) { $0 + $1.count } } }
 
     /// Waits for a slot.
     ///
     /// - Parameter address: the network of the client; `nil` if it is unknown.
-    /// - Returns: the slot, to be passed to ``leave(_:)``.
-    /// - Throws: the limit that is exhausted.
+    /// - Returns: the slot, which the caller must pass to ``leave(_:)``.
+    /// - Throws: ``Budget/Shortage``: the limit that is exhausted.
     func enter(_ address: ClientAddress?) async throws(Budget.Shortage) -> Budget.Ticket {
         let ticket = try budget.take(address: address)
         await withCheckedContinuation { (waiter: Waiter) in
@@ -52,7 +52,7 @@ final class PasswordQueue: Sendable {
         return ticket
     }
 
-    /// Passes a slot on to the next address in turn.
+    /// Releases a slot to the next address in turn.
     func leave(_ ticket: Budget.Ticket) {
         budget.give(ticket)
         let next = state.withLock { state -> Waiter? in

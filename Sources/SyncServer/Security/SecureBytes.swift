@@ -6,14 +6,15 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Bytes that are secret.
+/// Operations on secret bytes.
 enum SecureBytes {
-    /// Bytes that nobody can guess, from the system.
+    /// Returns random bytes from the system's cryptographic generator.
     static func random(_ count: Int) -> [UInt8] {
         SymmetricKey(size: SymmetricKeySize(bitCount: max(1, count) * 8)).withUnsafeBytes { Array($0.prefix(count)) }
     }
 
-    /// Whether they are the same; how long it takes says nothing of where they differ.
+    /// Compares in a time that does not depend on where the bytes differ. Returns `false` at once if the lengths
+    /// differ.
     static func areEqual(_ one: [UInt8], _ other: [UInt8]) -> Bool {
         guard one.count == other.count else { return false }
         var difference: UInt8 = 0
@@ -22,7 +23,7 @@ enum SecureBytes {
     }
 }
 
-/// Base64 without padding (RFC 4648), one text for each sequence of bytes.
+/// Base64 without padding (RFC 4648). Decoding accepts only the canonical text of a sequence of bytes.
 enum UnpaddedBase64 {
     static func text(of bytes: [UInt8]) -> String {
         Data(bytes).base64EncodedString().replacing("=", with: "")
@@ -34,7 +35,7 @@ enum UnpaddedBase64 {
         return Array(data)
     }
 
-    /// The same in the alphabet for URLs, as JSON Web Tokens have it (RFC 7515, section 2).
+    /// Decodes base64url, as JSON Web Tokens use it (RFC 7515, section 2).
     static func bytes(ofURLSafe text: some StringProtocol) -> [UInt8]? {
         guard !text.utf8.contains(UInt8(ascii: "+")), !text.utf8.contains(UInt8(ascii: "/")) else { return nil }
         return bytes(of: String(text).replacing("-", with: "+").replacing("_", with: "/"))

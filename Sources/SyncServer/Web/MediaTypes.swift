@@ -1,4 +1,4 @@
-/// Media types of the files that a page is made of.
+/// The media types of web files.
 enum MediaTypes {
     private static let types = [
         "html": "text/html; charset=utf-8", "htm": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
@@ -11,7 +11,7 @@ enum MediaTypes {
         "wasm": "application/wasm", "pdf": "application/pdf", "mp3": "audio/mpeg", "mp4": "video/mp4",
     ]
 
-    /// The type of a file by the ending of its name.
+    /// The media type for the extension of a file name.
     static func of(_ name: String) -> String {
         guard let dot = name.lastIndex(of: ".") else { return "application/octet-stream" }
         return types[name[name.index(after: dot)...].lowercased()] ?? "application/octet-stream"

@@ -5,16 +5,16 @@ import SyncService
 
 extension Responder {
     private static let route = "web"
-    /// Scripts, styles and pictures of the same server only, and requests to it; nothing is shown in a frame.
+    /// Allows resources and requests of the same origin only, and no framing.
     private static let policy =
         "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
         + "frame-ancestors 'none'"
 
-    /// A file of the page.
+    /// Answers with a file of the web folder.
     func answer(to request: ServiceRequest, _ web: WebFolder, _ path: String) async -> ServiceAnswer {
         guard request.head.method == .get else {
             var answer = refusal(
-                RefusedRequest(.methodNotAllowed, "this path takes GET, HEAD"), to: nil, route: Self.route)
+                RefusedRequest(.methodNotAllowed, "this path accepts GET, HEAD"), to: nil, route: Self.route)
             answer.response.headerFields[.allow] = "GET, HEAD"
             return answer
         }
@@ -24,7 +24,7 @@ extension Responder {
         var response = HTTPResponse(status: .ok)
         WireFields.note(serverTime: host.now(), in: &response.headerFields)
         response.headerFields[.eTag] = file.tag
-        // Asked for again each time, which costs little by the tag: a page and its scripts must fit each other.
+        // Browsers must revalidate, so that a page and its scripts match. The entity tag makes that cheap.
         response.headerFields[.cacheControl] = "no-cache"
         for (name, value) in [
             ("Content-Security-Policy", Self.policy), ("X-Content-Type-Options", "nosniff"),
@@ -41,7 +41,7 @@ extension Responder {
         return ServiceAnswer(response, body: .bytes(file.bytes), route: Self.route)
     }
 
-    /// By weak comparison (RFC 9110, section 13.1.2).
+    /// True if `If-None-Match` matches `tag` by weak comparison (RFC 9110, section 13.1.2).
     private static func isKnown(_ tag: String, by field: String) -> Bool {
         switch TagCondition(field) {
         case .anything: true

@@ -11,16 +11,17 @@ import Musl
 import Darwin
 #endif
 
-/// The files of a web page in a folder, below `/`.
+/// The files of a web page, served from a folder at `/`.
 ///
-/// Files only, no listings; nothing whose name begins with a dot; no symbolic link is followed, so that nothing outside
-/// of the folder can be reached. Files are read again when they change; a file has at most 16 MiB.
+/// Only regular files of at most 16 MiB are served, without folder listings. Names that begin with a dot are hidden,
+/// and symbolic links are not followed, so that nothing outside the folder can be reached. Files are cached and read
+/// again when they change.
 public final class WebFolder: Sendable {
-    /// A file as it is sent.
+    /// The contents of a file and its header fields.
     struct File: Sendable {
         var bytes: [UInt8]
         var mediaType: String
-        /// A strong entity tag, with its quotation marks.
+        /// The strong entity tag, including its quotation marks.
         var tag: String
     }
 
@@ -31,48 +32,48 @@ public final class WebFolder: Sendable {
         var nanoseconds: Int
     }
 
-    private struct Kept {
+    private struct CachedFile {
         var stamp: Stamp
         var file: File
     }
 
     private static let fileByteCount: Int64 = 16 << 20
-    private static let keptByteCount = 64 << 20
+    private static let cacheByteCount = 64 << 20
 
     private let root: Int32
-    private let kept = Mutex<(files: [String: Kept], byteCount: Int)>(([:], 0))
+    private let cache = Mutex<(files: [String: CachedFile], byteCount: Int)>(([:], 0))
 
-    /// The files in the folder at `path`, which may be a symbolic link itself.
+    /// Opens the folder at `path`, which may itself be a symbolic link.
     ///
-    /// - Throws: ``ListenerError`` where there is no folder that can be read.
+    /// - Throws: ``ListenerError`` if the folder cannot be read.
     public init(path: String) throws(ListenerError) {
         root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard root >= 0 else { throw ListenerError("\(path): this is no folder that can be read") }
+        guard root >= 0 else { throw ListenerError("\(path): not a readable folder") }
     }
 
     deinit { close(root) }
 
-    /// The file that `path` of a request names; `nil` where there is none to be seen.
+    /// The file at the path of a request; `nil` if there is none or it is hidden.
     func file(at path: String) async -> File? {
         guard let parts = Self.parts(of: path) else { return nil }
         return try? await NIOThreadPool.singleton.runIfActive { self.read(parts) }
     }
 
-    /// The names from the folder to the file, decoded once; `nil` for a path that names none. A path with a slash at
-    /// its end names the `index.html` there.
+    /// The percent-decoded components of a request path; `nil` if the path is invalid. A path that ends in a slash
+    /// means `index.html` in that folder.
     static func parts(of path: String) -> [String]? {
         guard path.hasPrefix("/") else { return nil }
         var parts: [String] = []
         for part in path.dropFirst().split(separator: "/", omittingEmptySubsequences: false) {
-            guard let name = part.removingPercentEncoding, isPlain(name) else { return nil }
+            guard let name = part.removingPercentEncoding, isServable(name) else { return nil }
             parts.append(name)
         }
         if parts.last == "" { parts[parts.count - 1] = "index.html" }
         return parts.contains("") || parts.count > 32 ? nil : parts
     }
 
-    /// Whether a file of that name is shown.
-    private static func isPlain(_ name: String) -> Bool {
+    /// Returns true if files of that name may be served.
+    private static func isServable(_ name: String) -> Bool {
         let others: [UInt8] = [UInt8(ascii: "/"), UInt8(ascii: "\\"), 0x7F]
         return !name.hasPrefix(".") && name.utf8.count <= 255
             && name.utf8.allSatisfy { byte in byte >= 0x20 && !others.contains(byte) }
@@ -91,19 +92,19 @@ public final class WebFolder: Sendable {
             }
         }
         guard let name = parts.last else { return nil }
-        // Opening a pipe would wait for its writer.
+        // Without O_NONBLOCK, opening a named pipe would wait for a writer.
         let descriptor = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         let handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
         guard let stamp = Self.stamp(of: descriptor) else { return nil }
         let path = parts.joined(separator: "/")
-        if let known = kept.withLock({ $0.files[path] }), known.stamp == stamp { return known.file }
+        if let known = cache.withLock({ $0.files[path] }), known.stamp == stamp { return known.file }
         guard let data = try? handle.read(upToCount: Int(stamp.size)) ?? Data(), data.count == Int(stamp.size) else {
             return nil
         }
         let digest = SHA256.hash(data: data).prefix(16).map { String(UInt16($0) + 256, radix: 16).dropFirst() }
         let file = File(bytes: Array(data), mediaType: MediaTypes.of(name), tag: "\"\(digest.joined())\"")
-        keep(Kept(stamp: stamp, file: file), path)
+        store(CachedFile(stamp: stamp, file: file), path)
         return file
     }
 
@@ -121,12 +122,12 @@ public final class WebFolder: Sendable {
             nanoseconds: Int(time.tv_nsec))
     }
 
-    private func keep(_ new: Kept, _ path: String) {
-        kept.withLock { kept in
-            if let old = kept.files.removeValue(forKey: path) { kept.byteCount -= old.file.bytes.count }
-            if kept.byteCount + new.file.bytes.count > Self.keptByteCount { kept = ([:], 0) }
-            kept.files[path] = new
-            kept.byteCount += new.file.bytes.count
+    private func store(_ new: CachedFile, _ path: String) {
+        cache.withLock { cache in
+            if let old = cache.files.removeValue(forKey: path) { cache.byteCount -= old.file.bytes.count }
+            if cache.byteCount + new.file.bytes.count > Self.cacheByteCount { cache = ([:], 0) }
+            cache.files[path] = new
+            cache.byteCount += new.file.bytes.count
         }
     }
 }

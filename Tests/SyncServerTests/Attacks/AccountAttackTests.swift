@@ -7,23 +7,23 @@ import TestSupport
 import Testing
 
 extension Attacks {
-    @Suite("Accounts that do harm", .serialized)
+    @Suite("Attacks through accounts", .serialized)
     struct AccountAttackTests {
-        @Test("log-ins with wrong passwords: after ten they are sent away, and cost next to nothing")
+        @Test("Password guesses are rejected after ten attempts without hashing")
         func guesses() async throws {
             let stage = try AttackStage()
             let name = #"{"grant_type":"password","username":"bystander","password":"wrong"}"#
             let guess = request("POST", "/v1/sessions", fields: ["Content-Type: application/json"], body: name)
             let count = Soak.guessCount
             var seen: [Int: Int] = [:]
-            let (statuses, told) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("\(count) wrong passwords", seconds: 120, growth: 96 << 20, least: count) { _ in
-                defer { told.finish() }
+            let (statuses, continuation) = AsyncStream.makeStream(of: Int.self)
+            _ = try await stage.measure("\(count) wrong passwords", seconds: 120, growth: 96 << 20, least: count) { _ in
+                defer { continuation.finish() }
                 let connection = try RawConnection(port: stage.server.port)
                 let rounds = count / 50
                 for _ in 0..<rounds {
                     connection.send(String(repeating: guess, count: 50))
-                    for _ in 0..<50 { told.yield(try #require(connection.answer()).status) }
+                    for _ in 0..<50 { continuation.yield(try #require(connection.answer()).status) }
                 }
                 return rounds * 50
             }
@@ -33,7 +33,7 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("batches of the largest size in a loop: the account waits, nobody else does")
+        @Test("Continuous batches of the maximum size delay only their own account")
         func batches() async throws {
             let stage = try AttackStage(["account-writes=20/200"])
             let alice = try AttackStage.signUp("alice", stage.server)
@@ -45,15 +45,15 @@ extension Attacks {
             let head = request(
                 "POST", "/v1/batch",
                 fields: alice.fields + ["Content-Type: \(BatchBody.mediaType)", "Content-Length: \(body.count)"])
-            let (statuses, told) = AsyncStream.makeStream(of: Int.self)
-            _ = try await stage.endure("batches of \(body.count >> 20) MiB", growth: 256 << 20, least: 8) { isWanted in
-                defer { told.finish() }
+            let (statuses, continuation) = AsyncStream.makeStream(of: Int.self)
+            _ = try await stage.measure("batches of \(body.count >> 20) MiB", growth: 256 << 20, least: 8) { isWanted in
+                defer { continuation.finish() }
                 var number = 0
                 while isWanted(number) {
                     let connection = try RawConnection(port: stage.server.port)
                     connection.send(Array(head.utf8) + body)
                     if let answer = connection.answer() {
-                        told.yield(answer.status)
+                        continuation.yield(answer.status)
                         number += 1
                     }
                 }
@@ -67,7 +67,7 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("keys that were made to collide cost no more than others", arguments: ["sqlite", "file"])
+        @Test("Keys with colliding hashes cost no more than others", arguments: ["sqlite", "file"])
         func collisions(_ kind: String) async throws {
             let folder = try TemporaryFolder()
             let server = try ServerProcess(
@@ -82,21 +82,21 @@ extension Attacks {
             let others = try times(plain.map { String($0) }, alice, server)
             let attacked = try times(colliding, alice, server)
             print("\(kind): 256 keys each \(others), of one XXH64 \(attacked)")
-            // With a chain of all of them the last would take seven times as long as the first.
+            // If they formed one hash chain, the last part would take seven times as long as the first.
             let (first, last) = (try #require(attacked.first), try #require(attacked.last))
             #expect(last < first * 4)
             #expect(server.stop() == 0)
         }
 
-        /// How long it takes to write and read each 256 of `keys`.
+        /// The time to write and read each 256 of `keys`.
         private func times(
-            _ keys: [String], _ person: AttackStage.Person, _ server: ServerProcess
+            _ keys: [String], _ account: AttackStage.Account, _ server: ServerProcess
         ) throws -> [Duration] {
             let connection = try RawConnection(port: server.port)
             func send(_ operations: [BatchOperation]) {
                 let body = BatchBody.bytes(of: operations)
                 let fields =
-                    person.fields + [
+                    account.fields + [
                         "Content-Type: \(BatchBody.mediaType)", "Content-Length: \(body.count)",
                     ]
                 connection.send(Array(request("POST", "/v1/batch", fields: fields).utf8) + body)
@@ -117,7 +117,7 @@ extension Attacks {
 
 @Suite("SipHash-2-4")
 struct SipHashTests {
-    @Test("it gives what its authors' paper says, appendix A, and what they published for no and eight bytes")
+    @Test("Digests match the test vectors of the authors (appendix A of the paper; 0 and 8 bytes)")
     func vectors() {
         let key: (UInt64, UInt64) = (0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908)
         #expect(SipHash.digest(of: Array(0..<15), key: key) == 0xA129_CA61_49BE_45E5)
@@ -126,8 +126,8 @@ struct SipHashTests {
     }
 }
 
-/// Keys of one unseeded XXH64: two words of one of its four lanes are chosen so that the second takes back what the
-/// first has changed.
+/// Keys with equal unseeded XXH64: of two words in the same lane, the second one is chosen so that it cancels the
+/// effect of the first.
 enum CollidingKeys {
     private static let prime1: UInt64 = 0x9E37_79B1_85EB_CA87
     private static let prime2: UInt64 = 0xC2B2_AE3D_27D4_EB4F
@@ -135,7 +135,7 @@ enum CollidingKeys {
     static func make(_ count: Int, prefix: String) -> [String] {
         let padding = (32 - prefix.utf8.count % 32) % 32
         let start = Array(prefix.utf8) + [UInt8](repeating: UInt8(ascii: "p"), count: padding)
-        // The lane as it is after the prefix.
+        // The state of the lane after the prefix.
         var lane = prime1 &+ prime2
         for offset in stride(from: 0, to: start.count, by: 32) { lane = round(lane, word(start, offset)) }
         let inverse = inverted(prime2)
@@ -143,7 +143,7 @@ enum CollidingKeys {
         var taken: Set<UInt64> = []
         var generator = SeededGenerator(seed: 7)
         while keys.count < count {
-            // Eight letters, of four bits each.
+            // Eight letters with four random bits each.
             let random = generator.next()
             let letters = (0..<8).map { UInt8(ascii: "A") + UInt8(random >> UInt64($0 * 4) & 15) }
             let first = word(letters, 0)
@@ -170,12 +170,12 @@ enum CollidingKeys {
 
     private static func bytes(_ word: UInt64) -> [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: word >> ($0 * 8)) } }
 
-    /// Whether all bytes are visible ASCII that a key may have.
+    /// Returns true if all bytes are visible ASCII characters that a key allows.
     private static func isText(_ word: UInt64) -> Bool {
         bytes(word).allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "\\") }
     }
 
-    /// Modulo 2^64, of an odd number (Newton).
+    /// The inverse of an odd number modulo 2^64, by Newton's method.
     private static func inverted(_ number: UInt64) -> UInt64 {
         (0..<6).reduce(number) { inverse, _ in inverse &* (2 &- number &* inverse) }
     }

@@ -5,14 +5,14 @@ import TestSupport
 import Testing
 
 extension Attacks {
-    @Suite("Answers that do harm", .serialized)
+    @Suite("Attacks through answers", .serialized)
     struct AnswerAttackTests {
         private static let clientCount = 8
         private static let valueByteCount = 4 << 20
-        /// The memory that may be taken beyond the limit, in bytes.
+        /// The memory that the server may use beyond the limit, in bytes.
         private static let slack = 64 << 20
 
-        @Test("conflicts with long values, to clients that never read, keep within the limit of answers")
+        @Test("Long conflict answers to clients that never read stay within the answer limit")
         func conflicts() async throws {
             let limit = 64 << 20
             let stage = try AttackStage(["total-answer-bytes=\(limit)"])
@@ -40,7 +40,7 @@ extension Attacks {
                     request("PUT", "/v1/kv/\(key.text)", fields: alice.fields + ["If-None-Match: *"], body: "1").utf8),
             ]
             for request in requests {
-                _ = try await stage.endure(
+                _ = try await stage.measure(
                     "conflicts of \(Self.valueByteCount >> 20) MiB", seconds: 3, growth: limit + Self.slack,
                     least: Self.clientCount
                 ) { isWanted in
@@ -58,12 +58,12 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("bodies that never come, from one address: the writes and log-ins of others go on")
+        @Test("Bodies that never arrive from one address do not block writes and log-ins of others")
         func bodies() async throws {
             let stage = try AttackStage(
                 ["address-requests=none", "account-writes=none"], options: ["--trusted-proxy", "127.0.0.1"])
             let head = "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.1\r\n"
-            _ = try await stage.endure("bodies that never come", growth: 96 << 20, least: 3_000) { isWanted in
+            _ = try await stage.measure("bodies that never arrive", growth: 96 << 20, least: 3_000) { isWanted in
                 var clients: [RawConnection] = []
                 var logIns = 0
                 repeat {

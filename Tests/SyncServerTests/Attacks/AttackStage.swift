@@ -4,44 +4,44 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Attacks on real servers, one after the other, so that none is taken for the effect of another.
+/// Attacks on real servers. They run one after the other, so that they do not influence each other's measurements.
 @Suite("Attacks", .serialized)
 enum Attacks {}
 
-/// A real server that is attacked, and somebody who only wants his document meanwhile.
+/// A real server under attack, and a bystander account whose reads are measured meanwhile.
 final class AttackStage: Sendable {
     /// An account and its token.
-    struct Person: Sendable {
+    struct Account: Sendable {
         var token: String
-        /// What its keys begin with.
+        /// The prefix of its keys.
         var prefix: String
 
         var fields: [String] { ["Authorization: Bearer \(token)"] }
     }
 
-    /// What was seen of the server.
+    /// The measurements of an attack.
     struct Figures {
-        /// Of the bystander's reads, without the attack and under it.
+        /// The bystander's reads before and during the attack.
         var calm = Reads()
         var attacked = Reads()
-        /// The largest resident memory under the attack beyond that before it, in bytes.
+        /// The peak increase of resident memory during the attack, in bytes.
         var growth = 0
-        /// Whether the server was ready each time that it was asked.
+        /// True if every readiness check succeeded.
         var wasReady = true
-        /// How much the attack did.
+        /// The number of attack operations.
         var attackCount = 0
-        /// How long it was under attack.
+        /// The duration of the attack.
         var elapsed = Duration.zero
     }
 
-    /// Reads that were due at fixed instants, and how they were answered.
+    /// The results of reads that were scheduled at fixed times.
     struct Reads {
         var due = 0.0
         var answered = 0
         var latencies = LatencyHistogram()
         var troubles = 0
 
-        /// How many of those due were answered before the end.
+        /// The fraction of the scheduled reads that were answered before the end.
         var share: Double { due > 0 ? Double(answered) / due : 0 }
 
         func milliseconds(_ fraction: Double) -> Double { Double(latencies.percentile(fraction) ?? 0) / 1e6 }
@@ -54,16 +54,16 @@ final class AttackStage: Sendable {
         }
     }
 
-    /// The server answered what no server answers.
+    /// The server gave an unexpected answer.
     struct Unexpected: Error {
         var description: String
     }
 
-    /// How far an attack is.
+    /// The progress of an attack.
     private final class Progress: Sendable {
         private let state = Mutex((count: 0, mustEnd: false, hasEnded: false))
 
-        /// Notes that so much is done; whether more is wanted.
+        /// Records the number of operations. Returns `false` if the attack must end.
         func isWanted(after count: Int) -> Bool {
             state.withLock { state in
                 state.count = count
@@ -78,7 +78,7 @@ final class AttackStage: Sendable {
     }
 
     let server: ServerProcess
-    let bystander: Person
+    let bystander: Account
 
     init(store: String = "memory:", _ limits: [String] = [], options: [String] = []) throws {
         server = try ServerProcess(
@@ -91,8 +91,8 @@ final class AttackStage: Sendable {
         guard written?.status == 200 else { throw Unexpected(description: "\(written as Any)") }
     }
 
-    /// Makes the account `name`.
-    static func signUp(_ name: String, _ server: ServerProcess) throws -> Person {
+    /// Creates the account `name`.
+    static func signUp(_ name: String, _ server: ServerProcess) throws -> Account {
         let body = #"{"name":"\#(name)","password":"correct horse"}"#
         let answer = try ask(
             server.port, "POST", "/v1/accounts", fields: ["Content-Type: application/json"], body: body)
@@ -100,24 +100,23 @@ final class AttackStage: Sendable {
         guard let token = members?["access_token"] as? String, let life = members?["incarnation"] as? String else {
             throw Unexpected(description: "no account: \(answer as Any)")
         }
-        return Person(token: token, prefix: "accounts/\(name)/\(life)/")
+        return Account(token: token, prefix: "accounts/\(name)/\(life)/")
     }
 
-    /// Measures the bystander before and under `attack`, prints it, and checks that he had `share` of the reads that he
-    /// asked for, that the server is ready, that it has not grown by more than `growth` bytes, and that its descriptors
-    /// come back.
+    /// Measures and prints the bystander's reads before and during `attack`. Checks that at least `share` of them were
+    /// answered, that the server stayed ready and grew by at most `growth` bytes, and that its descriptors were closed.
     ///
-    /// He asks at fixed instants, half as often as he could if he was alone, and 1,000 times a second at most: where
-    /// the machine gives less to this test for a while he can make up for it, where the server gives less to him he
-    /// cannot. The attacker, who in earnest has a machine of his own, has what the others leave of the processors.
+    /// Reads are scheduled at fixed times, at half the rate that the idle server reaches, and at most 1,000 a second. A
+    /// short stall of the machine can thus be made up; a server that starves the bystander cannot. The attack runs at
+    /// the lowest priority, since a real attacker would not use the server's processors.
     ///
     /// - Parameters:
-    ///   - seconds: how long the attack is looked at, where it does not end before and has done enough; a minute more
-    ///     at most.
-    ///   - least: how much the attack does, at least: one that got nowhere harms nobody.
-    ///   - attack: is called on a thread of its own; asks whether it shall go on by saying how much it has done, ends
-    ///     when that is enough, or before, and says how much it did.
-    func endure(
+    ///   - seconds: the duration of the attack unless it ends earlier; at most one minute more if it has done fewer
+    ///     than `least` operations.
+    ///   - least: the minimum number of attack operations. With fewer the test would prove nothing.
+    ///   - attack: runs on a thread of its own and returns the number of its operations. It passes that number to
+    ///     `isWanted` repeatedly, and ends when the result is `false` or earlier.
+    func measure(
         _ name: String, seconds: Double = 4, growth: Int, share: Double = 0.9, least: Int,
         _ attack: @escaping @Sendable (_ isWanted: @Sendable (Int) -> Bool) throws -> Int
     ) async throws -> Figures {
@@ -158,14 +157,14 @@ final class AttackStage: Sendable {
     private static func text(_ figures: Figures, rate: Double) -> String {
         let (calm, attacked) = (figures.calm, figures.attacked)
         let number: (Double) -> String = { String(format: "%.1f", $0) }
-        return "of \(Int(rate)) reads a second that a bystander asks for he has \(number(attacked.share * 100)) %, "
+        return "of \(Int(rate)) bystander reads a second \(number(attacked.share * 100)) % were answered, "
             + "without it \(number(calm.share * 100)) %; median \(number(attacked.milliseconds(0.5))) ms, 99 % "
             + "\(number(attacked.milliseconds(0.99))) ms, without it \(number(calm.milliseconds(0.5))) and "
             + "\(number(calm.milliseconds(0.99))) ms; resident memory +\(figures.growth / 1_024) KiB; "
             + "\(figures.attackCount) times in \(figures.elapsed)"
     }
 
-    /// The bystander's reads, `rate` in a second or as many as he gets, over two connections of his own.
+    /// Performs the bystander's reads over two connections, at `rate` reads a second, or as fast as possible if `nil`.
     private func reads(_ rate: Double?, seconds: Double) async throws -> LoadReport {
         let target = LoadTarget(host: "127.0.0.1", port: server.port)
         let read = RequestBytes(
@@ -186,7 +185,7 @@ final class AttackStage: Sendable {
         try FileManager.default.contentsOfDirectory(atPath: "/proc/\(server.processID)/fd").count
     }
 
-    /// Asks until the server has about as many descriptors as it had, for half a minute at most.
+    /// Waits at most 30 s until the server has about `count` open descriptors.
     func descriptorsReturn(to count: Int) throws -> Bool {
         let end = ContinuousClock.now + .seconds(30)
         while ContinuousClock.now < end {
@@ -196,7 +195,7 @@ final class AttackStage: Sendable {
         return false
     }
 
-    /// Asks until `name` of `/metrics` is `count` or more, for half a minute at most.
+    /// Waits at most 30 s until the metric `name` is at least `count`.
     func reaches(_ name: String, _ count: Double) throws -> Bool {
         let end = ContinuousClock.now + .seconds(30)
         while ContinuousClock.now < end {
@@ -205,7 +204,7 @@ final class AttackStage: Sendable {
         return false
     }
 
-    /// A figure of `/metrics`.
+    /// The value of a metric of `/metrics`.
     func figure(_ name: String) throws -> Double {
         let text = try ask(server.port, "GET", "/metrics")?.text ?? ""
         let line = text.split(separator: "\n").first { $0.hasPrefix(name + " ") }

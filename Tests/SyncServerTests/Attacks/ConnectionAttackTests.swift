@@ -3,19 +3,19 @@ import TestSupport
 import Testing
 
 extension Attacks {
-    @Suite("Connections that do harm", .serialized)
+    @Suite("Attacks through connections", .serialized)
     struct ConnectionAttackTests {
-        @Test("5,000 connections that send half a header, a byte now and then: each is closed in time")
+        @Test("5,000 connections that trickle an incomplete header are closed after the header timeout")
         func halfOpen() async throws {
             let stage = try AttackStage(["header-seconds=6"])
             let count = 5_000
-            // All are closed at the same moment, which takes a debug build a second or two where the machine is slow.
-            _ = try await stage.endure(
+            // All are closed at once. In a debug build on a slow machine that takes a second or two.
+            _ = try await stage.measure(
                 "\(count) half-open connections", seconds: 20, growth: 200 << 20, share: 0.6, least: count
             ) { _ in
                 let connections = try (0..<count).map { _ in try RawConnection(port: stage.server.port) }
                 for connection in connections { connection.send("GET /v1/kv HTTP/1.1\r\nHost: x\r\nX-") }
-                // It is the header's time that counts, not that of its last byte.
+                // The timeout counts from the start of the header, not from its last byte.
                 for connection in connections { connection.send("x") }
                 #expect(connections.allSatisfy { $0.receiveAll() != nil })
                 return connections.count
@@ -24,12 +24,12 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("bodies without end: of strangers nothing is kept, of an account as much as a body may have")
+        @Test("Endless bodies are refused: at once from strangers, at the body limit from an account")
         func endless() async throws {
             let stage = try AttackStage(["total-body-bytes=64M"])
             let alice = try AttackStage.signUp("alice", stage.server)
             let piece = Array(("10000\r\n" + String(repeating: "x", count: 65_536) + "\r\n").utf8)
-            _ = try await stage.endure("bodies without end", growth: 160 << 20, least: 8) { isWanted in
+            _ = try await stage.measure("endless bodies", growth: 160 << 20, least: 8) { isWanted in
                 var number = 0
                 while isWanted(number) {
                     let isKnown = number % 4 == 3
@@ -38,7 +38,7 @@ extension Attacks {
                     connection.send(request("PUT", "/v1/kv/\(alice.prefix)x?if=any", fields: fields))
                     for _ in 0..<300 { connection.send(piece) }
                     let status = connection.answer()?.status
-                    // A client that sends on and on may lose the answer with the connection.
+                    // A client that keeps sending may lose the answer to a connection reset.
                     #expect(status == nil || status == (isKnown ? 413 : 401), "\(status as Any)")
                     number += 1
                 }
@@ -48,11 +48,11 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("a body that unpacks to more than it is: it is refused, and never unpacked")
+        @Test("A compressed body is refused without decompressing it")
         func bomb() async throws {
             let stage = try AttackStage()
             let alice = try AttackStage.signUp("alice", stage.server)
-            _ = try await stage.endure("compressed bodies", seconds: 2, growth: 64 << 20, least: 100) { isWanted in
+            _ = try await stage.measure("compressed bodies", seconds: 2, growth: 64 << 20, least: 100) { isWanted in
                 var number = 0
                 let body = String(repeating: "\u{1F}", count: 40_000)
                 while isWanted(number) {
@@ -69,12 +69,12 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("watchers that never read: their streams end, and what was kept for them with these")
+        @Test("Event streams of watchers that never read are ended, and their memory is released")
         func watchers() async throws {
             let stage = try AttackStage(["write-seconds=2", "account-writes=20/40"])
             let alice = try AttackStage.signUp("alice", stage.server)
             let folder = alice.prefix + String(repeating: "x", count: 900)
-            _ = try await stage.endure(
+            _ = try await stage.measure(
                 "watchers that never read", seconds: 8, growth: 200 << 20, least: 100
             ) { isWanted in
                 let watchers = try (0..<32).map { _ in
@@ -88,7 +88,7 @@ extension Attacks {
                 while isWanted(number) {
                     writer.send(
                         request("PUT", "/v1/kv/\(folder)\(number % 50)?if=any", fields: alice.fields, body: "x"))
-                    // As often as an account may write.
+                    // 429 occurs at the write limit of the account.
                     #expect([200, 429].contains(writer.answer()?.status))
                     number += 1
                 }
@@ -99,9 +99,7 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test(
-            "one watcher that never reads and asks for everything again and again is closed while others are written to"
-        )
+        @Test("Clients that request long values and never read them are disconnected")
         func stalledReader() throws {
             let stage = try AttackStage(["write-seconds=1"])
             let alice = try AttackStage.signUp("alice", stage.server)
@@ -121,17 +119,17 @@ extension Attacks {
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("SIGTERM does not wait for half a body longer than it says")
+        @Test("Shutdown waits for an incomplete body only for the late-body timeout")
         func ending() throws {
             let stage = try AttackStage()
             let half = try RawConnection(port: stage.server.port)
             half.send("PUT /v1/kv/a HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
-            // Once this is answered, the half has come too.
+            // When this is answered, the half body has arrived too.
             #expect(try ask(stage.server.port, "GET", "/healthz")?.status == 200)
             let start = ContinuousClock.now
             #expect(stage.server.stop() == 0)
             let elapsed = ContinuousClock.now - start
-            print("SIGTERM with half a body under way: \(elapsed)")
+            print("SIGTERM with an incomplete body: \(elapsed)")
             #expect(elapsed < .seconds(10))
             #expect(half.answer()?.status == 408)
         }

@@ -5,13 +5,13 @@ import SyncService
 import TestSupport
 import Testing
 
-@Suite("Clients that are slow over TLS")
+@Suite("Slow clients over TLS")
 struct SlowSecureTests {
     private let folder: TemporaryFolder
     private let limits: ListenerConfiguration
     private let metrics = PrometheusMetrics()
 
-    /// Nothing but what a test sets ends within the minute that a test has.
+    /// All timeouts exceed the test's time limit, except those that a test changes.
     init() throws {
         folder = try TemporaryFolder()
         try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
@@ -47,19 +47,19 @@ struct SlowSecureTests {
         var time: Duration
     }
 
-    /// Connects, sends something, and waits for the end.
+    /// Connects, calls `send`, and waits until the server closes the connection.
     private static func ending(
         _ port: Int, _ name: String, _ send: (SecureConnection) throws -> Void = { _ in }
     ) throws -> Ending {
         let begun = ContinuousClock.now
-        let connection = try SecureConnection(port: port, protocol: name, isTelling: true)
+        let connection = try SecureConnection(port: port, protocol: name, printsProtocol: true)
         try send(connection)
         let isClosed = connection.isClosed()
         return Ending(
             isClosed: isClosed, agreedProtocol: connection.agreedProtocol, time: ContinuousClock.now - begun)
     }
 
-    /// A connection that never came about, or that a server closes at once, is closed as well.
+    /// Checks the protocol and the time too, because a connection that failed or was closed at once is closed as well.
     private func expectSlow(_ ending: Ending, _ name: String) {
         #expect(ending.isClosed)
         #expect(ending.agreedProtocol == name)
@@ -67,7 +67,7 @@ struct SlowSecureTests {
         #expect(metrics.text().contains(slowCount + "1"))
     }
 
-    @Test("who encrypts the connection and then asks nothing is closed", arguments: ["http/1.1", "h2"])
+    @Test("A TLS connection without requests is closed", arguments: ["http/1.1", "h2"])
     func silent(_ name: String) async throws {
         var limits = limits
         if name == "h2" { limits.silenceSeconds = 1 } else { limits.headerSeconds = 1 }
@@ -77,7 +77,7 @@ struct SlowSecureTests {
         expectSlow(ending, name)
     }
 
-    @Test("who speaks no word of HTTP/2 after agreeing on it is closed")
+    @Test("A client that negotiates HTTP/2 and sends nothing is disconnected")
     func wordless() async throws {
         var limits = limits
         limits.silenceSeconds = 1
@@ -85,7 +85,7 @@ struct SlowSecureTests {
         expectSlow(ending, "h2")
     }
 
-    @Test("a header that does not end is given up over TLS, too")
+    @Test("The header timeout applies over TLS")
     func header() async throws {
         var limits = limits
         limits.headerSeconds = 1
@@ -95,7 +95,7 @@ struct SlowSecureTests {
         expectSlow(ending, "http/1.1")
     }
 
-    @Test("HTTP/2: a connection without requests is closed, whatever the client says", arguments: [false, true])
+    @Test("HTTP/2: an idle connection is closed, before and after its first request", arguments: [false, true])
     func idle(hasAsked: Bool) async throws {
         var limits = limits
         limits.idleSeconds = 1
@@ -104,8 +104,8 @@ struct SlowSecureTests {
             let connection = try SecureConnection(port: port, protocol: "h2")
             try connection.beginHTTP2()
             if hasAsked { try connection.send([.request("GET", "/short", stream: 1, isWhole: true)]) }
-            let told = connection.frames { $0.isGoAway }
-            let answered = told?.contains { $0.isData && $0.payload == Array("xxx".utf8) }
+            let frames = connection.frames { $0.isGoAway }
+            let answered = frames?.contains { $0.isData && $0.payload == Array("xxx".utf8) }
             return (answered == hasAsked, connection.isClosed(), ContinuousClock.now - begun)
         }
         #expect(isTold)
@@ -113,7 +113,7 @@ struct SlowSecureTests {
         #expect(time >= .seconds(limits.idleSeconds + limits.shutdownSeconds))
     }
 
-    @Test("HTTP/2: a stream whose reader takes nothing more is ended; others of its connection go on")
+    @Test("HTTP/2: a stream whose client stops reading is reset; other streams of the connection continue")
     func stalled() async throws {
         var limits = limits
         limits.writeSeconds = 1
@@ -132,7 +132,7 @@ struct SlowSecureTests {
         #expect(metrics.text().contains(slowCount + "1"))
     }
 
-    @Test("HTTP/2: a body that does not come in time is 408; others of its connection go on")
+    @Test("HTTP/2: a late body is answered with 408; other streams of the connection continue")
     func body() async throws {
         var limits = limits
         limits.bodySeconds = 1
@@ -152,10 +152,10 @@ struct SlowSecureTests {
         #expect(metrics.text().contains(slowCount + "1"))
     }
 
-    @Test("HTTP/2: a server that is to end waits for a late body only so long")
+    @Test("HTTP/2: shutdown waits for a body only for the late-body timeout")
     func lateBody() async throws {
         var limits = limits
-        // Longer than a connection is kept that carries nothing.
+        // Longer than an idle connection is kept during shutdown.
         (limits.lateBodySeconds, limits.shutdownSeconds) = (4, 300)
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
         let refusal = try await run(limits, ending: ending) { port in
@@ -165,8 +165,8 @@ struct SlowSecureTests {
             try connection.send([
                 .request("PUT", "/v1/a", stream: 1, isWhole: false), .data(stream: 1, Array("half".utf8)), .ping,
             ])
-            // When this is answered, what was sent before it has come. Inside of #require, in a closure as here, this
-            // closure would be called instead of the next one, too (Swift 6.3.1).
+            // When this is answered, the earlier frames have arrived. Not inside #require: within a closure, Swift
+            // 6.3.1 would then call this closure instead of the next one too.
             let pong = connection.frames { $0.isPong }
             try #require(pong != nil)
             end.yield()
@@ -177,7 +177,7 @@ struct SlowSecureTests {
         #expect(metrics.text().contains(slowCount + "1"))
     }
 
-    @Test("HTTP/2: a server that is to end does not wait for who says nothing and has nothing under way")
+    @Test("HTTP/2: shutdown does not wait for a silent client without open streams")
     func quietClient() async throws {
         var limits = limits
         limits.shutdownSeconds = 300
@@ -190,8 +190,8 @@ struct SlowSecureTests {
             let answer = connection.frames { $0.isData && $0.stream == 1 }
             try #require(answer != nil)
             end.yield()
-            let told = connection.frames { $0.isGoAway }
-            return (told != nil, connection.isClosed())
+            let frames = connection.frames { $0.isGoAway }
+            return (frames != nil, connection.isClosed())
         }
         #expect(isTold)
         #expect(isClosed)

@@ -3,13 +3,13 @@ import TestSupport
 import Testing
 
 extension Attacks {
-    @Suite("Requests that could be taken for two", .serialized)
+    @Suite("Request smuggling", .serialized)
     struct SmugglingTests {
         private static let post = "POST /healthz HTTP/1.1\r\nHost: x\r\n"
         private static let next = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
         private static let chunked = post + "Transfer-Encoding: chunked\r\n\r\n"
 
-        /// Each with its name; what follows it must never be answered.
+        /// Ambiguous requests with their names. A request after one of them must never be answered.
         static let ambiguous: [(String, String)] = [
             ("length and coding", post + "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nG"),
             ("coding and length", post + "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\nG"),
@@ -59,7 +59,7 @@ extension Attacks {
             ("a field without name", "GET /healthz HTTP/1.1\r\nHost: x\r\n: foo\r\n\r\n"),
         ]
 
-        @Test("what another program could read otherwise is refused once, and nothing after it is read")
+        @Test("An ambiguous request is refused, and the input after it is discarded")
         func ambiguous() throws {
             let server = try ServerProcess(store: "memory:", options: ["--log-level", "error"])
             for (name, text) in Self.ambiguous {
@@ -77,7 +77,7 @@ extension Attacks {
             #expect(server.stop() == 0)
         }
 
-        @Test("what can be read in one way only is answered, and so is what follows")
+        @Test("An unambiguous request is answered, and so is the request after it")
         func plain() throws {
             let server = try ServerProcess(store: "memory:", options: ["--log-level", "error"])
             let plain = [
@@ -91,7 +91,7 @@ extension Attacks {
                 #expect(connection.answer() != nil, "\(text)")
                 #expect(connection.answer()?.status == 200, "\(text)")
             }
-            // A client of HTTP/1.0 needs no host, and waits for the end.
+            // HTTP/1.0 needs no Host, and the server closes the connection after the answer.
             let old = try RawConnection(port: server.port)
             old.send("GET /healthz HTTP/1.0\r\n\r\n")
             let received = String(decoding: try #require(old.receiveAll()), as: UTF8.self)

@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 extension Attacks {
-    @Suite("Streams that do harm", .serialized)
+    @Suite("Attacks through event streams", .serialized)
     struct StreamAttackTests {
         private static let addressCount = 40
 
@@ -15,7 +15,7 @@ extension Attacks {
                 ])
         }
 
-        /// How long it takes until a stream begins, and what is told.
+        /// Opens an event stream. Returns the status and the time until its header arrived.
         private static func open(_ token: String, over connection: RawConnection) -> (status: Int, elapsed: Duration) {
             let start = ContinuousClock.now
             connection.send(watch(token, from: "203.0.113.7"))
@@ -23,7 +23,7 @@ extension Attacks {
             return (status, ContinuousClock.now - start)
         }
 
-        @Test("strangers with made-up tokens, from many addresses, who ask for streams: those who are known get theirs")
+        @Test("Streams requested with forged tokens from many addresses do not block those of known accounts")
         func strangers() throws {
             let stage = try AttackStage(options: ["--trusted-proxy", "127.0.0.1"])
             let newcomer = try AttackStage.signUp("newcomer", stage.server)
@@ -39,10 +39,10 @@ extension Attacks {
             let elapsed = opened.map(\.elapsed).sorted()
             let new = Self.open(newcomer.token, over: watchers[8])
             print(
-                "\(most * each) made-up streams: a known account's open within \(elapsed), "
-                    + "a new one's after \(new.elapsed)")
+                "\(most * each) forged stream requests: streams of a known account open within \(elapsed), "
+                    + "that of a new account after \(new.elapsed)")
             #expect(opened.allSatisfy { $0.status == 200 })
-            // The first waits until what all of them have sent was read.
+            // The first one waits until the requests of all strangers have been read.
             #expect(elapsed[elapsed.count / 2] < .milliseconds(500))
             #expect(try #require(elapsed.last) < .seconds(10))
             #expect([200, 503].contains(new.status))
@@ -53,14 +53,14 @@ extension Attacks {
                     seen[status, default: 0] += 1
                 }
             }
-            print("told to strangers: \(seen.sorted { $0.key < $1.key })")
+            print("answers to strangers: \(seen.sorted { $0.key < $1.key })")
             #expect(Set(seen.keys).isSubset(of: [401, 429, 503]))
             #expect((seen[401] ?? 0) >= most)
             withExtendedLifetime(watchers) {}
             #expect(stage.server.stop() == 0)
         }
 
-        @Test("a request for a stream counts once for its address")
+        @Test("A stream request counts once towards the address limit")
         func counting() throws {
             let stage = try AttackStage(["address-requests=0.001/3"], options: ["--trusted-proxy", "127.0.0.1"])
             let statuses = try (0..<5).map { _ in

@@ -27,25 +27,25 @@ struct ConnectionStateTests {
         state.completeRead(time(seconds), isPartial: false)
     }
 
-    /// The second at which `state` first asks for `action`; `nil` when it does not within an hour.
+    /// The second at which `state` first returns `action`; `nil` if it does not within an hour.
     private func second(of action: ConnectionState.Action, _ state: ConnectionState, isUnsent: Bool = false) -> Int64? {
         var state = state
         return (0...3_600).first { state.tick(time($0), isUnsent: isUnsent) == action }
     }
 
-    @Test("a connection without a request closes after the header timeout")
+    @Test("A connection without a request closes after the header timeout")
     func noHeader() {
         #expect(second(of: .closeSlow, connection()) == 20)
     }
 
-    @Test("bytes that are no whole header do not extend the header timeout")
+    @Test("An incomplete header does not extend the header timeout")
     func partialHeader() {
         var state = connection()
         for seconds: Int64 in 1...19 { state.completeRead(time(seconds), isPartial: true) }
         #expect(second(of: .closeSlow, state) == 20)
     }
 
-    @Test("an answered connection closes after the idle timeout, or the header timeout of a second header")
+    @Test("A connection closes after the idle timeout, or the header timeout of a second header")
     func secondHeader() {
         var state = connection()
         receive(&state, at: 5)
@@ -56,14 +56,14 @@ struct ConnectionStateTests {
         #expect(second(of: .closeSlow, state) == 50)
     }
 
-    @Test("a connection that carries nothing closes after the silence timeout, also while an answer is made")
+    @Test("A silent connection closes after the silence timeout, even while a request is processed")
     func silence() {
         var state = connection()
         receive(&state, at: 5)
         #expect(second(of: .closeSlow, state) == 125)
     }
 
-    @Test("a body is refused when it does not come at the least rate after its first period")
+    @Test("A body is refused if it does not arrive at the minimum rate after its first period")
     func slowBody() {
         for (count, expected) in [(0, Int64(40)), (2_999, 40), (3_000, 70)] {
             var state = connection(isStream: true)
@@ -74,7 +74,7 @@ struct ConnectionStateTests {
         }
     }
 
-    @Test("a server that ends gives a body the late-body timeout, however much of it came before")
+    @Test("During shutdown a body gets the late-body timeout, however much of it has arrived")
     func lateBody() {
         var state = connection(isStream: true)
         state.receiveHead(closes: false)
@@ -84,7 +84,7 @@ struct ConnectionStateTests {
         #expect(second(of: .refuseLateBody, state) == 14)
     }
 
-    @Test("a refused request closes the connection when the answer is taken; what still comes is bounded")
+    @Test("A refused request closes the connection after its answer, and discards limited input")
     func refusal() {
         var state = connection()
         state.receiveHead(closes: false)
@@ -99,7 +99,7 @@ struct ConnectionStateTests {
         #expect(state.tick(time(7), isUnsent: false) == .close)
     }
 
-    @Test("an answer that the client does not take closes the connection after the write timeout")
+    @Test("An unread answer closes the connection after the write timeout")
     func stalledWrite() {
         var state = connection()
         receive(&state, at: 5)
@@ -110,7 +110,7 @@ struct ConnectionStateTests {
         #expect(second(of: .closeSlow, state, isUnsent: true) == 50)
     }
 
-    @Test("a stream of HTTP/2 whose answer is not taken closes after the write timeout")
+    @Test("An HTTP/2 stream with an unread answer closes after the write timeout")
     func unreadStream() {
         var state = connection(isStream: true)
         receive(&state, at: 5)
@@ -119,7 +119,7 @@ struct ConnectionStateTests {
     }
 
     @Test(
-        "a connection or stream that takes no output closes after the write timeout, whatever its phase",
+        "An unwritable connection or stream closes after the write timeout in every phase",
         arguments: [true, false])
     func unwritable(isStream: Bool) {
         var state = connection(isStream: isStream)
@@ -141,26 +141,26 @@ struct ConnectionStateTests {
         #expect(secure.tick(time(35)) == .closeSlow)
     }
 
-    @Test("a client that has left gets the answers to what it sent, and then the end")
+    @Test("A half-closed client gets the answers to its requests, and then the connection closes")
     func leaving() {
         var state = connection()
         receive(&state, at: 5)
-        #expect(state.leave() == .none)
+        #expect(state.closeInput() == .none)
         #expect(state.settle(time(5)) == .none)
         #expect(state.endAnswer(time(6)) == .none)
         #expect(state.settle(time(6)) == .flush)
         #expect(state.flushed(time(6), isUnsent: false) == .close)
     }
 
-    @Test("a client that leaves in the middle of a request closes the connection")
+    @Test("A half-close in the middle of a request closes the connection")
     func cut() {
         var state = connection()
         state.receiveHead(closes: false)
-        #expect(state.leave() == .none)
+        #expect(state.closeInput() == .none)
         #expect(state.settle(time(5)) == .close)
     }
 
-    @Test("a server that ends finishes answers, ends streams and closes idle connections")
+    @Test("Shutdown finishes answers, ends streams and closes idle connections")
     func quiescing() {
         var idle = connection()
         #expect(idle.quiesce(time(1)) == .none)
@@ -179,7 +179,7 @@ struct ConnectionStateTests {
         #expect(second(of: .close, streaming, isUnsent: true) == 4)
     }
 
-    @Test("output that the kernel does not take keeps a server no longer than its shutdown time")
+    @Test("Unsent output delays shutdown for at most the shutdown timeout")
     func unsent() {
         var state = connection()
         #expect(state.quiesce(time(1)) == .none)
@@ -188,7 +188,7 @@ struct ConnectionStateTests {
         #expect(second(of: .close, state, isUnsent: true) == 11)
     }
 
-    @Test("a TLS connection closes after the handshake timeout, and says goodbye after the idle timeout")
+    @Test("A TLS connection closes after the handshake timeout, and sends GOAWAY after the idle timeout")
     func secure() {
         var state = SecureConnectionHandler.State(timeouts, now: Self.start)
         #expect(state.tick(time(9)) == .none)

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Small writes")
 struct SmallWriteTests {
-    private let stage = Stage { "\($0.head.method.rawValue) \($0.head.path ?? "") \($0.body.count)" }
+    private let handler = GatedHandler { "\($0.head.method.rawValue) \($0.head.path ?? "") \($0.body.count)" }
     private var limits: ListenerConfiguration {
         var limits = ListenerConfiguration(port: 0)
         limits.requestCount = 2
@@ -16,40 +16,40 @@ struct SmallWriteTests {
         return limits
     }
 
-    @Test("and whatever is sent behind them are answered in their order", arguments: [true, false])
+    @Test("Small writes and pipelined requests are answered in order", arguments: [true, false])
     func order(isHeld: Bool) async throws {
-        let stage = stage
-        if !isHeld { stage.open() }
+        let handler = handler
+        if !isHeld { handler.open() }
         let sent = ["PUT a", "PUT bb", "GET c", "PUT dd", "DELETE e", "PUT ff", "POST g", "GET h", "DELETE i", "PUT j"]
             .map { $0.split(separator: " ").map(String.init) }
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let connection = try RawConnection(port: port)
             let texts = sent.map { words in
                 request(words[0], "/v1/kv/\(words[1])", body: words[0] == "PUT" || words[0] == "POST" ? words[1] : nil)
             }
             connection.send(texts.joined())
             if isHeld {
-                try #require(comesTrue { stage.arrivals == 1 })
-                stage.open()
+                try #require(comesTrue { handler.arrivals == 1 })
+                handler.open()
             }
             for words in sent {
                 let length = words[0] == "PUT" || words[0] == "POST" ? words[1].utf8.count : 0
                 #expect(connection.answer()?.text == "\(words[0]) /v1/kv/\(words[1]) \(length)")
             }
         }
-        #expect(stage.arrivals == sent.count)
+        #expect(handler.arrivals == sent.count)
     }
 
-    @Test("come as a whole, however they are cut")
+    @Test("A write that arrives in several parts is processed as a whole")
     func pieces() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let text = Array(request("PUT", "/v1/kv/a", body: "12345678").utf8)
             let connection = try RawConnection(port: port)
             for cut in [1, 30, text.count - 8, text.count - 3, text.count - 1] {
                 connection.send(Array(text[..<cut]))
-                // The server has most likely read that by then.
+                // By then the server has most likely read the first part.
                 #expect(try ask(port, "GET", "/healthz")?.status == 200)
                 connection.send(Array(text[cut...]))
                 #expect(connection.answer()?.text == "PUT /v1/kv/a 8")
@@ -57,17 +57,17 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("are answered when their client sends nothing more, and before what is no request behind them")
+    @Test("A write is answered after a half-close, and before the refusal of invalid input behind it")
     func halfClosed() async throws {
-        let stage = stage
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let first = try RawConnection(port: port)
             first.send(request("PUT", "/v1/kv/a", body: "1"))
             first.endSending()
             let second = try RawConnection(port: port)
             second.send(request("PUT", "/v1/kv/b", body: "1") + "no request\r\n\r\n")
-            try #require(comesTrue { stage.arrivals == 2 })
-            stage.open()
+            try #require(comesTrue { handler.arrivals == 2 })
+            handler.open()
             #expect(first.answer()?.text == "PUT /v1/kv/a 1")
             #expect(first.receiveAll() == [])
             #expect(second.answer()?.text == "PUT /v1/kv/b 1")
@@ -76,11 +76,11 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("are answered although their client leaves in the middle of the next request")
+    @Test("A write is answered although the client half-closes in the middle of the next request")
     func cutBehind() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             for next in ["GET", "GET /v1/kv/b HTTP/1.1\r\nHost: x\r\n"] {
                 let connection = try RawConnection(port: port)
                 connection.send(request("PUT", "/v1/kv/a", body: "1") + next)
@@ -90,65 +90,65 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("that are under way when the server is to end are answered, and then it ends")
+    @Test("Shutdown answers writes in flight")
     func ending() async throws {
-        let stage = stage
+        let handler = handler
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
-        try await LocalListener.run(limits, respond: stage.respond, ending: ending) { port in
+        try await LocalListener.run(limits, respond: handler.respond, ending: ending) { port in
             let connection = try RawConnection(port: port)
             connection.send(request("PUT", "/v1/kv/a", body: "1"))
             let idle = try RawConnection(port: port)
             idle.send(request("GET", "/healthz"))
             #expect(idle.answer()?.status == 200)
-            try #require(comesTrue { stage.arrivals == 1 })
+            try #require(comesTrue { handler.arrivals == 1 })
             end.yield()
             end.finish()
-            // Who has nothing under way is told first.
+            // Idle connections are closed first.
             #expect(idle.receiveAll() == [])
             try #require(comesTrue { (try? RawConnection(port: port)) == nil })
-            stage.open()
+            handler.open()
             #expect(connection.answer()?.text == "PUT /v1/kv/a 1")
             #expect(connection.receiveAll() == [])
         }
     }
 
-    @Test("take places: who comes beyond them is sent away, who goes meanwhile gives his back")
-    func places() async throws {
-        let stage = stage
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+    @Test("Writes beyond the request limit are refused, and a disconnected client releases its slot")
+    func requestLimit() async throws {
+        let handler = handler
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let connections = try (0..<2).map { _ in try RawConnection(port: port) }
             for connection in connections { connection.send(request("PUT", "/v1/kv/a", body: "1")) }
-            try #require(comesTrue { stage.arrivals == 2 })
+            try #require(comesTrue { handler.arrivals == 2 })
             let refused = try #require(try ask(port, "PUT", "/v1/kv/a", body: "1"))
             #expect(refused.status == 503 && refused.fields["retry-after"] == "1")
             connections[0].reset()
-            stage.open()
+            handler.open()
             #expect(connections[1].answer()?.status == 200)
             try #require(comesTrue { try ask(port, "PUT", "/v1/kv/a", body: "1")?.status == 200 })
             #expect(try ask(port, "GET", "/metrics")?.text.contains("http_server_open_requests 1.0\n") == true)
         }
     }
 
-    @Test("are refused as any other where a limit is smaller")
+    @Test("A small write beyond the body limit is refused")
     func bodyLimit() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
         limits.bodyByteCount = 1_024
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let long = String(repeating: "x", count: 1_025)
             let taken = try ask(port, "PUT", "/v1/kv/a", body: String(long.dropLast()))
             let refused = try ask(port, "PUT", "/v1/kv/a", body: long)
             #expect(taken?.status == 200 && refused?.status == 413)
         }
-        #expect(stage.arrivals == 1)
+        #expect(handler.arrivals == 1)
     }
 
-    @Test("are not carried out when one side has said that nothing more is served")
+    @Test("Requests after Connection: close or a refusal are not processed")
     func closing() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let first = try RawConnection(port: port)
             first.send(request("GET", "/v1/kv/a", fields: ["Connection: close"]))
             #expect(first.answer()?.status == 200)
@@ -163,19 +163,19 @@ struct SmallWriteTests {
             let second = try RawConnection(port: port)
             second.send(request("PUT", "/v1/kv/a", fields: ["Content-Encoding: gzip"], body: "1"))
             #expect(second.answer()?.status == 415)
-            // The server may take what still comes, and throws it away.
+            // The server may read further input, and discards it.
             second.send(request("PUT", "/v1/kv/b", body: "1"))
             #expect(second.receiveAll() == [])
             #expect(try ask(port, "GET", "/v1/kv/c")?.status == 200)
         }
-        #expect(stage.arrivals == 4)
+        #expect(handler.arrivals == 4)
     }
 
-    @Test("may say that the connection stays, which it does without")
+    @Test("Connection: keep-alive is accepted and has no effect")
     func staying() async throws {
-        let stage = stage
-        stage.open()
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        handler.open()
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let connection = try RawConnection(port: port)
             for wish in ["keep-alive", "Keep-Alive"] {
                 connection.send(request("PUT", "/v1/kv/a", fields: ["Connection: \(wish)"], body: "1"))
@@ -183,12 +183,12 @@ struct SmallWriteTests {
                 #expect(answer?.status == 200 && answer?.fields["connection"] == nil)
             }
         }
-        #expect(stage.arrivals == 2)
+        #expect(handler.arrivals == 2)
     }
 
-    // Else it would not come to an end, which is all that is to be seen.
+    // The test passes if it ends: without cancellation it would run into the time limit.
     @Test(
-        "that do not come to an end are cancelled when the server has waited long enough", .timeLimit(.minutes(1)))
+        "A write that does not finish is cancelled after the shutdown timeout", .timeLimit(.minutes(1)))
     func cancelled() async throws {
         var limits = limits
         limits.shutdownSeconds = 1
@@ -200,7 +200,7 @@ struct SmallWriteTests {
         }
     }
 
-    /// Answers when it is cancelled.
+    /// A handler that answers when its task is cancelled.
     private final class Patient: Sendable {
         let arrivals = Atomic(0)
 
@@ -216,7 +216,7 @@ struct SmallWriteTests {
         ServiceAnswer(HTTPResponse(status: .preconditionFailed), body: .bytes(long), route: "/test")
     }
 
-    @Test("get long answers as well, when they take them")
+    @Test("A write can get a long answer")
     func longAnswers() async throws {
         try await LocalListener.run(limits, respond: Self.longAnswer) { port in
             let connection = try RawConnection(port: port)
@@ -225,7 +225,7 @@ struct SmallWriteTests {
                 let answer = try #require(connection.answer())
                 #expect(answer.status == 412 && answer.body == Self.long)
             }
-            // Another one goes in the middle of it.
+            // Another client disconnects in the middle of its answer.
             let other = try RawConnection(port: port, kernelByteCount: 4_096)
             other.send(request("PUT", "/v1/kv/a", body: "1"))
             #expect(other.receive()?.isEmpty == false)
@@ -235,7 +235,7 @@ struct SmallWriteTests {
         }
     }
 
-    @Test("whose long answer is not taken end with their connection, and give their place back")
+    @Test("A write whose long answer is not read is disconnected and releases its slot")
     func stalledReader() async throws {
         var limits = limits
         limits.writeSeconds = 1

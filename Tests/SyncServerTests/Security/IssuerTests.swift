@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Tokens of an external issuer")
 struct IssuerTests {
-    /// Answers with the key set that a test gives it, and counts.
+    /// Serves a given key set and counts the requests.
     private final class Transport: HTTPTransport {
         private let state = Mutex<(document: [UInt8]?, count: Int)>((nil, 0))
         var count: Int { state.withLock { $0.count } }
@@ -26,7 +26,7 @@ struct IssuerTests {
                 return state.document
             }
             await Task.yield()
-            guard let document else { throw TransportError(.unreachable, mayHaveArrived: false, message: "nobody") }
+            guard let document else { throw TransportError(.unreachable, mayHaveArrived: false, message: "no key set") }
             return TransportAnswer(HTTPResponse(status: .ok), body: document)
         }
     }
@@ -47,7 +47,7 @@ struct IssuerTests {
             ])
     }
 
-    /// The keys `e1` (P-256) and `d1` (Ed25519), among others that nobody here can use.
+    /// A key set with the keys `e1` (P-256) and `d1` (Ed25519) among unusable ones.
     private var document: String {
         let point = Array(elliptic.publicKey.rawRepresentation)
         let (x, y) = (Forged.base64(Array(point.prefix(32))), Forged.base64(Array(point.suffix(32))))
@@ -85,7 +85,7 @@ struct IssuerTests {
         await #expect(throws: TokenRefusal.self) { try await cryptography.verify(token, keys: [], now: now) }
     }
 
-    @Test("a token of the issuer for this audience is believed, by each kind of key, and the keys are asked for once")
+    @Test("A valid token is accepted with each kind of key, and the keys are fetched once")
     func good() async throws {
         transport.serve(document)
         func expected(_ issuedAt: Int64?) -> VerifiedToken {
@@ -108,7 +108,7 @@ struct IssuerTests {
 
     private func token(_ payload: [String: Any]) throws -> String { try token("e1", "ES256", payload) }
 
-    @Test("a key of 2048 bits for RS256 is believed, with no other algorithm")
+    @Test("A 2048-bit RSA key is accepted for RS256 and for no other algorithm")
     func rsa() async throws {
         let key = try Insecure.RSA.PrivateKey(pem: Self.rsaKey())
         let (modulus, exponent) = try key.publicKey.getKeyPrimitives()
@@ -145,7 +145,7 @@ struct IssuerTests {
         try Tool.run("openssl", ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]).output
     }
 
-    @Test("a token that says anything else is refused")
+    @Test("A token with a wrong or missing claim is refused")
     func wrong() async throws {
         transport.serve(document)
         for changes: [String: Any?] in [
@@ -157,7 +157,7 @@ struct IssuerTests {
         }
     }
 
-    @Test("a token by another algorithm than its key's, by a key of no use here, or without one, is refused")
+    @Test("A token with another algorithm than its key's, an unusable key or no key is refused")
     func algorithms() async throws {
         transport.serve(document)
         for (kid, algorithm) in [
@@ -166,7 +166,7 @@ struct IssuerTests {
         ] as [(String?, String)] {
             _ = await refusal(of: try token(kid, algorithm, payload()))
         }
-        // The MAC of a published key.
+        // A MAC with the published key as its secret.
         for secret in [Array(elliptic.publicKey.rawRepresentation), Array(edwards.publicKey.rawRepresentation)] {
             for kid in ["e1", "d1", "o1"] {
                 let input = Forged.input(["alg": "HS256", "kid": kid], payload())
@@ -174,12 +174,12 @@ struct IssuerTests {
                 _ = await refusal(of: "\(input).\(Forged.base64(Array(code)))")
             }
         }
-        // By its own server's name, an issuer's key is not looked at.
+        // The keys of an issuer are not valid for tokens in the name of the server itself.
         _ = await refusal(
             of: try token(payload(["iss": "https://sync.example.com", "aud": "https://sync.example.com"])))
     }
 
-    @Test("unknown names of keys do not ask the issuer again and again; many that wait ask once")
+    @Test("Unknown key IDs do not cause repeated fetches, and concurrent callers share one")
     func reloading() async throws {
         transport.serve(document)
         let good = try token(payload())
@@ -193,7 +193,7 @@ struct IssuerTests {
         #expect(transport.count == 1)
     }
 
-    @Test("keys that were withdrawn count ten minutes longer; those of an issuer that is away a day, which is told")
+    @Test("Withdrawn keys expire after ten minutes, and keys of an unreachable issuer after a day with errors reported")
     func withdrawing() async throws {
         let seconds = Mutex<Int64>(0)
         let errors = Mutex<[String]>([])
@@ -222,13 +222,13 @@ struct IssuerTests {
         #expect(await isGood(new, after: 601 + 86_400))
         #expect(transport.count == 3 && errors.withLock { $0 }.count == 1)
         #expect(await isGood(new, after: 601 + 86_401) == false)
-        #expect(transport.count == 3, "asked a second ago")
+        #expect(transport.count == 3, "the last fetch was a second ago")
         transport.serve(document)
         #expect(await isGood(old, after: 601 + 86_460))
         #expect(errors.withLock { $0 }.allSatisfy { $0.hasPrefix("the keys of \(Self.issuer) cannot be loaded") })
     }
 
-    @Test("an issuer that is away, or answers nonsense, lets nobody in; a file does as well as an address")
+    @Test("No token is accepted without a valid key set, which may be a file")
     func sources() async throws {
         let good = try token(payload())
         _ = await refusal(of: good)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncServer
 
-@Suite("The queue of passwords to be hashed")
+@Suite("The password queue")
 struct PasswordQueueTests {
     private final class Order: Sendable {
         private let names = Mutex<[String]>([])
@@ -14,7 +14,7 @@ struct PasswordQueueTests {
 
     private func address(_ text: String) throws -> ClientAddress { try #require(ClientAddress(text)?.network) }
 
-    /// Waits until so many are in the queue.
+    /// Waits until `count` jobs are in the queue.
     private func wait(for count: Int, in queue: PasswordQueue) async throws {
         while queue.waitingCount < count {
             try Task.checkCancellation()
@@ -22,7 +22,7 @@ struct PasswordQueueTests {
         }
     }
 
-    @Test("those who wait take turns over their addresses: one with many delays another by one")
+    @Test("Addresses are served in turn, whatever the number of their waiting jobs")
     func turns() async throws {
         let queue = PasswordQueue(slots: 1, length: 64, share: 16)
         let order = Order()
@@ -47,7 +47,7 @@ struct PasswordQueueTests {
         #expect(queue.waitingCount == 0)
     }
 
-    @Test("an address has its share of the queue; the others have the rest, and the machine itself has no share")
+    @Test("An address is limited to its share of the queue; loopback clients are not")
     func shares() async throws {
         let queue = PasswordQueue(slots: 1, length: 64, share: 16)
         let loud = try address("198.51.100.1")
@@ -71,7 +71,7 @@ struct PasswordQueueTests {
         queue.leave(try await queue.enter(loud))
     }
 
-    @Test("a password of a crowded address is refused at once, and another address is served")
+    @Test("Passwords beyond the share of an address are refused, and another address is served")
     func hashing() async throws {
         let passwords = PasswordHashing(cost: .init(logarithm: 12), threadCount: 1, queueLength: 8)
         let served = await withTaskGroup(of: Bool.self) { group in

@@ -7,7 +7,7 @@ struct PasswordTests {
     private let passwords = PasswordHashing(cost: .init(logarithm: 8))
     private let peer = "127.0.0.1"
 
-    @Test("a hash fits its password only, and is another one each time")
+    @Test("A hash verifies its password only, and each hash is different")
     func fits() async throws {
         let password = Array("correct horse".utf8)
         let hash = try await passwords.hash(password, peer: peer)
@@ -19,23 +19,23 @@ struct PasswordTests {
         }
     }
 
-    @Test("the third vector of RFC 7914, section 12, is verified: parameters of another time are still understood")
+    @Test("A hash with other cost parameters is verified (third test vector of RFC 7914, section 12)")
     func vector() async throws {
-        // Password "pleaseletmein", salt "SodiumChloride", 2^14 rounds, blocks of 8, once, 64 bytes.
+        // Password "pleaseletmein", salt "SodiumChloride", N = 2^14, r = 8, p = 1, 64 bytes.
         let hash = "cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofLVQylVYT8Pz2LUlwUkKpr55h6F3A1lHkDfzwF7RVdYhw"
         let stored = "$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU$\(hash)"
         #expect(try await passwords.verify(Array("pleaseletmein".utf8), stored, peer: peer))
         #expect(try await !passwords.verify(Array("pleaseletmeim".utf8), stored, peer: peer))
     }
 
-    @Test("the usual cost is OWASP's, 128 MiB, and can be paid here")
+    @Test("The default cost is that of OWASP, 128 MiB")
     func usualCost() async throws {
         let hash = try await PasswordHashing(threadCount: 1).hash(Array("correct horse".utf8), peer: peer)
         #expect(hash.hasPrefix("$scrypt$ln=17,r=8,p=1$"))
         #expect(try await passwords.verify(Array("correct horse".utf8), hash, peer: peer))
     }
 
-    @Test("a stored hash that is none is an error, and none asks for more than a server has")
+    @Test("A malformed stored hash, or one with excessive cost, is an error")
     func damaged() async throws {
         let hash = try await passwords.hash(Array("correct horse".utf8), peer: peer)
         let parts = hash.split(separator: "$", omittingEmptySubsequences: false)
@@ -53,7 +53,7 @@ struct PasswordTests {
         }
     }
 
-    @Test("more than can wait are refused at once, the others are served")
+    @Test("Hashes beyond the queue length are refused, and the others are served")
     func queue() async throws {
         let few = PasswordHashing(cost: .init(logarithm: 12), threadCount: 1, queueLength: 3)
         let results = await withTaskGroup(of: Bool.self) { group in
@@ -64,11 +64,11 @@ struct PasswordTests {
         }
         let served = results.count { $0 }
         #expect(served >= 4 && served < 32, "\(served)")
-        // And then there is room again.
+        // Afterwards the queue accepts work again.
         #expect(try await few.hash([1], peer: peer).isEmpty == false)
     }
 
-    @Test("digests and codes are those of the standards")
+    @Test("SHA-256 and HMAC match the standard test vectors")
     func digests() {
         let cryptography = ServerCryptography(server: "x", passwords: passwords)
         func hex(_ bytes: [UInt8]) -> String { bytes.map { String(UInt16($0) + 256, radix: 16).dropFirst() }.joined() }

@@ -27,7 +27,7 @@ struct TokenTests {
         }
     }
 
-    @Test("a token says what it was signed for, by whichever key it names")
+    @Test("A verified token has the signed claims, with any of the keys")
     func good() async throws {
         let other = SigningKey(id: "k2", bytes: cryptography.makeSigningKey())
         for signer in [key, other] {
@@ -38,7 +38,7 @@ struct TokenTests {
         #expect(cryptography.makeSigningKey() != cryptography.makeSigningKey())
     }
 
-    @Test("a token counts from its beginning, a minute of clocks apart allowed, until its end, to the second")
+    @Test("A token is valid from a minute before its issue date until its expiration date")
     func dates() async throws {
         let token = try await cryptography.sign(claims(), with: key)
         let end = now + 600_000
@@ -50,7 +50,7 @@ struct TokenTests {
         #expect(early?.isExpired == false)
     }
 
-    @Test("a token of another server, of an unknown key or of another key of that name is refused")
+    @Test("A token of another server, with an unknown key or with another key of that ID is refused")
     func foreign() async throws {
         let elsewhere = ServerCryptography(
             server: "https://other.example.com", passwords: PasswordHashing(cost: .init(logarithm: 4)))
@@ -63,7 +63,7 @@ struct TokenTests {
         _ = await refusal(of: mine, keys: [SigningKey(id: "k1", bytes: [1, 2, 3])])
     }
 
-    @Test("a token with a changed byte, a missing part or anything added is refused, wherever that is")
+    @Test("A token with any byte changed, removed or added is refused")
     func changed() async throws {
         let token = try await cryptography.sign(claims(), with: key)
         let bytes = Array(token.utf8)
@@ -78,7 +78,7 @@ struct TokenTests {
         }
     }
 
-    @Test("a token of a megabyte is refused without a look at it")
+    @Test("A token of 1 MiB is refused without parsing it")
     func long() async throws {
         let token = try await cryptography.sign(claims(), with: key)
         _ = await refusal(of: token + String(repeating: "A", count: 1 << 20))
@@ -88,7 +88,7 @@ struct TokenTests {
         #expect(ContinuousClock.now - started < .seconds(5))
     }
 
-    @Test("no other algorithm is taken for a key of the server: none, or a MAC of the public or the private key")
+    @Test("No algorithm but EdDSA is accepted: neither none nor a MAC with one of the keys")
     func confusion() async throws {
         let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
         let payload = Forged.payload(server: Self.server, now: now)
@@ -109,7 +109,7 @@ struct TokenTests {
         }
     }
 
-    @Test("a token whose signature is right but whose header or payload is not that of ours is refused")
+    @Test("A correctly signed token with a wrong header or payload is refused")
     func signedNonsense() async throws {
         let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
         func signed(_ header: [String: Any], _ payload: [String: Any]) throws -> String {
@@ -142,7 +142,7 @@ struct TokenTests {
 }
 
 extension TokenTests {
-    @Test("a signed token that has a member twice, in its header or its payload, is refused")
+    @Test("A signed token with a duplicate member in header or payload is refused")
     func duplicateMembers() async throws {
         let secret = try Curve25519.Signing.PrivateKey(rawRepresentation: key.bytes)
         func signed(_ header: String, _ payload: String) throws -> String {
@@ -161,7 +161,7 @@ extension TokenTests {
     }
 }
 
-/// Tokens of a test's own making.
+/// Builds forged tokens.
 enum Forged {
     static func payload(server: String, now: Int64) -> [String: Any] {
         [
@@ -170,7 +170,7 @@ enum Forged {
         ]
     }
 
-    /// What is signed: header and payload.
+    /// The signing input: encoded header and payload.
     static func input(_ header: [String: Any], _ payload: [String: Any]) -> String {
         [header, payload].map { object in
             base64(Array((try? JSONSerialization.data(withJSONObject: object, options: .sortedKeys)) ?? Data()))

@@ -5,8 +5,7 @@ import Testing
 
 @Suite("The OpenAPI document")
 struct DescriptionTests {
-    /// Each path of the document with its methods, and the statuses of each. The document is plain YAML, two spaces a
-    /// level.
+    /// The statuses of each method of each path. The document is plain YAML, indented by two spaces a level.
     private static func described() -> [String: [String: Set<Int>]] {
         var paths: [String: [String: Set<Int>]] = [:]
         var (isWithinPaths, path, method) = (false, "", "")
@@ -30,7 +29,7 @@ struct DescriptionTests {
         return paths
     }
 
-    @Test("it has each route that the server answers, with all of its methods, and no other")
+    @Test("The document has exactly the routes and methods of the server")
     func routes() {
         var expected: [String: Set<String>] = [:]
         for route in EntitlementService.routes { expected[route.path] = Set(route.methods.map(\.rawValue)) }
@@ -40,16 +39,16 @@ struct DescriptionTests {
         for path in expected.keys.sorted() { #expect(described[path] == expected[path], "\(path)") }
     }
 
-    @Test("every operation says what may come of any request: too long, too slow, coded, too often, failed")
+    @Test("Every operation documents the statuses that any request may get: 408, 413, 415, 429, 431, 500, 503")
     func statuses() {
         for (path, methods) in Self.described().sorted(by: { $0.key < $1.key }) {
             for (method, statuses) in methods.sorted(by: { $0.key < $1.key }) {
                 #expect(statuses.isSuperset(of: [408, 413, 415, 431, 500]), "\(method) \(path)")
-                // Whoever looks after the server is never sent away.
-                let isOwn = OperationalEndpoint(rawValue: path) != nil
-                #expect(statuses.contains(429) != isOwn, "\(method) \(path)")
+                // Operational endpoints are exempt from the rate limits and from overload refusals.
+                let isOperational = OperationalEndpoint(rawValue: path) != nil
+                #expect(statuses.contains(429) != isOperational, "\(method) \(path)")
                 #expect(
-                    statuses.contains(503) != isOwn || path == OperationalEndpoint.readiness.rawValue,
+                    statuses.contains(503) != isOperational || path == OperationalEndpoint.readiness.rawValue,
                     "\(method) \(path)")
                 #expect(statuses.contains { (200..<300).contains($0) }, "\(method) \(path)")
             }

@@ -3,9 +3,9 @@ import SyncServer
 import TestSupport
 import Testing
 
-@Suite("The table of limits in the operator's guide")
+@Suite("The table of limits in Docs/Operations.md")
 struct LimitTableTests {
-    @Test("it has every limit with its usual value, in the order of --limits, and no other")
+    @Test("The table has exactly the limits and defaults of --limits, in the same order")
     func table() throws {
         let repository = URL(filePath: #filePath).resolvingSymlinksInPath().deletingLastPathComponent()
             .appending(path: "../../../Docs/Operations.md").standardized
@@ -18,7 +18,7 @@ struct LimitTableTests {
         #expect(described == rows.map { [$0.name, $0.value] })
     }
 
-    @Test("syncd serve --limits shows what --limit has set, and serves nothing; bad ones are refused in a line")
+    @Test("syncd serve --limits shows the values that --limit sets, and an invalid limit is a one-line error")
     func commands() throws {
         let program = BuiltProgram.path(of: "syncd")
         let shown = try Tool.run(

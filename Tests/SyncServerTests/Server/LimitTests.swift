@@ -6,9 +6,9 @@ import SyncService
 import TestSupport
 import Testing
 
-@Suite("Clients that are slow, too long or gone")
+@Suite("Request limits and timeouts")
 struct LimitTests {
-    /// Answers with the length of the body, and remembers what came.
+    /// Answers with the length of the body, and records the bodies.
     private final class Recorder: Sendable {
         private let bodies = Mutex<[[UInt8]]>([])
         var received: [[UInt8]] { bodies.withLock { $0 } }
@@ -33,7 +33,7 @@ struct LimitTests {
         return limits
     }
 
-    @Test("a body that is announced too long is refused before it is sent, one that becomes too long when it does")
+    @Test("A too long body is refused: by its announced length, or when a chunked body exceeds the limit")
     func tooLong() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let announced = try RawConnection(port: port)
@@ -50,7 +50,7 @@ struct LimitTests {
             for _ in 0..<11 { chunked.send("64\r\n" + String(repeating: "x", count: 100) + "\r\n") }
             #expect(chunked.answer()?.status == 413)
 
-            // As long as allowed, and the connection stays.
+            // A body of the maximum length is accepted, and the connection is kept.
             let fitting = try RawConnection(port: port)
             for _ in 0..<2 {
                 fitting.send(request("PUT", "/a", body: String(repeating: "x", count: 1_000)))
@@ -60,7 +60,7 @@ struct LimitTests {
         #expect(recorder.received.map(\.count) == [1_000, 1_000])
     }
 
-    @Test("a client that asks whether to go on is told so, or refused at once")
+    @Test("A client that sends Expect: 100-continue gets 100 Continue")
     func expectation() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let connection = try RawConnection(port: port)
@@ -71,7 +71,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a body that comes too slowly is refused, whether or not some of it still comes")
+    @Test("A slow body is refused, even if bytes still arrive")
     func slowBody() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let connection = try RawConnection(port: port)
@@ -84,7 +84,7 @@ struct LimitTests {
         #expect(recorder.received.isEmpty)
     }
 
-    @Test("a request that ends before its end is not carried out: cut, half closed, or idle")
+    @Test("An incomplete request is not processed, if its connection is closed, half-closed or idle")
     func cutBody() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             for framing in ["Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {
@@ -94,7 +94,7 @@ struct LimitTests {
                     switch end {
                     case 0: connection.cut()
                     case 1: connection.endSending()
-                    // Nothing more, until the server has enough.
+                    // Send nothing until the timeout.
                     default: break
                     }
                     if let answer = connection.answer() { #expect(answer.status >= 400) }
@@ -104,7 +104,7 @@ struct LimitTests {
         #expect(recorder.received.isEmpty)
     }
 
-    @Test("a header that is too long, or never ends, ends the connection")
+    @Test("A header that is too long or never complete closes the connection")
     func header() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let long = try RawConnection(port: port)
@@ -126,7 +126,7 @@ struct LimitTests {
         #expect(recorder.received.isEmpty)
     }
 
-    @Test("a compressed body is refused, since nothing here unpacks one")
+    @Test("A compressed body is refused")
     func coding() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let answer = try ask(port, "PUT", "/a", fields: ["Content-Encoding: gzip"], body: "x")
@@ -135,7 +135,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a connection that is silent is closed, before a request and after one")
+    @Test("An idle connection is closed, before and after a request")
     func idle() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let silent = try RawConnection(port: port)
@@ -147,7 +147,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a connection that is never encrypted is closed")
+    @Test("A connection without a TLS handshake is closed")
     func handshake() async throws {
         let folder = try TemporaryFolder()
         try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
@@ -157,7 +157,7 @@ struct LimitTests {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let silent = try RawConnection(port: port)
             #expect(silent.receiveAll() != nil)
-            // One that is encrypted in time stays.
+            // A connection with a timely handshake is kept.
             let outcome = try Tool.run(
                 "curl",
                 ["-sS", "--cacert", folder.path(of: "certificate.pem"), "--http2", "https://localhost:\(port)/a"])
@@ -165,7 +165,7 @@ struct LimitTests {
         }
     }
 
-    @Test("requests that are sent ahead are answered in their order")
+    @Test("Pipelined requests are answered in order")
     func pipelining() async throws {
         try await LocalListener.run(limits, respond: recorder.respond) { port in
             let connection = try RawConnection(port: port)

@@ -7,9 +7,9 @@ import SyncService
 import TestSupport
 import Testing
 
-@Suite("More than the server can do")
+@Suite("Overload")
 struct OverloadTests {
-    private let stage = Stage()
+    private let handler = GatedHandler()
     private var limits: ListenerConfiguration {
         var limits = ListenerConfiguration(port: 0)
         limits.requestCount = 4
@@ -19,14 +19,14 @@ struct OverloadTests {
     }
 
     @Test(
-        "who comes beyond the limit is sent away at once; those who were let in are answered; the server says it is up")
+        "Requests beyond the limit are refused at once, admitted ones are answered, and endpoints for operators work")
     func requests() async throws {
-        let stage = stage
-        let text = try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        let text = try await LocalListener.run(limits, respond: handler.respond) { port in
             let accepted = try (0..<4).map { _ in try RawConnection(port: port) }
             for connection in accepted { connection.send(request("GET", "/v1/a")) }
-            // Who looks whether the server is up takes no place of theirs.
-            try #require(try comesTrue { try ask(port, "GET", "/healthz")?.status == 200 && stage.arrivals == 4 })
+            // Operational endpoints do not count towards the request limit.
+            try #require(try comesTrue { try ask(port, "GET", "/healthz")?.status == 200 && handler.arrivals == 4 })
             #expect(try ask(port, "GET", "/healthz")?.status == 200)
             for _ in 0..<20 {
                 let refused = try #require(try ask(port, "GET", "/v1/a"))
@@ -36,19 +36,19 @@ struct OverloadTests {
             }
             for path in ["/healthz", "/readyz", "/metrics"] { #expect(try ask(port, "GET", path)?.status == 200) }
             let text = try ask(port, "GET", "/metrics")?.text ?? ""
-            stage.open()
+            handler.open()
             for connection in accepted { #expect(connection.answer()?.status == 200) }
             #expect(try ask(port, "GET", "/v1/a")?.status == 200)
             return text
         }
         #expect(text.contains(#"http_server_refusals_total{reason="overload"} "#))
-        #expect(stage.arrivals == 5)
+        #expect(handler.arrivals == 5)
     }
 
-    @Test("who does not take his answer keeps nobody else out", arguments: ["GET", "PUT"])
+    @Test("Clients that do not read their answers do not block others", arguments: ["GET", "PUT"])
     func slowReaders(method: String) async throws {
         let long = [UInt8](repeating: 7, count: 3 << 20)
-        let counting = Stage()
+        let counting = GatedHandler()
         counting.open()
         let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { request in
             if request.head.path == "/v1/kv/short" { return await counting.respond(request) }
@@ -59,7 +59,7 @@ struct OverloadTests {
             let readers = try (0..<8).map { _ in
                 let reader = try RawConnection(port: port, kernelByteCount: 4_096)
                 reader.send(request(method, "/v1/kv/long", body: body))
-                // It has begun to come.
+                // The answer has started to arrive.
                 #expect(reader.receive()?.isEmpty == false)
                 return reader
             }
@@ -69,15 +69,15 @@ struct OverloadTests {
         #expect(counting.arrivals == 20)
     }
 
-    @Test("operational endpoints take a place when they have a body", arguments: [false, true])
+    @Test("Operational requests count towards the request limit if they have a body", arguments: [false, true])
     func ownPaths(isChunked: Bool) async throws {
-        let stage = stage
+        let handler = handler
         var limits = limits
         limits.requestCount = 1
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let length = isChunked ? "Transfer-Encoding: chunked" : "Content-Length: 3"
             let (first, second) = isChunked ? ("1\r\na\r\n", "2\r\nbc\r\n0\r\n\r\n") : ("a", "bc")
-            // Neither sends all of its body, so whichever is answered has found the other one in the only place.
+            // Neither body is complete, so the refused request found the only slot taken by the other one.
             var connections = try (0..<2).map { _ in try RawConnection(port: port) }
             for connection in connections {
                 connection.send("GET /healthz HTTP/1.1\r\nHost: x\r\n\(length)\r\n\r\n" + first)
@@ -93,28 +93,28 @@ struct OverloadTests {
         }
     }
 
-    @Test("long bodies have so much room together; short ones need none")
+    @Test("Long bodies share a total limit, and short ones do not count")
     func bodies() async throws {
-        let stage = stage
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        let handler = handler
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let long = String(repeating: "x", count: 700_000)
             let first = try RawConnection(port: port)
             first.send(request("PUT", "/v1/a", body: long))
-            try #require(comesTrue { stage.arrivals == 1 })
+            try #require(comesTrue { handler.arrivals == 1 })
             let announced = try RawConnection(port: port)
             announced.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 700000\r\n\r\n")
             let refused = try #require(announced.answer())
             #expect(refused.status == 503)
             #expect(refused.fields["retry-after"] == "1")
-            stage.open()
+            handler.open()
             #expect(first.answer()?.text == "700000")
             #expect(try ask(port, "PUT", "/v1/a", body: String(repeating: "x", count: 60_000))?.text == "60000")
-            // What was taken is given back.
+            // The reserved bytes are released.
             for _ in 0..<4 { #expect(try ask(port, "PUT", "/v1/a", body: long)?.text == "700000") }
         }
     }
 
-    /// Answers with 16 MiB to whoever the path names, with little to `/v1/small`.
+    /// Answers with 16 MiB, or 10 bytes for `/v1/small`. The path is the caller.
     @Sendable private static func respondAtLength(_ request: ServiceRequest) async -> ServiceAnswer {
         let count = request.head.path == "/v1/small" ? 10 : 16 << 20
         return ServiceAnswer(
@@ -122,42 +122,42 @@ struct OverloadTests {
             caller: request.head.path)
     }
 
-    @Test("answers that nobody takes have so much room together, and a quarter of it those of one caller")
+    @Test("Unread answers share a total limit, of which one caller may have a quarter")
     func answers() async throws {
         var limits = limits
         (limits.requestCount, limits.totalAnswerByteCount) = (1_000, 40 << 20)
         let writes = BatchBody.bytes(of: [.write(WriteRequest(try EntryKey("a"), value: [1], if: .any))])
         try await LocalListener.run(limits, respond: Self.respondAtLength) { port in
-            /// Asks, and takes no more than the beginning of the answer.
-            func leave(_ method: String, _ path: String, _ body: [UInt8]? = nil) throws -> RawConnection {
+            /// Sends a request and reads only the start of the answer.
+            func startReading(_ method: String, _ path: String, _ body: [UInt8]? = nil) throws -> RawConnection {
                 let connection = try RawConnection(port: port, kernelByteCount: 65_536)
                 let fields = body.map { ["Content-Length: \($0.count)"] } ?? []
                 connection.send(Array(request(method, path, fields: fields).utf8) + (body ?? []))
                 #expect(connection.receive()?.starts(with: Array("HTTP/1.1 200".utf8)) == true)
                 return connection
             }
-            var readers = [try leave("GET", "/v1/alice")]
+            var readers = [try startReading("GET", "/v1/alice")]
             let refused = try #require(try ask(port, "GET", "/v1/alice"))
             #expect(refused.status == 503)
             #expect(refused.fields["retry-after"] == "1")
-            readers.append(try leave("GET", "/v1/bob"))
+            readers.append(try startReading("GET", "/v1/bob"))
             #expect(try ask(port, "GET", "/v1/carol")?.status == 503)
-            // What may have changed something is answered, and so is whoever asks for little.
-            readers.append(try leave("POST", "/v1/batch", writes))
+            // The answer to a write is sent in any case, and a short answer does not count.
+            readers.append(try startReading("POST", "/v1/batch", writes))
             #expect(try ask(port, "GET", "/v1/small")?.status == 200)
             for reader in readers { reader.reset() }
             #expect(try comesTrue { try ask(port, "GET", "/v1/alice")?.body.count == 16 << 20 })
         }
     }
 
-    @Test("a connection too many is closed at once; one that goes makes room")
+    @Test("A connection beyond the limit is closed at once, until another one closes")
     func connections() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
-        // The machine's own programs have a reserve of 64.
+        // 64 more connections are reserved for loopback clients.
         (limits.connectionCount, limits.requestCount) = (1, 1_000)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             var open = try (0..<65).map { _ in try RawConnection(port: port) }
             for connection in open { connection.send(request("GET", "/v1/a")) }
             for connection in open { #expect(connection.answer()?.status == 200) }
@@ -172,15 +172,15 @@ struct OverloadTests {
     }
 
     @Test(
-        "an address has so many connections and no more; the machine's own programs, and a proxy, have any number",
-        .enabled(if: NetworkAddress.first != nil, "this machine is in no network"))
+        "The connections of an address are limited, except for loopback addresses and trusted proxies",
+        .enabled(if: NetworkAddress.first != nil, "this machine has only loopback addresses"))
     func connectionsOfAddress() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         let address = try #require(NetworkAddress.first)
         var limits = limits
         (limits.host, limits.addressConnectionCount, limits.requestCount) = ("0.0.0.0", 3, 1_000)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             func connect(_ address: String) throws -> RawConnection {
                 let connection = try RawConnection(port: port, address: address)
                 connection.send(request("GET", "/v1/a"))
@@ -191,7 +191,7 @@ struct OverloadTests {
             #expect(try connect(address).answer() == nil)
             let own = try (0..<10).map { _ in try connect("127.0.0.1") }
             for connection in own { #expect(connection.answer()?.status == 200) }
-            // One that goes makes room.
+            // A closed connection allows another one.
             open[0].cut()
             #expect(open[0].receiveAll() == [])
             open.removeFirst()
@@ -200,7 +200,7 @@ struct OverloadTests {
         }
         let isTaken = limits.trustedProxies.insert(address)
         try #require(isTaken)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let proxies = try (0..<10).map { _ in try RawConnection(port: port, address: address) }
             for connection in proxies {
                 connection.send(request("GET", "/v1/a"))
@@ -211,13 +211,13 @@ struct OverloadTests {
 
     private static let refusedConnections = #"http_server_refusals_total{reason="connections"} "#
 
-    @Test("a header that does not end is given up, also when bytes come, and also the second of a connection")
+    @Test("The header timeout applies even if bytes arrive, and to later requests of a connection")
     func header() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
         limits.headerSeconds = 1
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let silent = try RawConnection(port: port)
             let slow = try RawConnection(port: port)
             slow.send("GET /v1/a HTTP/1.1\r\nX-")
@@ -232,24 +232,24 @@ struct OverloadTests {
                 isOver = ContinuousClock.now - start > .milliseconds(700)
             }
             for connection in [silent, slow, second] { #expect(connection.receiveAll() != nil) }
-            // The usual limit is 20.
+            // The default limit is 20 s.
             #expect(ContinuousClock.now - start < .seconds(18))
         }
     }
 
-    @Test("a body may come slowly for a while, and then at the least rate")
+    @Test("After the first period a body must arrive at the minimum rate")
     func slowBody() async throws {
-        let stage = stage
-        stage.open()
+        let handler = handler
+        handler.open()
         var limits = limits
         (limits.bodySeconds, limits.leastByteRate) = (1, 10_000)
-        try await LocalListener.run(limits, respond: stage.respond) { port in
+        try await LocalListener.run(limits, respond: handler.respond) { port in
             let start = ContinuousClock.now
             let steady = try RawConnection(port: port)
             steady.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
             let slow = try RawConnection(port: port)
             slow.send("PUT /v1/a HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n")
-            // 20,000 bytes a second for two and a half seconds, and 20.
+            // 20,000 and 20 bytes a second, for 2.5 seconds.
             var sent = 0
             while sent < 50_000 {
                 guard Int((ContinuousClock.now - start) / .milliseconds(50)) > sent / 1_000 else { continue }

@@ -1,18 +1,18 @@
 import TestSupport
 import Testing
 
-@Suite("Paths as they come")
+@Suite("Request paths")
 struct PathTests {
     private static let fields = ["Authorization: Bearer \(ServerProcess.operatorToken)"]
 
-    @Test("a key is found by its path and by nothing that only looks like it")
+    @Test("A key is found by its path, but not by similar paths")
     func tricks() throws {
         let server = try ServerProcess(store: "memory:")
         let write = request("PUT", "/v1/kv/a/b?if=any", fields: Self.fields, body: "treasure")
         let connection = try RawConnection(port: server.port)
         connection.send(write)
         try #require(connection.answer()?.status == 200)
-        // The last is the absolute form, which a server has to accept (RFC 9112, section 3.2.2).
+        // The last one is in absolute form, which a server must accept (RFC 9112, section 3.2.2).
         for target in ["/v1/kv/a/b", "/v1/kv/a%2Fb", "/v1/kv/a%2fb", "/v1/kv/%61/b", "http://localhost/v1/kv/a/b"] {
             #expect(try ask(server.port, "GET", target, fields: Self.fields)?.text == "treasure", "\(target)")
         }
@@ -32,7 +32,7 @@ struct PathTests {
         #expect(try ask(server.port, "GET", "/healthz")?.status == 200)
     }
 
-    @Test("what is no HTTP is refused, and the server goes on")
+    @Test("Input that is not HTTP is refused, and the server keeps running")
     func noHTTP() throws {
         let server = try ServerProcess(store: "memory:")
         let start = "PUT /v1/kv/a?if=any HTTP/1.1\r\nHost: x\r\n" + Self.fields.joined(separator: "\r\n") + "\r\n"

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncServer
 
-@Suite("Proxies that say for whom they ask")
+@Suite("Trusted proxies")
 struct ProxyTests {
     private static let name = HTTPField.Name("X-Forwarded-For")
     private static let standardName = HTTPField.Name("Forwarded")
@@ -27,7 +27,7 @@ struct ProxyTests {
     }
 
     @Test(
-        "the last address that is no proxy's is the client's; whatever stands before it anybody can have written",
+        "The client is the last address that is not a proxy's; earlier ones can be forged",
         arguments: [
             (["203.0.113.9"], "203.0.113.9"), (["1.1.1.1, 203.0.113.9"], "203.0.113.9"),
             (["203.0.113.9, 10.0.0.2"], "203.0.113.9"), (["1.1.1.1", "203.0.113.9, 10.9.9.9"], "203.0.113.9"),
@@ -39,13 +39,13 @@ struct ProxyTests {
         let proxies = try proxies("10.0.0.0/8", "127.0.0.1")
         #expect(try client(of: "10.0.0.1", proxies, list: list) == expected)
         #expect(try client(of: "127.0.0.1", proxies, list: list) == expected)
-        // Nobody else is believed.
+        // The fields of other peers are ignored.
         #expect(try client(of: "198.51.100.1", proxies, list: list) == "198.51.100.1")
         #expect(try client(of: "10.0.0.1", TrustedProxies(), list: list) == "10.0.0.1")
     }
 
     @Test(
-        "the standard's field has the same say",
+        "The Forwarded field has the same meaning",
         arguments: [
             ("for=203.0.113.9", "203.0.113.9"), ("for=1.1.1.1, for=203.0.113.9;proto=https", "203.0.113.9"),
             ("proto=http;For=\"[2001:db8::7]:80\";by=10.0.0.1", "2001:db8::7"),
@@ -57,7 +57,7 @@ struct ProxyTests {
     }
 
     @Test(
-        "of what cannot be read, or says two things, all clients together are one, and none is this machine",
+        "Clients behind unreadable or contradictory fields count as one client, which is not loopback",
         arguments: [
             (["unknown"], []), (["203.0.113.9, _hidden"], []), ([""], []), (["203.0.113.9,"], []),
             (["1.2.3.4:x"], []), (["[::1"], []), ([], ["for=unknown"]), ([], ["proto=https"]),
@@ -65,11 +65,11 @@ struct ProxyTests {
         ] as [([String], [String])])
     func wrong(list: [String], standard: [String]) throws {
         let proxies = try proxies("127.0.0.1")
-        let told = try client(of: "127.0.0.1", proxies, list: list, standard: standard)
-        #expect(told == "behind 127.0.0.1")
+        let name = try client(of: "127.0.0.1", proxies, list: list, standard: standard)
+        #expect(name == "behind 127.0.0.1")
     }
 
-    @Test("both fields may say the same; a proxy that says nothing asks for itself")
+    @Test("Both fields may be present if they agree; a request without them is the proxy's own")
     func agreeing() throws {
         let proxies = try proxies("127.0.0.1", "fd00::/8")
         #expect(
@@ -80,7 +80,7 @@ struct ProxyTests {
     }
 
     @Test(
-        "a range is an address with a prefix, and nothing beside it",
+        "A malformed address range is rejected",
         arguments: [
             "10.0.0.1/8", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/", "/8", "", "proxy.example", "::/129", "1.2.3.4/+8",
         ])
@@ -96,7 +96,7 @@ struct ProxyTests {
 struct LimitNameTests {
     private func limits() -> ServerLimits { ServerLimits(listener: ListenerConfiguration()) }
 
-    @Test("every limit can be set to what is shown of it, and to another value")
+    @Test("Every limit can be set to its displayed value and to another one")
     func all() throws {
         let usual = limits()
         #expect(usual.rows.count == 34)
@@ -106,7 +106,7 @@ struct LimitNameTests {
             #expect(limits.rows == usual.rows)
             let other =
                 row.unit.contains("A_SECOND")
-                ? "7/70" : row.unit.contains("from 1M") ? "2M" : row.unit.contains("bytes") ? "2K" : "77"
+                ? "7/70" : row.unit.contains("1M to") ? "2M" : row.unit.contains("bytes") ? "2K" : "77"
             try limits.set("\(row.name)=\(other)")
             #expect(limits.rows.filter { !usual.rows.contains($0) }.map(\.value) == [other], "\(row.name)")
             if row.unit.contains("none") {
@@ -119,7 +119,7 @@ struct LimitNameTests {
     }
 
     @Test(
-        "what no limit can be changes nothing",
+        "An invalid setting is rejected and changes nothing",
         arguments: [
             "requests", "requests=", "requests=0", "requests=1e3", "requests=-1", "requests=+5", "nothing=1", "=1",
             "log-ins=5", "log-ins=0/5", "log-ins=5/0", "log-ins=nan/5", "body-bytes=1", "body-bytes=1T",

@@ -3,16 +3,16 @@ import TestSupport
 import Testing
 
 @Suite(
-    "Behind a real proxy, Apache's mod_proxy",
-    .enabled(if: ReverseProxy.isInstalled, "there is no Apache with mod_proxy here: apt-get install apache2-bin"))
+    "Behind a real proxy (Apache mod_proxy)",
+    .enabled(if: ReverseProxy.isInstalled, "Apache with mod_proxy is not installed: apt-get install apache2-bin"))
 struct ReverseProxyTests {
-    /// Asks through the proxy as a stranger from `client`, and answers the status.
+    /// The status of an unauthenticated request from `client` through the proxy.
     private func ask(_ proxy: ReverseProxy, as client: String, fields: [String] = []) throws -> Int? {
         let fields = ["\(ReverseProxy.clientField): \(client)"] + fields
         return try SyncServerTests.ask(proxy.port, "GET", "/v1/kv/a", fields: fields)?.status
     }
 
-    @Test("each client has its own rate, whatever it writes into the proxy's fields, and the proxy itself has none")
+    @Test("Each client has its own rate limit despite forged fields, and the proxy itself has none")
     func clients() throws {
         let server = try ServerProcess(
             store: "memory:", options: ["--trusted-proxy", "127.0.0.1", "--limit", "stranger-requests=0.001/5"])
@@ -23,16 +23,16 @@ struct ReverseProxyTests {
         for forged in ["198.51.100.7", "203.0.113.2, 198.51.100.7", "rubbish", "127.0.0.1"] {
             #expect(try ask(proxy, as: "203.0.113.1", fields: ["X-Forwarded-For: \(forged)"]) == 429, "\(forged)")
         }
-        // Of IPv6 a subscriber has a /64.
+        // An IPv6 /64 counts as one address.
         for number in 1...5 { #expect(try ask(proxy, as: "2001:db8::\(number)") == 401) }
         #expect(try ask(proxy, as: "2001:db8::6") == 429)
         #expect(try ask(proxy, as: "2001:db8:0:1::1") == 401)
-        // What the proxy's own machine asks without it is not counted.
+        // Direct requests from a loopback address are not limited.
         for _ in 0..<20 { #expect(try SyncServerTests.ask(server.port, "GET", "/v1/kv/a")?.status == 401) }
         #expect(server.stop() == 0)
     }
 
-    @Test("who guesses passwords through the proxy keeps nobody else from logging in")
+    @Test("Password guesses through the proxy do not block log-ins of other clients")
     func guesses() throws {
         let server = try ServerProcess(
             store: "memory:", options: ["--trusted-proxy", "127.0.0.1", "--limit", "log-ins=0.001/3"])
@@ -54,8 +54,8 @@ struct ReverseProxyTests {
     }
 
     @Test(
-        "a proxy that the server does not know is one client, with all who are behind it",
-        .enabled(if: NetworkAddress.first != nil, "this machine is in no network"))
+        "All clients behind an untrusted proxy count as one client",
+        .enabled(if: NetworkAddress.first != nil, "this machine has only loopback addresses"))
     func unknown() throws {
         let address = try #require(NetworkAddress.first)
         let server = try ServerProcess(

@@ -8,7 +8,7 @@ import Testing
 struct ServeTests {
     private static let authorization = "Authorization: Bearer \(ServerProcess.operatorToken)"
 
-    @Test("it listens where it says, answers about itself, and ends with 0 when asked")
+    @Test("The server listens at the printed address, answers operational requests, and exits with 0 on SIGTERM")
     func itself() throws {
         let server = try ServerProcess(store: "memory:")
         #expect(server.url == "http://127.0.0.1:\(server.port)")
@@ -31,7 +31,7 @@ struct ServeTests {
         #expect(throws: (any Error).self) { try RawConnection(port: server.port) }
     }
 
-    @Test("figures are for programs of the machine and for the operator; they count routes and nothing else")
+    @Test("Metrics are for local programs and the operator, and contain nothing that a client sent")
     func metrics() throws {
         let server = try ServerProcess(store: "memory:")
         for _ in 0..<3 { _ = try ask(server.port, "GET", "/v1/kv/secret-key-1", fields: [Self.authorization]) }
@@ -43,7 +43,7 @@ struct ServeTests {
         #expect(text.contains("process_resident_memory_bytes "))
         #expect(text.contains("process_open_fds "))
         #expect(!text.contains("secret") && !text.contains("PROPFIND"))
-        // By way of a proxy it is somebody else who asks.
+        // A forwarded request is not local.
         for field in ["X-Forwarded-For: 10.1.1.1", "Forwarded: for=10.1.1.1", "Via: 1.1 proxy"] {
             #expect(try ask(server.port, "GET", "/metrics", fields: [field])?.status == 403)
             #expect(
@@ -52,7 +52,7 @@ struct ServeTests {
         }
     }
 
-    @Test("the log has a line a request, with nothing in it that a client wrote")
+    @Test("The access log has one line for each request, without anything that the client sent")
     func log() throws {
         let server = try ServerProcess(store: "memory:")
         let fields = [Self.authorization, "X-Secret: hidden1", "User-Agent: hidden2"]
@@ -70,7 +70,7 @@ struct ServeTests {
         #expect(!server.log.contains("hidden") && !server.log.contains(ServerProcess.operatorToken))
     }
 
-    @Test("tokens of an issuer are believed by the keys at its address, and by no others")
+    @Test("Tokens of an external issuer are accepted if signed by a key of its key set")
     func issuer() throws {
         let folder = try TemporaryFolder()
         let key = Curve25519.Signing.PrivateKey()
@@ -95,7 +95,7 @@ struct ServeTests {
         #expect(try status("owls", by: Curve25519.Signing.PrivateKey()) == 401)
         #expect(issuer.stop() == 0)
         #expect(issuer.log.contains("route=web status=200"))
-        // Nobody takes the name of one of its users, unless the server is told to let people sign up.
+        // With an issuer, sign-up is disabled unless `--sign-up` is given: a new account could take the name of a user.
         func signUp(at server: ServerProcess) throws -> Int? {
             let body = #"{"name":"dave","password":"correct horse"}"#
             return Int(
@@ -111,7 +111,7 @@ struct ServeTests {
         #expect(try signUp(at: open) == 201)
     }
 
-    @Test("over TLS it speaks HTTP/2 and HTTP/1.1, as the client can, and nothing older than TLS 1.2")
+    @Test("Over TLS 1.2 or later the server supports HTTP/2 and HTTP/1.1")
     func secure() throws {
         let folder = try TemporaryFolder()
         try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
@@ -132,7 +132,7 @@ struct ServeTests {
             #expect(head.hasSuffix(" 200 \(number)"), "\(head)")
             let size = try Data(contentsOf: URL(filePath: certificate)).count
             #expect(head.lowercased().contains("content-length: \(size)\r\n"), "\(head)")
-            // A megabyte, for which curl asks first.
+            // 1 MB, for which curl sends Expect: 100-continue.
             let large = folder.path(of: "large")
             try Data(repeating: 0x61, count: 2 << 20).write(to: URL(filePath: large))
             #expect(try curl(version, "-H", Self.authorization, "-T", large, key).output == " 200 \(number)")
@@ -143,7 +143,7 @@ struct ServeTests {
         #expect(server.stop() == 0)
     }
 
-    @Test("wrong options are one line and exit code 2, and nothing is made")
+    @Test("Invalid options are a one-line error with exit code 2, and create nothing")
     func options() throws {
         let folder = try TemporaryFolder()
         try Data("short".utf8).write(to: URL(filePath: folder.path(of: "token")))
@@ -171,7 +171,7 @@ struct ServeTests {
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["token"])
     }
 
-    @Test("a port that is taken, or a store that cannot be opened, is one line and exit code 1")
+    @Test("A used port, or a store that cannot be opened, is a one-line error with exit code 1")
     func taken() throws {
         let server = try ServerProcess(store: "memory:")
         let second = try Tool.run(

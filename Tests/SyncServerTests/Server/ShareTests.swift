@@ -5,11 +5,11 @@ import SyncService
 import TestSupport
 import Testing
 
-/// Loopback addresses have no share, so these tests forward addresses through a trusted proxy.
+/// Loopback addresses have no share limit, so these tests forward addresses as a trusted proxy.
 @Suite("The share of an address")
 struct ShareTests {
     private static let (attacker, other) = ("203.0.113.1", "198.51.100.1")
-    private let stage = Stage()
+    private let handler = GatedHandler()
 
     private var limits: ListenerConfiguration {
         get throws {
@@ -23,18 +23,18 @@ struct ShareTests {
 
     private static func forwarded(_ address: String) -> [String] { ["X-Forwarded-For: \(address)"] }
 
-    @Test("bodies that never come take the places of their address and no other, over HTTP/1.1")
+    @Test("Over HTTP/1.1, bodies that never arrive use only the slots of their address")
     func bodies() async throws {
-        stage.open()
-        try await LocalListener.run(try limits, respond: stage.respond) { port in
+        handler.open()
+        try await LocalListener.run(try limits, respond: handler.respond) { port in
             let head = "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: \(Self.attacker)\r\n"
             let held = try (0..<60).map { number in
                 let connection = try RawConnection(port: port)
-                // Some send a part of the body, others none of it.
+                // Half of them send a part of the body, the others nothing.
                 connection.send(head + "Content-Length: 9\r\n\r\n" + (number % 2 == 0 ? "x" : ""))
                 return connection
             }
-            // Half of the places of an address are for bodies that are still to come.
+            // Half of the slots of an address allow bodies that have not arrived.
             let statuses = Self.statuses(of: held, count: 55)
             #expect(statuses == Array(repeating: 429, count: 55))
             for _ in 0..<20 {
@@ -49,7 +49,7 @@ struct ShareTests {
         }
     }
 
-    /// The statuses of the first `count` connections that are answered.
+    /// The statuses of the first `count` answered connections.
     private static func statuses(of connections: [RawConnection], count: Int) -> [Int] {
         var rest = connections
         var statuses: [Int] = []
@@ -63,15 +63,15 @@ struct ShareTests {
         return statuses
     }
 
-    @Test("bodies that never come take the places of their address and no other, over HTTP/2")
+    @Test("Over HTTP/2, bodies that never arrive use only the slots of their address")
     func secureBodies() async throws {
         let folder = try TemporaryFolder()
         try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
         var limits = try limits
         limits.certificate = .init(
             chainFile: folder.path(of: "certificate.pem"), keyFile: folder.path(of: "key.pem"))
-        stage.open()
-        let refused = try await LocalListener.run(limits, respond: stage.respond) { port in
+        handler.open()
+        let refused = try await LocalListener.run(limits, respond: handler.respond) { port in
             let attacker = try SecureConnection(port: port, protocol: "h2")
             try attacker.beginHTTP2()
             for number in 0..<60 {
@@ -99,15 +99,15 @@ struct ShareTests {
             }
         }
         #expect(refused >= 1)
-        #expect(stage.arrivals == 4)
+        #expect(handler.arrivals == 4)
     }
 
-    @Test("clients whose address cannot be read share the places of one address")
+    @Test("Clients whose address cannot be read share the limits of one address")
     func unreadable() async throws {
-        try await LocalListener.run(try limits, respond: stage.respond) { [stage] port in
+        try await LocalListener.run(try limits, respond: handler.respond) { [handler] port in
             let held = try (0..<11).map { _ in
                 let connection = try RawConnection(port: port)
-                // A proxy that passes one of the fields on and writes the other contradicts itself.
+                // A proxy that adds one field and passes on a forged other one contradicts itself.
                 connection.send(
                     request(
                         "PUT", "/v1/kv/a", fields: Self.forwarded(Self.attacker) + ["Forwarded: for=192.0.2.9"],
@@ -115,12 +115,12 @@ struct ShareTests {
                 return connection
             }
             #expect(Self.statuses(of: held, count: 1) == [429])
-            try #require(comesTrue { stage.arrivals == 10 })
-            stage.open()
+            try #require(comesTrue { handler.arrivals == 10 })
+            handler.open()
         }
     }
 
-    @Test("streams of events have a bound in total and for an address")
+    @Test("Event streams are limited in total and per address")
     func streams() async throws {
         let feeds = Feeds()
         var limits = try limits

@@ -26,7 +26,7 @@ struct WebTests {
         }
     }
 
-    @Test("files are found with their media types; a folder is its index.html")
+    @Test("Files are found with their media types, and a folder path means its index.html")
     func files() async throws {
         let web = try WebFolder(path: folder.path(of: "web"))
         func text(_ path: String) async -> String? {
@@ -45,7 +45,7 @@ struct WebTests {
         #expect(await web.file(at: "/app.js")?.tag != tag)
     }
 
-    @Test("nothing outside, no dot file, no listing, no link, and nothing by another spelling")
+    @Test("Outside files, dot files, listings, symbolic links and unusual path spellings are not served")
     func outside() async throws {
         let web = try WebFolder(path: folder.path(of: "web"))
         for path in [
@@ -61,7 +61,7 @@ struct WebTests {
         #expect(throws: ListenerError.self) { try WebFolder(path: folder.path(of: "outside.txt")) }
     }
 
-    @Test("a pipe or a file that is too long is nothing, and does not hold anybody up")
+    @Test("A pipe or a too large file is not served, and does not block")
     func special() async throws {
         #expect(mkfifo(folder.path(of: "web/pipe"), 0o600) == 0)
         try #require(FileManager.default.createFile(atPath: folder.path(of: "web/big"), contents: nil))
@@ -71,7 +71,7 @@ struct WebTests {
         #expect(await web.file(at: "/big") == nil)
     }
 
-    @Test("a real server sends them with what keeps browsers safe, and not again to whoever has them")
+    @Test("The server sends security header fields, and 304 for a known entity tag")
     func served() throws {
         let server = try ServerProcess(store: "memory:", options: ["--web", folder.path(of: "web")])
         let page = try #require(try ask(server.port, "GET", "/?x=1"))

@@ -7,9 +7,9 @@ import SyncService
 import TestSupport
 import Testing
 
-@Suite("Answers that come in pieces")
+@Suite("Streamed answers")
 struct StreamTests {
-    /// A stream that the test feeds, and how it ended.
+    /// A stream that the test feeds, and that records its end.
     private final class Source: Sendable {
         let pieces: AsyncStream<[UInt8]>
         let feed: AsyncStream<[UInt8]>.Continuation
@@ -21,7 +21,7 @@ struct StreamTests {
             feed.onTermination = { _ in end.signal() }
         }
 
-        /// Whether nobody reads it any more, or will not soon. Waits on the calling thread.
+        /// Returns true if the stream has ended or ends soon. Blocks the calling thread.
         func isEnded() -> Bool { end.wait(timeout: .now() + 30) == .success }
 
         @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
@@ -34,7 +34,7 @@ struct StreamTests {
     private let source = Source()
     private let metrics = PrometheusMetrics()
 
-    @Test("each piece is there before the next one is made, and the connection ends with the stream")
+    @Test("Each piece is sent before the next one is produced, and the connection closes after the stream")
     func pieces() async throws {
         let source = source
         try await LocalListener.run(ListenerConfiguration(port: 0), respond: source.respond) { port in
@@ -58,7 +58,7 @@ struct StreamTests {
         }
     }
 
-    @Test("when the client goes away the stream is ended, without a piece to send", .timeLimit(.minutes(1)))
+    @Test("A stream ends when its client disconnects, even without a piece to send", .timeLimit(.minutes(1)))
     func leaving() async throws {
         let source = source
         let metrics = metrics
@@ -76,7 +76,7 @@ struct StreamTests {
         #expect(metrics.text().contains("http_server_open_streams 0.0"))
     }
 
-    @Test("a server that ends lets its streams end, and what is under way is answered", .timeLimit(.minutes(1)))
+    @Test("Shutdown ends streams and idle connections, and answers requests in flight", .timeLimit(.minutes(1)))
     func ending() async throws {
         let source = source
         let (began, begin) = AsyncStream.makeStream(of: Void.self)
@@ -96,7 +96,7 @@ struct StreamTests {
             let idle = try RawConnection(port: port)
             let slow = try RawConnection(port: port)
             slow.send(request("PUT", "/slow", body: "x"))
-            // The stream and the idle connection end while the slow request is under way.
+            // The stream and the idle connection end while the slow request is in flight.
             #expect(stream.receiveAll() != nil)
             #expect(idle.receiveAll() == [])
             #expect(throws: (any Error).self) { try RawConnection(port: port) }
@@ -106,8 +106,8 @@ struct StreamTests {
         }
     }
 
-    @Test("a reader who does not read is closed after the silence that is allowed", .timeLimit(.minutes(1)))
-    func deafness() async throws {
+    @Test("A stream whose client does not read is closed after the silence timeout", .timeLimit(.minutes(1)))
+    func stalledReader() async throws {
         var limits = ListenerConfiguration(port: 0)
         limits.silenceSeconds = 1
         limits.shutdownSeconds = 5
@@ -122,7 +122,7 @@ struct StreamTests {
         }
     }
 
-    @Test("what is made when the server ends is not sent to readers who take nothing", .timeLimit(.minutes(1)))
+    @Test("A last piece does not delay shutdown when its client does not read", .timeLimit(.minutes(1)))
     func lastPiece() async throws {
         let source = source
         let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
@@ -147,17 +147,17 @@ struct StreamTests {
             let start = ContinuousClock.now
             end.yield()
             end.finish()
-            // It stays open.
+            // The duplicate keeps the connection open.
             return (dup(connection.descriptor), start)
         }
         let elapsed = ContinuousClock.now - start
-        print("the end with a last piece for a reader who takes nothing: \(elapsed)")
-        // It would take all of its 25 seconds.
+        print("shutdown with a last piece for a client that does not read: \(elapsed)")
+        // Otherwise shutdown would take all of its 25 seconds.
         #expect(elapsed < .seconds(20))
         #expect(close(descriptor) == 0)
     }
 
-    @Test("a stream that takes long to end is closed meanwhile", .timeLimit(.minutes(1)))
+    @Test("A stream that does not end in time during shutdown is closed", .timeLimit(.minutes(1)))
     func longEnd() async throws {
         let source = source
         let respond: @Sendable (ServiceRequest) async -> ServiceAnswer = { _ in
@@ -182,7 +182,7 @@ struct StreamTests {
         }
     }
 
-    @Test("over HTTP/2, a stream comes in pieces and ends with its client")
+    @Test("Over HTTP/2 a stream is sent in pieces, and ends when its client resets it")
     func secure() async throws {
         let folder = try TemporaryFolder()
         try #require(try Tool.makeCertificate(in: folder.path).exitCode == 0)
@@ -193,7 +193,7 @@ struct StreamTests {
         try await LocalListener.run(
             ListenerConfiguration(port: 0, certificate: certificate), respond: source.respond
         ) { port in
-            // curl ends by itself, and resets its stream; by then it is encrypted also where all is slow.
+            // curl times out and resets its stream. 5 s allow for the handshake on a slow machine.
             let outcome = try Tool.run(
                 "curl",
                 [

@@ -6,10 +6,10 @@ import SyncCore
 import SyncServer
 import SyncService
 
-/// A listener in this process, with limits of a test's own, around any handler.
+/// A listener in this process with any limits and handler.
 enum LocalListener {
-    /// Runs `body` with the port while the listener runs, on a thread of its own so that it may wait; then ends the
-    /// listener gracefully. With `ending`, the listener ends when that yields.
+    /// Runs `body` with the port of a running listener, then shuts the listener down gracefully. `body` runs on a
+    /// thread of its own and may block. The shutdown starts earlier if `ending` yields.
     static func run<Result: Sendable>(
         _ configuration: ListenerConfiguration, respond: @escaping @Sendable (ServiceRequest) async -> ServiceAnswer,
         fastRead: @escaping @Sendable (HTTPRequest, _ longest: Int) -> ServiceAnswer? = { _, _ in nil },
@@ -20,11 +20,13 @@ enum LocalListener {
         var handlers = Responder.Handlers(respond: respond)
         handlers.fastRead = { request, _, longest in fastRead(request, longest) }
         let responder = Responder(handlers, metrics: metrics, limits: configuration, logger: logger)
-        let (ports, told) = AsyncStream.makeStream(of: Int.self)
-        let listener = try Listener(configuration, responder: responder, logger: logger) { told.yield($0) }
+        let (ports, portContinuation) = AsyncStream.makeStream(of: Int.self)
+        let listener = try Listener(configuration, responder: responder, logger: logger) {
+            portContinuation.yield($0)
+        }
         var groupConfiguration = ServiceGroupConfiguration(services: [listener], logger: logger)
         groupConfiguration.maximumGracefulShutdownDuration = .seconds(configuration.shutdownSeconds)
-        // As the server itself has it, which stops the process after that.
+        // As in the real server, which terminates the process after that.
         groupConfiguration.maximumCancellationDuration = .seconds(5)
         let group = ServiceGroup(configuration: groupConfiguration)
         async let ended: Void = group.run()
@@ -41,7 +43,7 @@ enum LocalListener {
         return try outcome.get()
     }
 
-    /// Runs `body` on a thread of its own, so that nothing else waits for it.
+    /// Runs `body` on a thread of its own, so that it may block.
     static func blocking<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result {
         try await withCheckedThrowingContinuation { continuation in
             Thread.detachNewThread { continuation.resume(with: Swift.Result { try body() }) }

@@ -1,8 +1,8 @@
 import Foundation
 
-/// An address by which others would reach this machine.
+/// A non-loopback address of this machine.
 enum NetworkAddress {
-    /// The first one of IPv4 that is not the machine's own for itself; `nil` where it is in no network.
+    /// The first non-loopback IPv4 address; `nil` if there is none.
     static let first: String? = {
         var list: UnsafeMutablePointer<ifaddrs>?
         guard getifaddrs(&list) == 0 else { return nil }

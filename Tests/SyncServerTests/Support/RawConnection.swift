@@ -1,6 +1,6 @@
 import Foundation
 
-/// A TCP connection to this machine, over which anything can be sent. Everything waits on the calling thread.
+/// A blocking TCP connection to this machine that can send arbitrary bytes.
 final class RawConnection {
     struct Answer: Equatable {
         var status: Int
@@ -14,9 +14,9 @@ final class RawConnection {
     private var received: [UInt8] = []
 
     /// - Parameters:
-    ///   - address: of this machine.
-    ///   - kernelByteCount: how much the kernel takes from the other side before it is read here, about. Segments are
-    ///     then those of an Ethernet, too: with the loopback's, of 64 KiB, the other side's kernel takes 2.5 MiB more.
+    ///   - address: an address of this machine.
+    ///   - kernelByteCount: the approximate size of the kernel's receive buffer. The segment size is then that of
+    ///     Ethernet: with the 64 KiB segments of loopback, the sender's kernel would buffer 2.5 MiB more.
     init(port: Int, address text: String = "127.0.0.1", timeoutSeconds: Int = 20, kernelByteCount: Int32? = nil) throws
     {
         descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
@@ -42,7 +42,7 @@ final class RawConnection {
 
     deinit { close(descriptor) }
 
-    /// Sends `bytes`; what the other side does not take any more is lost.
+    /// Sends `bytes`. The rest is dropped if the other side has closed the connection.
     func send(_ bytes: [UInt8]) {
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -57,30 +57,30 @@ final class RawConnection {
 
     func send(_ text: String) { send(Array(text.utf8)) }
 
-    /// Sends nothing more, and listens on.
+    /// Closes the sending side only.
     func endSending() { shutdown(descriptor, Int32(SHUT_WR)) }
 
-    /// Ends the connection at once, in both directions.
+    /// Shuts the connection down in both directions.
     func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
-    /// Ends the connection with a reset, which the other side sees at once even if it waits for this one to read.
+    /// Resets the connection. The other side notices at once, even while it waits to send.
     func reset() {
         var nowhere = sockaddr()
         nowhere.sa_family = sa_family_t(AF_UNSPEC)
         connect(descriptor, &nowhere, socklen_t(MemoryLayout<sockaddr>.size))
     }
 
-    /// Bytes as they come; empty at the end of the connection, `nil` when nothing comes in time.
+    /// The next received bytes; empty at the end of the connection, `nil` on a timeout.
     func receive() -> [UInt8]? {
         var space = [UInt8](repeating: 0, count: 65_536)
         var count = recv(descriptor, &space, space.count, 0)
-        // As after a stop of this process (signal(7)): the connection is as it was.
+        // `recv` fails with EINTR when a stopped process is continued (signal(7)).
         while count < 0, errno == EINTR { count = recv(descriptor, &space, space.count, 0) }
         if count < 0 { return errno == EAGAIN || errno == EWOULDBLOCK ? nil : [] }
         return Array(space[..<count])
     }
 
-    /// Everything until the end of the connection; `nil` when that does not come in time.
+    /// All bytes until the end of the connection; `nil` on a timeout.
     func receiveAll() -> [UInt8]? {
         while let more = receive() {
             if more.isEmpty { return received }
@@ -89,7 +89,7 @@ final class RawConnection {
         return nil
     }
 
-    /// The next answer with a Content-Length, or without a body; `nil` when the connection ends before its end.
+    /// The next answer, which has a Content-Length or no body; `nil` if the connection ends before or on a timeout.
     func answer(hasBody: Bool = true) -> Answer? {
         while true {
             if let (answer, count) = Self.parse(received, hasBody: hasBody) {
@@ -101,7 +101,8 @@ final class RawConnection {
         }
     }
 
-    /// Takes what has come from outside of this object, for whoever waits for many connections at once.
+    /// Adds bytes that the caller has received, and returns the answer once it is complete. For polling many
+    /// connections.
     func answerSoFar(adding more: [UInt8]) -> Answer? {
         received += more
         guard let (answer, count) = Self.parse(received, hasBody: true) else { return nil }
@@ -127,7 +128,7 @@ final class RawConnection {
     }
 }
 
-/// One request to a server, over a connection of its own.
+/// Sends one request over a new connection.
 func ask(
     _ port: Int, _ method: String, _ target: String, fields: [String] = [], body: String? = nil
 ) throws -> RawConnection.Answer? {
@@ -136,14 +137,14 @@ func ask(
     return connection.answer(hasBody: method != "HEAD")
 }
 
-/// A request as it is sent.
+/// The text of a request.
 func request(_ method: String, _ target: String, fields: [String] = [], body: String? = nil) -> String {
     var lines = ["\(method) \(target) HTTP/1.1", "Host: localhost"] + fields
     if let body { lines.append("Content-Length: \(body.utf8.count)") }
     return lines.joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
 }
 
-/// Whether `condition` comes true within `limit`. It is asked again and again.
+/// Polls `condition`. Returns `true` as soon as it holds, or `false` after `limit`.
 func comesTrue(within limit: Duration = .seconds(20), _ condition: () throws -> Bool) rethrows -> Bool {
     let end = ContinuousClock.now + limit
     while try !condition() {

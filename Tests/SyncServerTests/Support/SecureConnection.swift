@@ -1,10 +1,9 @@
 import Foundation
 import TestSupport
 
-/// A TLS connection to this machine, over which anything can be sent: openssl s_client. Everything waits on the calling
-/// thread.
+/// A blocking TLS connection to this machine that can send arbitrary bytes, using `openssl s_client`.
 final class SecureConnection {
-    /// A frame of HTTP/2 (RFC 9113, section 4.1).
+    /// An HTTP/2 frame (RFC 9113, section 4.1).
     struct Frame {
         var type: UInt8
         var flags: UInt8 = 0
@@ -21,7 +20,7 @@ final class SecureConnection {
         static let ping = Frame(type: 6, payload: [UInt8](repeating: 7, count: 8))
         static let acknowledgement: UInt8 = 1
 
-        /// A request, by literals without index (RFC 7541, section 6.2.2).
+        /// A request with literal header fields without indexing (RFC 7541, section 6.2.2).
         static func request(
             _ method: String, _ path: String, stream: UInt32, isWhole: Bool, fields: [String: String] = [:]
         ) -> Frame {
@@ -42,13 +41,15 @@ final class SecureConnection {
     private let output = Pipe.closedOnExec()
     private var received: [UInt8] = []
 
-    /// Connects, and offers `protocol` (ALPN).
+    /// Connects and offers `protocol` (ALPN).
     ///
-    /// - Parameter isTelling: whether openssl tells what was agreed on, amid what comes: frames cannot be read then.
-    init(port: Int, protocol name: String, isTelling: Bool = false) throws {
+    /// - Parameter printsProtocol: `true` to let openssl print the negotiated protocol. Its output is mixed with the
+    ///   received bytes, so that frames cannot be read.
+    init(port: Int, protocol name: String, printsProtocol: Bool = false) throws {
         process.executableURL = URL(filePath: "/usr/bin/env")
         process.arguments = [
-            "openssl", "s_client", isTelling ? "-ign_eof" : "-quiet", "-alpn", name, "-connect", "127.0.0.1:\(port)",
+            "openssl", "s_client", printsProtocol ? "-ign_eof" : "-quiet", "-alpn", name, "-connect",
+            "127.0.0.1:\(port)",
         ]
         process.standardInput = input
         process.standardOutput = output
@@ -57,11 +58,11 @@ final class SecureConnection {
     }
 
     deinit {
-        // A child inherits that SIGTERM is ignored, where this process does.
+        // SIGKILL, because the child inherits an ignored SIGTERM.
         let end = ProcessEnd(of: process)
         end.send(SIGKILL)
         end.wait()
-        // Foundation keeps them otherwise.
+        // Foundation would leave them open.
         try? input.fileHandleForWriting.close()
         try? output.fileHandleForReading.close()
     }
@@ -72,8 +73,8 @@ final class SecureConnection {
 
     func send(_ bytes: [UInt8]) throws { try input.fileHandleForWriting.write(contentsOf: Data(bytes)) }
 
-    /// Begins to speak HTTP/2: with the usual window of 65,535 bytes for a stream where the settings say nothing else,
-    /// and a long one for all of them.
+    /// Starts HTTP/2 with a large connection window. The window of a stream is the default of 65,535 bytes unless
+    /// `settings` change it.
     func beginHTTP2(settings: [UInt8] = []) throws {
         try send(Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8))
         try send([.settings(settings), .windowUpdate(stream: 0, by: 1 << 30)])
@@ -88,7 +89,7 @@ final class SecureConnection {
         }
     }
 
-    /// Bytes as they come; empty at the end of the connection, `nil` when nothing comes in time.
+    /// The next received bytes; empty at the end of the connection, `nil` on a timeout.
     private func receive() -> [UInt8]? {
         var ready = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: Int16(POLLIN), revents: 0)
         guard poll(&ready, 1, 20_000) > 0 else { return nil }
@@ -97,7 +98,7 @@ final class SecureConnection {
         return count < 0 ? nil : Array(space[..<count])
     }
 
-    /// Whether it is closed before nothing comes for too long. So it is where it never came about.
+    /// Returns true if the connection is closed before a timeout. A connection that failed counts as closed.
     func isClosed() -> Bool {
         while let more = receive() {
             if more.isEmpty { return true }
@@ -106,20 +107,20 @@ final class SecureConnection {
         return false
     }
 
-    /// What openssl has told that both agreed on (ALPN); `nil` where it has not.
+    /// The negotiated protocol (ALPN) that openssl has printed; `nil` if there is none.
     var agreedProtocol: String? {
         let beginning = "ALPN protocol: "
         let lines = String(decoding: received, as: UTF8.self).split(separator: "\n")
         return lines.first { $0.hasPrefix(beginning) }.map { String($0.dropFirst(beginning.count)) }
     }
 
-    /// Everything that comes until the connection ends.
+    /// All bytes until the end of the connection.
     func text() -> String {
         while let more = receive(), !more.isEmpty { received += more }
         return String(decoding: received, as: UTF8.self)
     }
 
-    /// The next frame; `nil` when the connection ends, or nothing comes in time.
+    /// The next frame; `nil` at the end of the connection or on a timeout.
     func frame() -> Frame? {
         while true {
             if received.count >= 9 {
@@ -138,7 +139,7 @@ final class SecureConnection {
         }
     }
 
-    /// The frames that come until `isLast` says so; `nil` where that one does not come.
+    /// The frames up to the first one that satisfies `isLast`; `nil` if it does not arrive.
     func frames(until isLast: (Frame) -> Bool) -> [Frame]? {
         var frames: [Frame] = []
         while let frame = frame() {

@@ -1,7 +1,7 @@
 import Foundation
 import TestSupport
 
-/// A program of this machine, such as curl or openssl.
+/// Runs an installed program, such as curl or openssl.
 enum Tool {
     struct Outcome: Equatable {
         var exitCode: Int32
@@ -9,7 +9,7 @@ enum Tool {
         var errors: String
     }
 
-    /// Runs it to its end. What it prints must fit into a pipe.
+    /// Runs a program to its end. Its output must fit into a pipe.
     static func run(_ program: String, _ arguments: [String], in folder: String? = nil) throws -> Outcome {
         let process = Process()
         process.executableURL = URL(filePath: "/usr/bin/env")
@@ -20,11 +20,11 @@ enum Tool {
         process.standardOutput = output
         process.standardError = errors
         try process.run()
-        let (printed, complained) = (output.textToEnd(), errors.textToEnd())
-        return Outcome(exitCode: ProcessEnd(of: process).wait(), output: printed, errors: complained)
+        let (printed, failed) = (output.textToEnd(), errors.textToEnd())
+        return Outcome(exitCode: ProcessEnd(of: process).wait(), output: printed, errors: failed)
     }
 
-    /// Makes a certificate for localhost and its key, `certificate.pem` and `key.pem` in `folder`.
+    /// Creates a self-signed certificate for localhost: `certificate.pem` and `key.pem` in `folder`.
     static func makeCertificate(in folder: String) throws -> Outcome {
         try run(
             "openssl",

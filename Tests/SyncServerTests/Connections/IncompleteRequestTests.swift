@@ -9,14 +9,14 @@ import Testing
 
 @testable import SyncServer
 
-@Suite("Requests that do not come to their end")
-struct CutBodyTests {
+@Suite("Incomplete requests")
+struct IncompleteRequestTests {
     enum Cut: CaseIterable {
         case error, timeout, leaving, end
     }
 
-    /// An HTTP/2 connection outlives its requests for as long as its client likes.
-    @Test("give their place back and leave no handler behind", arguments: Cut.allCases)
+    /// An HTTP/2 connection may stay open long after its requests, so a leak would accumulate.
+    @Test("An incomplete request releases its slot and its handler", arguments: Cut.allCases)
     func leftovers(cut: Cut) throws {
         let responder = Responder(
             Responder.Handlers { _ in ServiceAnswer(HTTPResponse(status: .ok), route: "/test") },
@@ -42,7 +42,7 @@ struct CutBodyTests {
             if cut != .end { #expect(responder.admission.uploads.taken == 0) }
             if cut == .timeout {
                 guard case .head(let head) = try channel.readOutbound(as: HTTPResponsePart.self) else {
-                    Issue.record("no answer")
+                    Issue.record("the request must be answered")
                     return
                 }
                 #expect(head.status == .requestTimeout)

@@ -4,12 +4,12 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("A server that ends while it is written to")
-struct EndingTests {
+@Suite("Shutdown during writes")
+struct ShutdownTests {
     private static let fields = ["Authorization: Bearer \(ServerProcess.operatorToken)"]
     private static let writerCount = 16
 
-    @Test("SIGTERM under 16 writers: every acknowledged write is there after the restart, and the exit code is 0")
+    @Test("After SIGTERM during the writes of 16 clients, every acknowledged write is kept and the exit code is 0")
     func ending() throws {
         var generator = SeededGenerator(seed: printedSeed("SIGTERM of syncd serve"))
         for kind in ["sqlite", "file"] {
@@ -35,34 +35,34 @@ struct EndingTests {
         }
     }
 
-    @Test("a watcher hears of a write at once, and its stream ends when the server does", .timeLimit(.minutes(2)))
+    @Test("A watcher receives each write at once, and its stream ends on shutdown", .timeLimit(.minutes(2)))
     func watching() throws {
         let server = try ServerProcess(store: "memory:")
         let watcher = try RawConnection(port: server.port)
         watcher.send(request("GET", "/v1/changes", fields: Self.fields + ["Accept: text/event-stream"]))
         var text = ""
-        func hear(_ part: String) throws {
+        func expect(_ part: String) throws {
             while !text.contains(part) {
                 let more = try #require(watcher.receive(), "\(text)")
                 try #require(!more.isEmpty, "\(text)")
                 text += String(decoding: more, as: UTF8.self)
             }
         }
-        try hear("event: cursor\n")
+        try expect("event: cursor\n")
         #expect(text.contains("content-type: text/event-stream") || text.contains("Content-Type: text/event-stream"))
         for number in 0..<20 {
             let written = try ask(server.port, "PUT", "/v1/kv/w/\(number)?if=any", fields: Self.fields, body: "x")
             #expect(written?.status == 200)
-            try hear("\"key\":\"w/\(number)\"")
+            try expect("\"key\":\"w/\(number)\"")
         }
         server.askToEnd()
         #expect(watcher.receiveAll() != nil)
         #expect(server.stop() == 0)
     }
 
-    /// Writes over many connections at once until the server closes them; asks it to end after `count` answers.
+    /// Writes over many connections until the server closes them. Sends SIGTERM after `count` answers.
     ///
-    /// - Returns: the keys whose writes were acknowledged.
+    /// - Returns: the keys of the acknowledged writes.
     private static func write(to server: ServerProcess, round: Int, endingAfter count: Int) throws -> [String] {
         var connections = try (0..<writerCount).map { _ in try RawConnection(port: server.port) }
         var pending = [String](repeating: "", count: writerCount)

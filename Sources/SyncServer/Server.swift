@@ -3,47 +3,49 @@ import ServiceLifecycle
 public import SyncService
 import UnixSignals
 
-/// Runs a service and its listener until the process is told to end.
+/// Runs a service and its listener until the process receives a termination signal.
 public enum Server {
-    /// Runs `listener`, the background work of `service`, and the log of requests. Returns after SIGTERM or SIGINT,
-    /// when everything that was under way has finished, or has been cancelled after `shutdownSeconds`.
+    /// Runs `listener`, the background work of `service`, and the access log.
     ///
-    /// - Throws: ``ListenerError`` when the address cannot be listened at.
+    /// Returns after SIGTERM or SIGINT, when all requests in flight have finished or were cancelled after
+    /// `shutdownSeconds`.
+    ///
+    /// - Throws: ``ListenerError`` if the server cannot listen at the address.
     public static func run(
         _ service: EntitlementService, _ listener: Listener, accessLog: AccessLog?, shutdownSeconds: Int64,
         logger: Logger
     ) async throws {
         var quiet = logger
         quiet.logLevel = max(logger.logLevel, .error)
-        // Services end in the opposite order: the listener before what it uses.
+        // Services shut down in reverse order: the listener before the services that it uses.
         var services: [ServiceGroupConfiguration.ServiceConfiguration] = [
-            .init(service: Following(service: service)), .init(service: listener),
+            .init(service: BackgroundWork(service: service)), .init(service: listener),
         ]
-        if let accessLog { services.insert(.init(service: AccessLogging(log: accessLog)), at: 0) }
+        if let accessLog { services.insert(.init(service: AccessLogWriter(log: accessLog)), at: 0) }
         var configuration = ServiceGroupConfiguration(
             services: services, gracefulShutdownSignals: [.sigterm, .sigint], logger: quiet)
-        // Connections end by themselves in that time.
+        // The connections enforce `shutdownSeconds` themselves; one second more lets them finish.
         configuration.maximumGracefulShutdownDuration = .seconds(shutdownSeconds + 1)
         configuration.maximumCancellationDuration = .seconds(5)
         try await ServiceGroup(configuration: configuration).run()
     }
 }
 
-/// The background work of the service.
-private struct Following: ServiceLifecycle.Service {
+/// Runs the background work of the service.
+private struct BackgroundWork: ServiceLifecycle.Service {
     let service: EntitlementService
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
             await service.run()
-            // A service with nothing to follow is no reason to end.
+            // A return ends the service group, so this waits even if the service has no background work.
             try? await gracefulShutdown()
         }
     }
 }
 
-/// The log of requests, until the last of them is written.
-private struct AccessLogging: ServiceLifecycle.Service {
+/// Writes the access log until shutdown, including its last lines.
+private struct AccessLogWriter: ServiceLifecycle.Service {
     let log: AccessLog
 
     func run() async throws {

@@ -9,8 +9,8 @@ import Glibc
 import Musl
 #endif
 
-/// What the process uses, under the names that Prometheus' own clients give. Linux tells; elsewhere there is nothing.
-enum ProcessFigures {
+/// The resource use of the process, under the standard names of Prometheus clients. Empty except on Linux.
+enum ProcessMetrics {
     static func text() -> String {
         #if os(Linux)
         var text = ""
@@ -41,12 +41,12 @@ enum ProcessFigures {
     }
 
     private static func openFileCount() -> Int? {
-        // One of them is for the counting.
+        // Listing the folder opens one descriptor itself.
         (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")).map { $0.count - 1 }
     }
 
     private static func processorSeconds() -> Double? {
-        // The name of the program, in parentheses, may have anything in it.
+        // The program name is in parentheses and may contain spaces and parentheses, so parse after the last one.
         guard let text = contents(of: "/proc/self/stat"), let end = text.lastIndex(of: ")") else { return nil }
         let fields = text[text.index(after: end)...].split(separator: " ")
         guard fields.count > 12, let user = Double(fields[11]), let system = Double(fields[12]) else { return nil }

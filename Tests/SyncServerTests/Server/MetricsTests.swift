@@ -4,9 +4,9 @@ import Testing
 
 @testable import SyncServer
 
-@Suite("Figures and dates")
-struct FigureTests {
-    @Test("counters, gauges and histograms are written as Prometheus reads them")
+@Suite("Metrics and dates")
+struct MetricsTests {
+    @Test("Counters, gauges and histograms are written in the Prometheus text format")
     func text() {
         let metrics = PrometheusMetrics()
         let counter = Counter(label: "b.total", dimensions: [("z", "1"), ("a", "x\"y\\z\nw")], factory: metrics)
@@ -28,7 +28,7 @@ struct FigureTests {
         #expect(lines.suffix(2) == ["c_seconds_sum 7.002", "c_seconds_count 2"])
     }
 
-    @Test("a name that two kinds of instruments have stays the first one's")
+    @Test("A second instrument of another kind with the same name is not exported")
     func clash() {
         let metrics = PrometheusMetrics()
         Counter(label: "a", factory: metrics).increment()
@@ -36,13 +36,13 @@ struct FigureTests {
         #expect(metrics.text() == "# TYPE a counter\na 1\n")
     }
 
-    @Test("methods that nobody knows are one in the figures")
+    @Test("Unknown methods share one label")
     func methods() throws {
         #expect(ServerMetrics.name(of: .get) == "GET")
         #expect(ServerMetrics.name(of: try #require(HTTPRequest.Method("BREW"))) == "other")
     }
 
-    @Test("dates are those of RFC 9110, in leap years and at their ends too")
+    @Test("Dates have the format of RFC 9110, also in leap years and at the end of years")
     func dates() {
         for (seconds, text) in [
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"), (0, "Thu, 01 Jan 1970 00:00:00 GMT"),

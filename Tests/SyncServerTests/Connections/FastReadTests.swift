@@ -13,15 +13,15 @@ import Testing
 @testable import SyncServer
 
 /// Reads of one entry are answered on the event loop, see `ConnectionHandler`.
-@Suite("Answers at once")
-struct AtOnceTests {
-    /// Answers at once with as many bytes as the path says, and counts these answers.
+@Suite("Fast reads")
+struct FastReadTests {
+    /// Fast reads of as many bytes as the path says, with a count of these answers.
     private final class Counting: Sendable {
         private let counter = Atomic(0)
         var count: Int { counter.load(ordering: .relaxed) }
 
-        @Sendable func answerAtOnce(_ request: HTTPRequest, longest: Int) -> ServiceAnswer? {
-            let answer = AtOnceTests.answer(request)
+        @Sendable func fastRead(_ request: HTTPRequest, longest: Int) -> ServiceAnswer? {
+            let answer = FastReadTests.answer(request)
             guard case .bytes(let bytes) = answer.body, bytes.count <= longest else { return nil }
             counter.add(1, ordering: .relaxed)
             return answer
@@ -38,7 +38,7 @@ struct AtOnceTests {
 
     private var limits: ListenerConfiguration {
         var limits = ListenerConfiguration(port: 0)
-        // As long as a busy machine may need to read all.
+        // Enough for a busy machine to read all answers.
         (limits.writeSeconds, limits.shutdownSeconds) = (120, 120)
         return limits
     }
@@ -48,14 +48,14 @@ struct AtOnceTests {
         _ body: @escaping @Sendable (_ port: Int) throws -> Result
     ) async throws -> Result {
         try await LocalListener.run(
-            limits, respond: { Self.answer($0.head) }, fastRead: counting.answerAtOnce, ending: ending, body)
+            limits, respond: { Self.answer($0.head) }, fastRead: counting.fastRead, ending: ending, body)
     }
 
     private static let longest = 64 << 10
 
-    /// Connections with 1, 2, 3, … requests each, so that on one of them the kernel has not taken exactly the last
-    /// answer.
-    private static func askers(_ port: Int, upTo most: Int = 64) throws -> [RawConnection] {
+    /// Connections with 1, 2, 3, … requests, so that for one of them exactly the last answer exceeds the kernel's
+    /// buffers.
+    private static func clients(_ port: Int, upTo most: Int = 64) throws -> [RawConnection] {
         try (1...most).map { count in
             let connection = try RawConnection(port: port, kernelByteCount: 4_096)
             connection.send(String(repeating: request("GET", "/v1/kv/\(longest)"), count: count))
@@ -63,7 +63,7 @@ struct AtOnceTests {
         }
     }
 
-    /// Expects that all answers come as a whole, and then the end.
+    /// Expects all answers to be complete, and then the end of each connection.
     private static func expectAll(_ connections: [RawConnection]) {
         for (index, connection) in connections.enumerated() {
             let counts = (0...index).map { _ in connection.answer()?.body.count }
@@ -72,10 +72,10 @@ struct AtOnceTests {
         }
     }
 
-    @Test("are sent once the loop has looked at all connections over which something came")
+    @Test("Answers are flushed after the event loop has processed all readable connections")
     func together() throws {
         var handlers = Responder.Handlers { Self.answer($0.head) }
-        handlers.fastRead = { [counting] request, _, longest in counting.answerAtOnce(request, longest: longest) }
+        handlers.fastRead = { [counting] request, _, longest in counting.fastRead(request, longest: longest) }
         let door = FrontDoor(
             Responder(
                 handlers, metrics: ServerMetrics(PrometheusMetrics()), limits: limits,
@@ -105,24 +105,24 @@ struct AtOnceTests {
         }
     }
 
-    @Test("come as a whole to whoever sends nothing more, however late they are read")
+    @Test("Half-closed clients get complete answers, even if they read late")
     func halfClosed() async throws {
         try await run(limits) { [counting] port in
-            let connections = try Self.askers(port)
+            let connections = try Self.clients(port)
             for connection in connections { connection.endSending() }
             try #require(comesTrue { counting.count >= connections.count })
-            // Their ends have most likely been seen by then.
+            // By then the server has most likely seen the half-closes.
             for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz")?.status == 200) }
             Self.expectAll(connections)
         }
     }
 
-    @Test("come as a whole when the server is to end before they are read")
+    @Test("Clients get complete answers even if they read after the shutdown started")
     func ending() async throws {
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
         try await run(limits, ending: ending) { [counting] port in
-            // The server answers what it has read before it was to end: one read of each connection.
-            let connections = try Self.askers(port, upTo: 16)
+            // The server answers the requests that it has read before: one read of each connection.
+            let connections = try Self.clients(port, upTo: 16)
             try #require(comesTrue { counting.count >= connections.count })
             for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz")?.status == 200) }
             end.yield()
@@ -140,27 +140,27 @@ struct AtOnceTests {
         return limits
     }
 
-    @Test("stop over TLS, too, when their reader takes nothing")
+    @Test("Over TLS, requests are not processed while the client does not read")
     func secure() async throws {
         let folder = try TemporaryFolder()
         let count = try await run(secureLimits(folder)) { [counting] port in
             let connection = try SecureConnection(port: port, protocol: "http/1.1")
-            // 64 MiB, asked for within a few reads.
+            // Requests for 64 MiB that fit into a few reads.
             try connection.send(Array(String(repeating: request("GET", "/v1/kv/\(Self.longest)"), count: 1_000).utf8))
             try #require(comesTrue { counting.count > 0 })
             for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz") == nil) }
             return counting.count
         }
-        // What the kernel takes is a few of them.
+        // The kernel buffers a few of the answers.
         #expect(count < 200)
     }
 
-    @Test("come over HTTP/2 when their reader makes room for them; a long one waits where it is counted")
+    @Test("Over HTTP/2, answers wait for the stream's window, and long ones are not fast reads")
     func window() async throws {
         let folder = try TemporaryFolder()
         let (early, late) = try await run(secureLimits(folder)) { port in
             let connection = try SecureConnection(port: port, protocol: "h2")
-            // A stream's window is empty at first (RFC 9113, section 6.5.2).
+            // The initial window of a stream is 0 (RFC 9113, section 6.5.2).
             try connection.beginHTTP2(settings: [0, 4, 0, 0, 0, 0])
             try connection.send([
                 .request("GET", "/v1/kv/4096", stream: 1, isWhole: true),
@@ -181,11 +181,11 @@ struct AtOnceTests {
         #expect(counting.count == 1)
     }
 
-    @Test("over HTTP/2 that nobody makes room for are counted until their stream ends, which it does soon")
+    @Test("Over HTTP/2, an answer without a window counts until its stream is reset after the write timeout")
     func noWindow() async throws {
         let folder = try TemporaryFolder()
         var limits = try secureLimits(folder)
-        // Longer than a busy machine takes to ask a second time.
+        // Enough for a busy machine to send a second request.
         (limits.writeSeconds, limits.totalAnswerByteCount) = (5, 8_000)
         let metrics = PrometheusMetrics()
         let (refusal, resets) = try await LocalListener.run(
@@ -193,9 +193,9 @@ struct AtOnceTests {
         ) { port in
             let connection = try SecureConnection(port: port, protocol: "h2")
             try connection.beginHTTP2(settings: [0, 4, 0, 0, 0, 0])
-            // Less than makes a stream of NIO unwritable.
+            // Too short to make a NIO stream unwritable.
             try connection.send([.request("GET", "/v1/kv/4097", stream: 1, isWhole: true), .ping])
-            // Not inside of #expect, as in `SlowSecureTests.lateBody`.
+            // Not inside #expect, see `SlowSecureTests.lateBody`.
             let pong = connection.frames { $0.isPong }
             #expect(pong != nil)
             try connection.send([
@@ -210,22 +210,22 @@ struct AtOnceTests {
         #expect(metrics.text().contains("http_server_refusals_total{reason=\"slow\"} 1"))
     }
 
-    @Test("that nobody reads do not keep a server for longer than it waits for what is under way")
+    @Test("Unread answers delay shutdown for at most the shutdown timeout")
     func endingUnread() async throws {
         var limits = limits
         limits.shutdownSeconds = 3
         let (ending, end) = AsyncStream.makeStream(of: Void.self)
         let (begun, descriptors) = try await run(limits, ending: ending) { [counting] port in
-            let connections = try Self.askers(port)
+            let connections = try Self.clients(port)
             try #require(comesTrue { counting.count >= connections.count })
             for _ in 0..<8 { #expect(try ask(port, "GET", "/healthz")?.status == 200) }
             end.yield()
             end.finish()
-            // They stay open, and nobody reads.
+            // The duplicates keep the connections open, unread.
             return (ContinuousClock.now, connections.map { dup($0.descriptor) })
         }
         let elapsed = ContinuousClock.now - begun
-        #expect(elapsed > .seconds(2), "the server waited for them")
+        #expect(elapsed > .seconds(2), "the server must wait for the clients")
         #expect(elapsed < .seconds(5))
         for descriptor in descriptors { close(descriptor) }
     }

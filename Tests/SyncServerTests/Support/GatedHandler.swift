@@ -2,8 +2,8 @@ import HTTPTypes
 import SyncService
 import Synchronization
 
-/// Answers when it is told to; usually with the length of the body.
-final class Stage: Sendable {
+/// A handler that suspends all requests until ``open()``. By default it answers with the length of the body.
+final class GatedHandler: Sendable {
     private struct State {
         var isOpen = false
         var arrivals = 0
@@ -18,12 +18,12 @@ final class Stage: Sendable {
 
     @Sendable func respond(_ request: ServiceRequest) async -> ServiceAnswer {
         await withCheckedContinuation { continuation in
-            let goesOn = state.withLock { state in
+            let isOpen = state.withLock { state in
                 state.arrivals += 1
                 if !state.isOpen { state.waiting.append(continuation) }
                 return state.isOpen
             }
-            if goesOn { continuation.resume() }
+            if isOpen { continuation.resume() }
         }
         return ServiceAnswer(HTTPResponse(status: .ok), body: .bytes(Array(text(request).utf8)), route: "/test")
     }
