@@ -20,7 +20,7 @@ struct UseTests {
         for left in stride(from: Int64(4), through: 0, by: -1) {
             #expect(try await store.use(Owls.access) == .spent(remaining: left, of: Owls.randomOwls))
         }
-        #expect(try await store.use(Owls.access) == .denied(.notPurchased))
+        #expect(try await store.use(Owls.access) == .denied(.usedUp))
         #expect(try await store.snapshot()[balance: Owls.randomOwls] == 0)
     }
 
@@ -45,7 +45,7 @@ struct UseTests {
         try await store.record(.reported(Owls.randomOwls))
         for _ in 0..<5 { _ = try await store.use(Owls.access) }
         let before = try await contents(of: local)
-        #expect(try await store.use(Owls.access) == .denied(.notPurchased))
+        #expect(try await store.use(Owls.access) == .denied(.usedUp))
         #expect(try await contents(of: local) == before)
     }
 

@@ -68,7 +68,7 @@ struct ConformanceTests {
         #expect(outcome.exitCode == 0, "\(outcome.output)")
         let printed = try JSONDecoder().decode(Printed.self, from: Data(outcome.output.utf8))
         #expect(printed.failed == 0)
-        let killed = printed.checks.first { $0.check.hasPrefix("processes that are killed while they write") }
+        let killed = printed.checks.first { $0.check.hasPrefix("processes that are killed while writing") }
         #expect(killed?.result == "passed")
         #expect(try names(in: empty) == [])
 
@@ -83,7 +83,7 @@ struct ConformanceTests {
 
     /// The checks with real system errors, and the one that starts processes.
     private static let reallyFailing = [
-        "operations whose outcome is unknown", "after an error the store holds", "no process repeats a version",
+        "an operation of unknown outcome", "after an error the store is", "no process reuses a version",
     ]
 
     @Test("A database is tested, with real system errors")

@@ -36,7 +36,7 @@ struct WrappedConformanceTests {
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: program.path(name))
     }
 
-    private let killed = "processes that are killed while they write"
+    private let killed = "processes that are killed while writing"
     private let failing = "after an error the store is as the error's disposition says"
 
     @Test("--retried retries, also in killed processes, and is named in the table")
