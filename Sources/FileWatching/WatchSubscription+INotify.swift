@@ -91,7 +91,7 @@ private final class INotify: Sendable {
             let watch = state.subscribers.remove(at: index).watch
             if let descriptor = state.descriptor, !state.subscribers.contains(where: { $0.watch == watch }) {
                 if state.ended.remove(watch) != nil { return stopIfUnused(&state) }
-                // The removal also queues an event, which wakes the thread so that it can stop if no subscriber is left.
+                // The removal also queues an event, which wakes the thread so that it can stop if nothing is left.
                 inotify_rm_watch(descriptor, watch)
             }
             stopIfUnused(&state)

@@ -64,14 +64,14 @@ struct EventTests {
 
     @Test("A purchase recorded during a sync is reported once, as purchased on this device")
     func boughtDuringSync() async throws {
-        let writer = Writer()
+        let action = OneTimeAction()
         let remote = FaultyBackend(home.remote) { call in
-            if call.operation == .read { await writer.write() }
+            if call.operation == .read { await action.run() }
             return nil
         }
         let store = try await home.device(remote: remote)
         let events = store.events
-        writer.arm { _ = try await store.record(.reported(Owls.nightOwl, transaction: "owl")) }
+        action.arm { _ = try await store.record(.reported(Owls.nightOwl, transaction: "owl")) }
         try await store.sync()
         try await store.record(.reported(Owls.couchOwl, transaction: "last"))
         var lines: [String] = []

@@ -56,7 +56,7 @@ struct ModelTests {
         #expect(offer(for: Owls.randomOwls, in: model) == .buy(unitsLeft: 4))
     }
 
-    @Test("Each product of an active group offers renewal with end and days left; after the end it offers a subscription")
+    @Test("Products of an active group offer renewal with end and days left, and a subscription after the end")
     func renew() async throws {
         let home = try Household(at: "2026-01-10T12:00:00Z")
         let store = try await home.offlineDevice()

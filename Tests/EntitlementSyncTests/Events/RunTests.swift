@@ -59,7 +59,7 @@ struct RunTests {
 
     @Test("Over a local backend without signals, facts of another store object are noticed at the next poll")
     func polling() async throws {
-        let store = try await home.offlineDevice(Silent(local))
+        let store = try await home.offlineDevice(SilentBackend(local))
         let snapshots = try await store.snapshots()
         try await whileRunning(store, pollingEvery: .seconds(30)) {
             var pauses = home.machine.pauses.makeAsyncIterator()
@@ -72,7 +72,7 @@ struct RunTests {
 
     @Test("The end of a period yields an event and a snapshot, exact to the millisecond")
     func expiry() async throws {
-        let store = try await home.offlineDevice(Silent(local))
+        let store = try await home.offlineDevice(SilentBackend(local))
         try await store.record(.reported(Owls.threeMonths))
         let end = try date("2026-04-10T12:00:00Z")
         let events = store.events
@@ -94,8 +94,8 @@ struct RunTests {
 
     @Test("Expiry and changes by other processes are noticed even while the remote is unreachable")
     func expiryOffline() async throws {
-        let away = FaultyBackend(Silent(home.remote)) { _ in .transient }
-        let store = try await home.device(Silent(local), remote: away)
+        let away = FaultyBackend(SilentBackend(home.remote)) { _ in .transient }
+        let store = try await home.device(SilentBackend(local), remote: away)
         try await store.record(.reported(Owls.threeMonths))
         let events = store.events
         let snapshots = try await store.snapshots()
@@ -122,8 +122,8 @@ struct RunTests {
     func backoff() async throws {
         let isAway = Switch()
         isAway.set()
-        let remote = FaultyBackend(Silent(home.remote)) { _ in isAway.isSet ? .transient : nil }
-        let store = try await home.device(Silent(local), remote: remote)
+        let remote = FaultyBackend(SilentBackend(home.remote)) { _ in isAway.isSet ? .transient : nil }
+        let store = try await home.device(SilentBackend(local), remote: remote)
         let events = store.events
         try await whileRunning(store, pollingEvery: .seconds(10)) {
             var pauses = home.machine.pauses.makeAsyncIterator()
@@ -143,8 +143,8 @@ struct RunTests {
 
     @Test("Without an account the store only watches, and makes no request to the remote")
     func anonymous() async throws {
-        let remote = CountingBackend(Silent(home.remote))
-        let store = try await home.anonymousDevice(Silent(local), remote: remote)
+        let remote = CountingBackend(SilentBackend(home.remote))
+        let store = try await home.anonymousDevice(SilentBackend(local), remote: remote)
         try await whileRunning(store) {
             var pauses = home.machine.pauses.makeAsyncIterator()
             _ = await pauses.next()

@@ -53,17 +53,17 @@ struct SnapshotTests {
 
     @Test("A state that was read before a purchase is not delivered after it")
     func noneOlder() async throws {
-        let writer = Writer()
+        let action = OneTimeAction()
         let deviceKey = try EntryKey("device/accounts/alice/initial/ledger")
         let backend = FaultyBackend(local) { call in
             // By this read the account's ledger has been read already; the purchase makes that copy outdated.
-            if call.operation == .read, call.key == deviceKey { await writer.write() }
+            if call.operation == .read, call.key == deviceKey { await action.run() }
             return nil
         }
         let store = try await home.offlineDevice(backend)
         var early = try await store.snapshots().makeAsyncIterator()
         #expect(await early.next()?.owned == [])
-        writer.arm { try await store.record(.reported(Owls.nightOwl)) }
+        action.arm { try await store.record(.reported(Owls.nightOwl)) }
         var late = try await store.snapshots().makeAsyncIterator()
         #expect(await late.next()?.owned == [Owls.nightOwl])
         #expect(await early.next()?.owned == [Owls.nightOwl])

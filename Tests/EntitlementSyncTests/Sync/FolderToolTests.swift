@@ -7,13 +7,13 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// A file-sync tool between real folders: it copies files as they are, late, in any order, half at first, and makes
-/// conflict copies of what changed on both sides.
+/// A simulated file-sync tool between real folders. It copies files late, in any order and sometimes partially, and
+/// makes conflict copies of files that changed on both sides.
 private struct FolderTool {
     let folders: [String]
     let hub: String
     private var base: [[String: Data]]
-    /// How often the tool did its worst.
+    /// The numbers of conflict copies and of partial copies made.
     private(set) var copies = 0
     private(set) var halves = 0
 
@@ -76,9 +76,9 @@ private struct FolderTool {
     }
 }
 
-@Suite("Real folders that a file-sync tool shares")
+@Suite("Real folders shared by a file-sync tool")
 struct FolderToolTests {
-    @Test("Three devices, one of them a clone of another, end with all purchases and then leave every file alone")
+    @Test("Three devices, one a clone of another, converge on all purchases and then change no file")
     func worlds() async throws {
         let seed = printedSeed("real folders and a tool")
         var (copies, halves) = (0, 0)
@@ -128,7 +128,7 @@ struct FolderToolTests {
         #expect(copies > 0 && halves > 5, "\(copies) copies, \(halves) halves; seed \(seed)")
     }
 
-    /// The replica id of a device, made by its first record.
+    /// The replica id of a device, which its first record creates.
     private func replica(of home: Household, _ local: MemoryBackend) async throws -> [UInt8] {
         try await home.offlineDevice(local).flag(Owls.nightOwl, isSet: false)
         guard case .found(let entry) = try await local.read(EntryKey("device/replica")).outcome else { return [] }
