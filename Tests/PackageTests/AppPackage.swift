@@ -14,7 +14,7 @@ struct AppPackage {
     }
 
     /// The exit status of a command and its complete output.
-    struct Finished: Sendable {
+    struct CommandResult: Sendable {
         let status: Int32
         let output: String
     }
@@ -47,12 +47,12 @@ struct AppPackage {
     }
 
     /// Builds the package as a developer at a terminal would.
-    func build() async throws -> Finished {
+    func build() async throws -> CommandResult {
         try await run(["swift", "build", "--package-path", folder.path, "--scratch-path", scratch.path])
     }
 
     /// Runs the built executable.
-    func launch() async throws -> Finished {
+    func launch() async throws -> CommandResult {
         try await run([scratch.appending(path: "debug/App").path])
     }
 
@@ -76,7 +76,7 @@ struct AppPackage {
         return try JSONDecoder().decode(Resolved.self, from: Data(contentsOf: file)).pins.map(\.identity)
     }
 
-    private func run(_ command: [String]) async throws -> Finished {
+    private func run(_ command: [String]) async throws -> CommandResult {
         // The output goes to a file: a full pipe without a reader would block the command.
         let log = folder.appending(path: "output.log")
         try Data().write(to: log)
@@ -103,7 +103,7 @@ struct AppPackage {
         } onCancel: {
             if process.isRunning { process.terminate() }
         }
-        return Finished(status: process.terminationStatus, output: try String(contentsOf: log, encoding: .utf8))
+        return CommandResult(status: process.terminationStatus, output: try String(contentsOf: log, encoding: .utf8))
     }
 
     /// This process's environment without the variables that the outer build and test run have set.

@@ -110,7 +110,8 @@ final class AccountWorld {
         store.account.isAnonymous ? device.anonymousOwner : Holdings.name(store.account)
     }
 
-    /// Updates the model after an attempted adoption: anonymous facts now belong to `account` or to the claiming account.
+    /// Updates the model after an attempted adoption: anonymous facts now belong to `account` or to the claiming
+    /// account.
     func noteAdoption(on device: Device, by account: Account?) async throws {
         let holdings = try await Holdings(of: device.local)
         var adopter = account.map(Holdings.name) ?? holdings.claim

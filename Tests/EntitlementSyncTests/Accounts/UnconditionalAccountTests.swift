@@ -60,10 +60,10 @@ struct UnconditionalAccountTests {
                 refused?.message
                     == #""alice" was erased, and \#(remote.label) cannot write conditionally: take another name"#)
             try await store.record(.reported(Owls.couchOwl, transaction: "unadopted"))
-            let gone = await #expect(throws: EntitlementError.self) {
+            let erased = await #expect(throws: EntitlementError.self) {
                 try await store.logIn("alice", adoptAnonymous: true)
             }
-            #expect(gone?.kind == .accountErased)
+            #expect(erased?.kind == .accountErased)
             #expect(try await store.snapshot().owned == [Owls.couchOwl])
         }
         let other = try await open(locals[3])

@@ -43,7 +43,7 @@ struct SnapshotTests {
     }
 
     @Test("The first contact with an empty remote yields a snapshot that no longer asks for a restore")
-    func meeting() async throws {
+    func firstContact() async throws {
         let store = try await home.device()
         var snapshots = try await store.snapshots().makeAsyncIterator()
         #expect(await snapshots.next()?[access: Owls.access] == .denied(.restoreNeeded))

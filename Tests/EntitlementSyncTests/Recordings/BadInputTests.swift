@@ -108,10 +108,10 @@ struct BadInputTests {
             try await store.refund(TransactionReference(id: "t"), reason: String(repeating: "é", count: 501))
         }
         #expect(long?.kind == .invalid)
-        let unfit = await #expect(throws: EntitlementError.self) {
+        let invalid = await #expect(throws: EntitlementError.self) {
             try await store.refund(TransactionReference(id: ""))
         }
-        #expect(unfit?.kind == .invalid)
+        #expect(invalid?.kind == .invalid)
         #expect(try await contents(of: local).isEmpty)
     }
 

@@ -22,7 +22,7 @@ struct ConcurrencyTests {
         return Set((0..<stores.count).flatMap { index in (0..<count).map { "\(index)-\($0)" } })
     }
 
-    @Test("Concurrent records through two store objects over memory are all kept")
+    @Test("Purchases recorded concurrently through two store objects over memory are all kept")
     func memory() async throws {
         let home = try Household()
         let local = MemoryBackend()
@@ -33,7 +33,7 @@ struct ConcurrencyTests {
         }
     }
 
-    @Test("Concurrent records through two backends of one folder are all kept")
+    @Test("Purchases recorded concurrently through two backends of one folder are all kept")
     func folder() async throws {
         let folder = try TemporaryFolder()
         let home = try Household()

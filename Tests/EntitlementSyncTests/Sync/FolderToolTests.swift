@@ -15,7 +15,7 @@ private struct FolderTool {
     private var base: [[String: Data]]
     /// The numbers of conflict copies and of partial copies made.
     private(set) var copies = 0
-    private(set) var halves = 0
+    private(set) var partialCopies = 0
 
     init(folders: [String], hub: String) throws {
         self.folders = folders
@@ -64,10 +64,10 @@ private struct FolderTool {
             switch mayBeBad ? Int.random(in: 0..<4, using: &random) : 2 {
             case 0: break
             case 1:
-                halves += 1
-                let half = data.prefix(Int.random(in: 0..<data.count, using: &random))
-                try put(half, at: name, in: folders[index])
-                base[index][name] = half
+                partialCopies += 1
+                let part = data.prefix(Int.random(in: 0..<data.count, using: &random))
+                try put(part, at: name, in: folders[index])
+                base[index][name] = part
             default:
                 try put(data, at: name, in: folders[index])
                 base[index][name] = data
@@ -81,9 +81,9 @@ struct FolderToolTests {
     @Test("Three devices, one a clone of another, converge on all purchases and then change no file")
     func worlds() async throws {
         let seed = printedSeed("real folders and a tool")
-        var (copies, halves) = (0, 0)
+        var (copies, partialCopies) = (0, 0)
         for number in 0..<12 {
-            let place: Comment = "seed \(seed), case \(number)"
+            let context: Comment = "seed \(seed), case \(number)"
             var random = SeededGenerator(seed: seed &+ UInt64(number))
             let home = try Household()
             let temporary = try TemporaryFolder()
@@ -116,16 +116,16 @@ struct FolderToolTests {
             let before = try tool.folders.map { try FolderTool.files(in: $0) }
             for index in 0..<3 {
                 let report = try await device(index).sync()
-                try #require(!report.didSend && report.received.isEmpty, place)
+                try #require(!report.didSend && report.received.isEmpty, context)
                 let held = try await device(index).localLedgers()
                 let ids = Facts(account: held.account, device: held.device).purchases.map(\.transaction.id)
-                try #require(Set(ids) == bought, place)
+                try #require(Set(ids) == bought, context)
             }
-            try #require(try tool.folders.map { try FolderTool.files(in: $0) } == before, place)
+            try #require(try tool.folders.map { try FolderTool.files(in: $0) } == before, context)
             copies += tool.copies
-            halves += tool.halves
+            partialCopies += tool.partialCopies
         }
-        #expect(copies > 0 && halves > 5, "\(copies) copies, \(halves) halves; seed \(seed)")
+        #expect(copies > 0 && partialCopies > 5, "\(copies) copies, \(partialCopies) partial copies; seed \(seed)")
     }
 
     /// The replica id of a device, which its first record creates.

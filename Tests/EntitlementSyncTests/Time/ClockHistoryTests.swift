@@ -6,8 +6,8 @@ import Testing
 
 @Suite("Random clock histories")
 struct ClockHistoryTests {
-    /// A phone with a subscription until 1 April and a clock that is set at random, and a server that is sometimes wrong
-    /// for a minute. True time only moves forward.
+    /// A phone with a subscription until 1 April and a clock that is set at random, and a server that is sometimes
+    /// wrong for a minute. True time only moves forward.
     private struct World {
         var random: SeededGenerator
         let home: Household
@@ -70,8 +70,8 @@ struct ClockHistoryTests {
             seen = truth
         }
 
-        /// The wall clock before any contact; afterwards the corrected wall clock, but never before a time read since the
-        /// last contact.
+        /// The wall clock before any contact; afterwards the corrected wall clock, but never before a time read since
+        /// the last contact.
         private var expectedTime: Int64 {
             guard let lastContact else { return truth + skew }
             return max(truth + skew - lastContact.skew, seen)
