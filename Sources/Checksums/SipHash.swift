@@ -1,9 +1,13 @@
-/// SipHash-2-4 (Aumasson and Bernstein, 2012): a hash of which nobody can make many inputs of one output, as can be
-/// done with ``XXHash64`` for any seed. Slower than that.
+/// SipHash-2-4 (Aumasson and Bernstein, 2012), a keyed hash.
+///
+/// Without the key an attacker cannot construct many inputs with the same hash, which ``XXHash64`` allows for any seed.
+/// It is slower than ``XXHash64``.
 package enum SipHash {
     private typealias State = (UInt64, UInt64, UInt64, UInt64)
 
-    /// The hash of `bytes` under a key of two halves. Linear in their number.
+    /// The hash of `bytes` under a 128-bit key, given as two halves.
+    ///
+    /// - Complexity: O(*n*) in the number of bytes.
     package static func digest(of bytes: [UInt8], key: (UInt64, UInt64)) -> UInt64 {
         var state: State = (
             key.0 ^ 0x736F_6D65_7073_6575, key.1 ^ 0x646F_7261_6E64_6F6D, key.0 ^ 0x6C79_6765_6E65_7261,
@@ -14,7 +18,7 @@ package enum SipHash {
             for (place, byte) in bytes[start..<min(start + 8, bytes.count)].enumerated() {
                 word |= UInt64(byte) << (8 * UInt64(place))
             }
-            // The last word has the length, of which the lowest byte counts.
+            // The top byte of the last word is the length modulo 256.
             if bytes.count - start < 8 { word |= UInt64(UInt8(truncatingIfNeeded: bytes.count)) << 56 }
             state.3 ^= word
             for _ in 0..<2 { round(&state) }

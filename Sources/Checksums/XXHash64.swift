@@ -1,8 +1,8 @@
-/// The 64-bit xxHash of a run of bytes: tells damage from data at close to the speed of reading it.
+/// XXH64, a 64-bit checksum that detects accidental damage at close to the speed of reading the data.
 ///
-/// Follows the published XXH64 specification (Yann Collet, "xxHash fast digest algorithm", version 0.1.1), so that
-/// any other implementation can check what we wrote. It detects accidents, not forgery: nothing is trusted because
-/// of it.
+/// Follows the published XXH64 specification (Yann Collet, "xxHash fast digest algorithm", version 0.1.1), so that any
+/// other implementation can verify the stored checksums. It gives no protection against deliberate changes and must not
+/// be used to establish trust.
 package enum XXHash64 {
     private static let prime1: UInt64 = 0x9E37_79B1_85EB_CA87
     private static let prime2: UInt64 = 0xC2B2_AE3D_27D4_EB4F
@@ -10,7 +10,9 @@ package enum XXHash64 {
     private static let prime4: UInt64 = 0x85EB_CA77_C2B2_AE63
     private static let prime5: UInt64 = 0x27D4_EB2F_1656_67C5
 
-    /// The digest of `bytes`. Linear in their number.
+    /// The digest of `bytes`.
+    ///
+    /// - Complexity: O(*n*) in the number of bytes.
     package static func digest(of bytes: some Collection<UInt8>, seed: UInt64 = 0) -> UInt64 {
         bytes.withContiguousStorageIfAvailable { digest(of: UnsafeRawBufferPointer($0), seed: seed) }
             ?? Array(bytes).withUnsafeBytes { digest(of: $0, seed: seed) }

@@ -1,11 +1,11 @@
-/// Tells when files of one folder change, whichever process changed them.
+/// Reports changes to the files of one folder, whichever process made them.
 ///
-/// The system says so: inotify on Linux, kqueue on Apple's systems; nothing is polled. Several changes may be told
-/// once, and what is told may turn out to be no change at all (a file that was closed without a write): look before
-/// believing. On a network file system only changes made by this machine are told.
+/// Notifications come from inotify on Linux and from kqueue on Apple's systems; nothing is polled. Several changes may
+/// share one notification, and a notification may be spurious (for example after a file was closed without a write), so
+/// the caller must check the files itself. On a network file system only changes made by this machine are reported.
 ///
-/// On Apple's systems kqueue tells of a folder that names came, went or were replaced, and of a file its content; so
-/// there each of `names` is watched as well, and without names only the folder itself.
+/// On Apple's systems a kqueue event of a folder covers added, removed and replaced names, but not the content of its
+/// files. There each file in `names` is watched as well; without `names` only the folder itself is watched.
 ///
 /// ```swift
 /// for await _ in FolderWatch.changes(inFolder: "/var/lib/example", names: ["store.db"]) { look() }
@@ -13,14 +13,14 @@
 package final class FolderWatch: Sendable {
     private let subscription: WatchSubscription
 
-    /// Calls `onChange` after each change until the object is gone or ``cancel()`` was called.
+    /// Calls `onChange` after each change until the object is released or ``cancel()`` is called.
     ///
     /// - Parameters:
-    ///   - folder: an existing folder.
-    ///   - names: of the files in it that matter, whether they exist now or not; `nil` for all. Subfolders do not
-    ///     belong to it.
-    ///   - onChange: is called on a thread of the watcher's own, one call after the other; it should not take long.
-    /// - Throws: where the folder cannot be watched: it does not exist, or the system has no watches left.
+    ///   - folder: An existing folder.
+    ///   - names: The names of the files to watch, which need not exist yet; `nil` for all files. The content of
+    ///     subfolders is not watched.
+    ///   - onChange: Called serially on the watcher's own thread. It should return quickly.
+    /// - Throws: ``FolderWatchError`` if the folder does not exist or the system has no watches left.
     package init(
         folder: String, names: [String]? = nil, onChange: @escaping @Sendable () -> Void
     ) throws(FolderWatchError) {
@@ -29,17 +29,17 @@ package final class FolderWatch: Sendable {
 
     deinit { subscription.cancel() }
 
-    /// Whether the folder that is watched still exists, as far as the system has told. A new folder may have the old
-    /// one's number.
+    /// `false` once the system has reported that the watched folder is gone. A new folder at the same path may reuse
+    /// the old one's inode number, so comparing numbers is not enough.
     package var isLive: Bool { subscription.isLive }
 
-    /// Ends it. A call of `onChange` may still be under way.
+    /// Stops watching. A call of `onChange` may still be running when this returns.
     package func cancel() { subscription.cancel() }
 
-    /// A stream that yields after changes of the files called `names` in `folder`, or of any file in it; several
-    /// changes may share one element. Watching begins with this call and ends with the stream.
+    /// A stream that yields after changes to the files called `names` in `folder`, or to any of its files if `names` is
+    /// `nil`. Several changes may share one element. Watching begins with this call and ends with the stream.
     ///
-    /// - Throws: as the initializer does.
+    /// - Throws: The same errors as ``init(folder:names:onChange:)``.
     package static func changes(
         inFolder folder: String, names: [String]? = nil
     ) throws(FolderWatchError) -> AsyncStream<Void> {
@@ -50,13 +50,13 @@ package final class FolderWatch: Sendable {
     }
 }
 
-/// A folder could not be watched.
+/// The error of a folder that cannot be watched.
 package struct FolderWatchError: Error, CustomStringConvertible {
-    /// The folder.
+    /// The path of the folder.
     package let folder: String
-    /// The system's error number.
+    /// The system's error number (`errno`).
     package let code: Int32
 
-    /// One line.
+    /// A one-line message.
     package var description: String { "\(folder): cannot be watched (error \(code))" }
 }

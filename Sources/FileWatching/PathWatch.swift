@@ -10,12 +10,12 @@ import Android
 import Darwin
 #endif
 
-/// Tells when files of a folder change that may not be there yet, or be replaced by another of its name.
+/// Reports changes to the files of a folder that may not exist yet, or may be replaced by another folder at its path.
 ///
-/// Where the folder is missing, the nearest one on the way to it is watched until it is there. Nothing is watched
-/// before the first ``follow()``.
+/// While the folder is missing, its nearest existing ancestor is watched instead. Nothing is watched before the first
+/// ``follow()``.
 package final class PathWatch: Sendable {
-    /// Which folder it is that a path leads to.
+    /// The identity of the file or folder that a path leads to.
     package struct Identity: Hashable, Sendable {
         private let device: UInt64
         private let number: UInt64
@@ -27,7 +27,7 @@ package final class PathWatch: Sendable {
 
     private struct State {
         var watch: FolderWatch?
-        /// The folder that is watched, and which one it was by that name.
+        /// The path of the watched folder, and the identity it had when watching began.
         var folder: String?
         var identity: Identity?
     }
@@ -39,9 +39,10 @@ package final class PathWatch: Sendable {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - names: of the files in the folder that matter.
-    ///   - identify: which folder a path leads to, `nil` for none; by default what the system says.
-    ///   - onChange: is called on a thread of the watcher's own, one call after the other.
+    ///   - names: The names of the files to watch.
+    ///   - identify: Returns the identity of the file or folder at a path, or `nil` if there is none. The default asks
+    ///     the file system.
+    ///   - onChange: Called serially on the watcher's own thread.
     package init(
         folder: String, names: [String], identify: @escaping @Sendable (String) -> Identity? = PathWatch.identity(at:),
         onChange: @escaping @Sendable () -> Void
@@ -49,16 +50,17 @@ package final class PathWatch: Sendable {
         (self.folder, self.names, self.identify, self.onChange) = (folder, names, identify, onChange)
     }
 
-    /// Whether it is the folder itself that is watched.
+    /// True if the folder itself is watched, not an ancestor.
     package var isOnTarget: Bool { state.withLock { $0.watch != nil && $0.folder == folder } }
 
-    /// Watches the folder, or the nearest that is there; to be called again after each change, and now and then, since
-    /// the folder may be another by now. Cheap when it is the same.
+    /// Watches the folder, or its nearest existing ancestor.
     ///
-    /// Where the system refuses (it gives out only so many watches), nothing is told until a later call.
+    /// Call it again after each change and also periodically, since the folder may have been replaced. A call is cheap
+    /// if the same folder is still there. If the system refuses, for example because its limit of watches is reached,
+    /// no change is reported until a later call succeeds.
     package func follow() {
         state.withLock { state in
-            // Once more when a folder on the way came or went in between.
+            // Repeats because a folder on the path may appear or disappear between `nearest()` and the watch.
             for _ in 0..<3 {
                 let (path, names) = nearest()
                 let identity = identify(path)
@@ -69,16 +71,16 @@ package final class PathWatch: Sendable {
                     state.watch = try FolderWatch(folder: path, names: names, onChange: onChange)
                     (state.folder, state.identity) = (path, identity)
                 } catch {
-                    // Looked for again at once, or at the next call.
+                    // The next iteration or the next call tries again.
                 }
             }
         }
     }
 
-    /// Watches nothing until the next ``follow()``.
+    /// Stops watching until the next ``follow()``.
     package func rest() { state.withLock { $0.watch = nil } }
 
-    /// The folder to watch, and the names in it that matter.
+    /// The folder to watch, and the names to watch in it.
     private func nearest() -> (path: String, names: [String]) {
         var path = folder
         var names = names
@@ -91,7 +93,7 @@ package final class PathWatch: Sendable {
         return (path, names)
     }
 
-    /// The path of the folder that `path` is in; `/` and `.` are their own.
+    /// The path of the folder that contains `path`. `/` and `.` are their own parents.
     private static func parent(of path: String) -> String {
         let parts = path.split(separator: "/")
         let parent = parts.dropLast().joined(separator: "/")
@@ -99,7 +101,7 @@ package final class PathWatch: Sendable {
         return parent.isEmpty ? "." : parent
     }
 
-    /// Which folder, or other file, is at `path`.
+    /// The identity of the file or folder at `path`, or `nil` if there is none.
     package static func identity(at path: String) -> Identity? {
         var status = stat()
         guard stat(path, &status) == 0 else { return nil }

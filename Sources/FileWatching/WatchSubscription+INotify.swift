@@ -9,7 +9,7 @@ import Musl
 import Android
 #endif
 
-/// One watcher of one folder.
+/// A subscription to the changes of one folder.
 final class WatchSubscription: Sendable {
     private let id: UInt64
 
@@ -18,18 +18,20 @@ final class WatchSubscription: Sendable {
             INotify.Subscriber(folder: folder, names: names.map { $0.map { Array($0.utf8) } }, onChange: onChange))
     }
 
-    /// Whether the system watches still.
+    /// False once the system has ended the watch because the folder is gone.
     var isLive: Bool { INotify.shared.isLive(id) }
 
     func cancel() { INotify.shared.remove(id) }
 }
 
-/// The inotify instance of this process. A user has only some hundred, so all folders share one; it exists, with its
-/// thread, as long as somebody watches.
+/// The inotify instance of this process.
+///
+/// Linux grants a user only about a hundred instances, so all folders share one. The instance and its thread exist only
+/// while there are subscribers.
 private final class INotify: Sendable {
     static let shared = INotify()
 
-    /// How long it waits between two looks, in milliseconds.
+    /// The pause after each batch of events, in milliseconds. It combines rapid changes into one notification.
     private static let pause: Int32 = 2
 
     struct Subscriber: Sendable {
@@ -39,18 +41,18 @@ private final class INotify: Sendable {
 
         func matches(_ name: ArraySlice<UInt8>) -> Bool {
             guard let names else { return true }
-            // Without a name it is about the folder itself.
+            // An event without a name concerns the folder itself.
             return name.isEmpty || names.contains { $0.elementsEqual(name) }
         }
     }
 
     private struct State {
-        /// The inotify descriptor; `nil` while nobody watches.
+        /// The inotify descriptor; `nil` while there are no subscribers.
         var descriptor: Int32?
         var nextID: UInt64 = 0
         /// In order of subscription.
         var subscribers: [(id: UInt64, watch: Int32, subscriber: Subscriber)] = []
-        /// The watches that the system has ended, because their folders are gone. No number comes again.
+        /// The watches that the system has ended because their folders are gone. Their numbers are not reused.
         var ended: Set<Int32> = []
     }
 
@@ -64,7 +66,7 @@ private final class INotify: Sendable {
         try state.withLock { (state) throws(FolderWatchError) in
             if state.descriptor == nil { state.descriptor = try start(for: subscriber.folder) }
             let descriptor = state.descriptor ?? -1
-            // The same folder gives the same number again.
+            // Adding a folder twice returns the same watch number.
             let watch = inotify_add_watch(descriptor, subscriber.folder, Self.mask)
             guard watch >= 0 else {
                 let code = errno
@@ -89,7 +91,7 @@ private final class INotify: Sendable {
             let watch = state.subscribers.remove(at: index).watch
             if let descriptor = state.descriptor, !state.subscribers.contains(where: { $0.watch == watch }) {
                 if state.ended.remove(watch) != nil { return stopIfUnused(&state) }
-                // The event of the removal itself also wakes the thread, which then sees that nobody is left.
+                // The removal also queues an event, which wakes the thread so that it can stop if nothing is left.
                 inotify_rm_watch(descriptor, watch)
             }
             stopIfUnused(&state)
@@ -97,7 +99,7 @@ private final class INotify: Sendable {
     }
 
     private func stopIfUnused(_ state: inout State) {
-        // The thread closes its descriptor when it finds that it is not the current one.
+        // The thread closes its descriptor once it sees that the descriptor is no longer current.
         guard state.subscribers.isEmpty else { return }
         state.descriptor = nil
         state.ended = []
@@ -122,24 +124,24 @@ private final class INotify: Sendable {
         return descriptor
     }
 
-    /// The thread's life: tells subscribers until the descriptor is no longer the current one.
+    /// The thread's main loop: notifies subscribers until `descriptor` is no longer current.
     private func watch(_ descriptor: Int32) {
         defer { close(descriptor) }
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 16, alignment: 8)
         defer { buffer.deallocate() }
         while state.withLock({ $0.descriptor == descriptor }) {
             var request = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            // The last subscriber's leaving is an event where its folder still exists; the limit is for the others.
+            // Removing the last watch queues an event only if its folder still exists; otherwise the timeout ends the
+            // loop.
             guard poll(&request, 1, 1_000) > 0 else { continue }
             let count = read(descriptor, buffer.baseAddress, buffer.count)
             guard count > 0 else { continue }
             for call in calls(for: UnsafeRawBufferPointer(rebasing: buffer[..<count])) { call() }
-            // Of changes that come thick and fast subscribers hear once in so many milliseconds.
             _ = poll(nil, 0, Self.pause)
         }
     }
 
-    /// What to call after the events in `buffer`, each subscriber once.
+    /// The handlers to call for the events in `buffer`, each subscriber's once.
     private func calls(for buffer: UnsafeRawBufferPointer) -> [@Sendable () -> Void] {
         let headerByteCount = MemoryLayout<inotify_event>.size
         var events: [(watch: Int32, name: ArraySlice<UInt8>, isForAll: Bool)] = []
@@ -149,7 +151,7 @@ private final class INotify: Sendable {
             let event = buffer.loadUnaligned(fromByteOffset: offset, as: inotify_event.self)
             let start = offset + headerByteCount
             let name = buffer[start..<(start + Int(event.len))].prefix { $0 != 0 }
-            // After an overflow nobody knows what happened.
+            // A queue overflow loses events, so every subscriber is notified.
             events.append((event.wd, Array(name)[...], event.mask & UInt32(IN_Q_OVERFLOW) != 0))
             if event.mask & UInt32(IN_IGNORED) != 0 { ended.append(event.wd) }
             offset = start + Int(event.len)

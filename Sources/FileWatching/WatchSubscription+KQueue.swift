@@ -3,10 +3,10 @@ import Darwin
 import Dispatch
 import Synchronization
 
-/// One watcher of one folder.
+/// A subscription to the changes of one folder.
 ///
-/// A source for the folder tells of names that come and go; one for each file that matters tells of its content, and
-/// is replaced when the name gets another file.
+/// One dispatch source reports added and removed names of the folder. One more for each watched file reports changes to
+/// its content; it is replaced when the folder changes, because the name may then belong to another file.
 final class WatchSubscription: Sendable {
     private struct State {
         var isCancelled = false
@@ -31,7 +31,7 @@ final class WatchSubscription: Sendable {
         watchFiles()
     }
 
-    /// Always: a descriptor of the folder is open, so its number is given to no other.
+    /// Always true: the open descriptor of the folder keeps its inode number from being reused.
     var isLive: Bool { true }
 
     func cancel() {

@@ -1,5 +1,5 @@
-/// Reads the proto3 wire format as anybody may write it: any order of fields, unknown ones, repeated ones (the last
-/// counts).
+/// Reads the proto3 wire format as any conforming encoder may write it: fields in any order, unknown fields, and
+/// repeated occurrences of a field, of which the last counts.
 package struct ProtoReader {
     @usableFromInline
     let bytes: ArraySlice<UInt8>
@@ -16,13 +16,13 @@ package struct ProtoReader {
     package enum Value {
         case number(UInt64)
         case data(ArraySlice<UInt8>)
-        /// `fixed32`, `fixed64` and their kin, which no message of ours uses.
+        /// A `fixed32`, `fixed64` or other fixed-width field. The project's messages use none; the value is skipped.
         case fixed
     }
 
-    /// The next field, `nil` at the end.
+    /// The next field, or `nil` at the end.
     ///
-    /// - Throws: ``ProtoError`` when the bytes are no proto3 message.
+    /// - Throws: ``ProtoError`` if the bytes are not a proto3 message.
     @inlinable
     package mutating func nextField() throws(ProtoError) -> (field: Int, value: Value)? {
         guard position < bytes.endIndex else { return nil }
@@ -51,7 +51,7 @@ package struct ProtoReader {
             guard position < bytes.endIndex else { throw ProtoError(reason: "a number runs past the end") }
             let byte = bytes[position]
             position += 1
-            // The tenth byte holds the one bit that is left.
+            // The tenth byte may hold only the one remaining bit of 64.
             guard shift < 63 || byte <= 1 else { break }
             value |= UInt64(byte & 0x7F) << shift
             if byte < 0x80 { return value }
@@ -68,46 +68,48 @@ package struct ProtoReader {
 }
 
 extension ProtoReader.Value {
-    /// A bare number.
+    /// The varint value as it is.
+    ///
+    /// - Throws: ``ProtoError`` if the field is not a varint.
     @inlinable
     package func number() throws(ProtoError) -> UInt64 {
         guard case .number(let value) = self else { throw ProtoError(reason: "a number is expected") }
         return value
     }
 
-    /// A number that is at most `Int64.max`: counts and lengths of time.
+    /// A count or duration: a number of at most `Int64.max`.
     @inlinable
     package func count() throws(ProtoError) -> Int64 {
         guard let value = Int64(exactly: try number()) else { throw ProtoError(reason: "a count is out of range") }
         return value
     }
 
-    /// A `sint64`: zigzag.
+    /// A zigzag-encoded `sint64`.
     @inlinable
     package func signed() throws(ProtoError) -> Int64 {
         let raw = try number()
         return Int64(bitPattern: raw >> 1) ^ -Int64(bitPattern: raw & 1)
     }
 
-    /// Bytes, of a text or a message too.
+    /// The bytes of a length-delimited field: raw bytes, a string or an embedded message.
     @inlinable
     package func data() throws(ProtoError) -> ArraySlice<UInt8> {
         guard case .data(let value) = self else { throw ProtoError(reason: "a length-delimited field is expected") }
         return value
     }
 
-    /// A text, which has to be UTF-8.
+    /// A string, which must be valid UTF-8.
     @inlinable
     package func text() throws(ProtoError) -> String {
         let bytes = try data()
-        // Repairing and comparing takes half the time of String(validating:).
+        // Decoding with repair and comparing the result takes half the time of String(validating:).
         let text = String(decoding: bytes, as: UTF8.self)
         guard text.utf8.elementsEqual(bytes) else { throw ProtoError(reason: "a text is not UTF-8") }
         return text
     }
 }
 
-/// Bytes are not the message they should be.
+/// The error of bytes that are not the expected message.
 package struct ProtoError: Error, Hashable, CustomStringConvertible {
     package let reason: String
 

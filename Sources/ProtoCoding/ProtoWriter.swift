@@ -1,7 +1,7 @@
 /// Writes the proto3 wire format canonically: fields in ascending order, no defaults, no padding.
 ///
-/// Source: "Encoding", the Protocol Buffers documentation. Two replicas that state one fact must write the same bytes;
-/// proto3 allows several spellings, this writer produces one.
+/// Source: "Encoding", the Protocol Buffers documentation. Two replicas that state the same fact must write the same
+/// bytes. proto3 allows several encodings of a message; this writer produces exactly one.
 package struct ProtoWriter {
     package internal(set) var bytes: [UInt8] = []
     @usableFromInline
@@ -10,10 +10,10 @@ package struct ProtoWriter {
     @inlinable
     package init() {}
 
-    /// A writer with room for `capacity` bytes.
+    /// Creates a writer that reserves room for `capacity` bytes.
     package init(capacity: Int) { bytes.reserveCapacity(capacity) }
 
-    /// A bare number; 0 is the default and is left out unless the field has explicit presence.
+    /// Writes a varint. 0 is the default and is omitted unless the field has explicit presence.
     @inlinable
     package mutating func number(_ value: UInt64, field: Int, isOptional: Bool = false) {
         guard value != 0 || isOptional else { return }
@@ -21,7 +21,7 @@ package struct ProtoWriter {
         bytes.appendVarint(value)
     }
 
-    /// A `sint64`: zigzag, so that dates before 1970 stay short.
+    /// Writes a zigzag-encoded `sint64`, which keeps dates before 1970 short.
     @inlinable
     package mutating func signed(_ value: Int64, field: Int, isOptional: Bool = false) {
         number(UInt64(bitPattern: value << 1 ^ value >> 63), field: field, isOptional: isOptional)
@@ -40,7 +40,7 @@ package struct ProtoWriter {
         bytes += value
     }
 
-    /// A message; an empty one is present all the same. A repeated field is written once for each.
+    /// Writes an embedded message, even if it is empty. A repeated field takes one call for each element.
     @inlinable
     package mutating func message(field: Int, isRepeated: Bool = false, _ body: (inout ProtoWriter) -> Void) {
         tag(field, wireType: 2, isRepeated: isRepeated)
@@ -53,7 +53,7 @@ package struct ProtoWriter {
 
     @inlinable
     mutating func tag(_ field: Int, wireType: UInt64, isRepeated: Bool = false) {
-        assert(field > lastField || isRepeated && field == lastField, "fields are written in ascending order")
+        assert(field > lastField || isRepeated && field == lastField, "fields must be written in ascending order")
         lastField = field
         bytes.appendVarint(UInt64(field) << 3 | wireType)
     }

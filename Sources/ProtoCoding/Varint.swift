@@ -1,5 +1,5 @@
 extension [UInt8] {
-    /// Appends `value` as LEB128, seven bits a byte, lowest first, without padding.
+    /// Appends `value` as LEB128: seven bits per byte, lowest bits first, without padding.
     @inlinable
     package mutating func appendVarint(_ value: UInt64) {
         var rest = value

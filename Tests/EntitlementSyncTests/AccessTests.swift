@@ -12,7 +12,7 @@ struct AccessTests {
         home = try Household(at: "2026-01-10T12:00:00Z")
     }
 
-    @Test("A subscription opens random-owls up to its last millisecond, and not at its end")
+    @Test("A subscription grants random-owls up to its last millisecond, but not at its end")
     func subscription() async throws {
         let store = try await home.offlineDevice()
         try await store.record(.reported(Owls.threeMonths))
@@ -26,7 +26,7 @@ struct AccessTests {
         #expect(try await store.access(to: Owls.access) == .denied(.expired(end)))
     }
 
-    @Test("Units open random-owls")
+    @Test("Units grant random-owls")
     func units() async throws {
         let store = try await home.offlineDevice()
         try await store.record(.reported(Owls.randomOwls))
@@ -44,13 +44,13 @@ struct AccessTests {
         #expect(try await store.access(to: Owls.access).isGranted)
     }
 
-    @Test("Denied as not purchased where nothing is known and there is no remote")
+    @Test("Without purchases and without a remote, access is denied as not purchased")
     func notPurchased() async throws {
         let store = try await home.offlineDevice()
         #expect(try await store.access(to: Owls.access) == .denied(.notPurchased))
     }
 
-    @Test("Denied as restore needed until the remote was met once")
+    @Test("Access is denied as restore needed until the first contact with the remote")
     func restoreNeeded() async throws {
         let store = try await home.device()
         #expect(try await store.access(to: Owls.access) == .denied(.restoreNeeded))
@@ -58,29 +58,29 @@ struct AccessTests {
         #expect(try await store.access(to: Owls.access) == .denied(.notPurchased))
     }
 
-    @Test("Denied as sign-in needed for nobody, where the product is sold to accounts")
+    @Test("Without an account, access to a product sold only to accounts is denied as sign-in needed")
     func signInNeeded() async throws {
         let home = try Household(catalog: try Owls.catalogForAccounts())
-        let nobody = try await home.anonymousDevice(remote: home.remote)
-        #expect(try await nobody.access(to: Owls.access) == .denied(.signInNeeded))
+        let anonymous = try await home.anonymousDevice(remote: home.remote)
+        #expect(try await anonymous.access(to: Owls.access) == .denied(.signInNeeded))
         let alice = try await home.offlineDevice()
         #expect(try await alice.access(to: Owls.access) == .denied(.notPurchased))
     }
 
-    @Test("Nobody is told to restore: what nobody bought is on no remote")
-    func nobodyRestores() async throws {
-        let nobody = try await home.anonymousDevice(remote: home.remote)
-        #expect(try await nobody.access(to: Owls.access) == .denied(.notPurchased))
+    @Test("An anonymous store never asks for a restore, because anonymous purchases are on no remote")
+    func anonymousNeedsNoRestore() async throws {
+        let anonymous = try await home.anonymousDevice(remote: home.remote)
+        #expect(try await anonymous.access(to: Owls.access) == .denied(.notPurchased))
     }
 
-    @Test("Denied as expired at the end of the last period")
+    @Test("Access is denied as expired, with the end of the last period")
     func expired() async throws {
         let store = try await home.offlineDevice()
         try await store.record(.reported(Owls.threeMonths, date: date("2025-01-01")))
         #expect(try await store.access(to: Owls.access) == .denied(.expired(date("2025-04-01"))))
     }
 
-    @Test("Denied as revoked at the date of the refund")
+    @Test("Access is denied as revoked, with the date of the refund")
     func revoked() async throws {
         let store = try await home.offlineDevice()
         try await store.record(.reported(Owls.nightOwl, transaction: "t", date: date("2026-01-01")))
@@ -88,7 +88,7 @@ struct AccessTests {
         #expect(try await store.access(to: Owls.nightOwlAccess) == .denied(.revoked(date("2026-01-05"))))
     }
 
-    @Test("Denied as pending approval from the request until the purchase arrives")
+    @Test("Access is denied as pending approval from the request until the purchase")
     func pendingThenBought() async throws {
         let store = try await home.device(local)
         try await store.record(.deferred(Owls.nightOwl))
@@ -99,7 +99,7 @@ struct AccessTests {
         #expect(try await store.snapshot().pending.isEmpty)
     }
 
-    @Test("No longer pending once the request is withdrawn, and pending again when it is repeated")
+    @Test("A withdrawn request is no longer pending, and a repeated one is pending again")
     func pendingThenWithdrawn() async throws {
         let store = try await home.offlineDevice()
         try await store.record(.deferred(Owls.nightOwl))
@@ -109,7 +109,7 @@ struct AccessTests {
         #expect(try await store.snapshot().pending == [Owls.nightOwl])
     }
 
-    @Test("Of several words on one request in one input the last counts")
+    @Test("Of several statements about one request in one batch, the last counts")
     func pendingInOneInput() async throws {
         let store = try await home.offlineDevice()
         try await store.record([.deferred(Owls.nightOwl), .withdrawn(Owls.nightOwl), .deferred(Owls.couchOwl)])
@@ -118,7 +118,7 @@ struct AccessTests {
         #expect(try await store.snapshot().pending == [Owls.couchOwl])
     }
 
-    @Test("A purchase that another device made with a slow clock ends the request when it is recorded here")
+    @Test("A purchase dated by another device's slow clock ends the request once it is recorded here")
     func pendingAndSlowClock() async throws {
         let phone = try await home.device()
         try await phone.record(.deferred(Owls.threeMonths))
@@ -141,7 +141,7 @@ struct AccessTests {
         #expect(try await contents(of: home.remote).isEmpty)
     }
 
-    @Test("Only transactions of the store's own environment count")
+    @Test("Only transactions of the store's environment count")
     func environment() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.nightOwl, environment: .sandbox))
@@ -152,7 +152,7 @@ struct AccessTests {
         #expect(try await tester.access(to: Owls.nightOwlAccess).isGranted)
     }
 
-    @Test("An entitlement that the catalogue does not know is an error, asked for or used")
+    @Test("Reading or using an entitlement that is not in the catalogue is an error")
     func unknown() async throws {
         let store = try await home.offlineDevice()
         let asked = await #expect(throws: EntitlementError.self) { try await store.access(to: "no-such") }

@@ -17,19 +17,19 @@ struct OfflinePurchaseTests {
         return [try await phone.end(), try await tablet.end()]
     }
 
-    @Test("Two devices that each buy 3 months offline both have 6 after syncing")
+    @Test("After two devices each buy 3 months offline and sync, both have 6 months")
     func bothBuyOffline() async throws {
         let end = try date("2026-07-10T12:00:00Z")
         #expect(try await endsAfterBothBuyOffline(under: StackPurchases()) == [end, end])
     }
 
-    @Test("Under latestExpiryWins they have 3: the rule of the tutorials loses one purchase")
+    @Test("Under latestExpiryWins both have only 3 months: the rule of the tutorials loses one purchase")
     func bothBuyOfflineUnderTheTutorialsRule() async throws {
         let end = try date("2026-04-10T12:00:00Z")
         #expect(try await endsAfterBothBuyOffline(under: LatestExpiryWins()) == [end, end])
     }
 
-    @Test("The lost three months come back when the rule is changed: merging deleted nothing")
+    @Test("A later change of the rule restores the lost months, because merging deletes nothing")
     func ruleChangedLater() async throws {
         var home = try Household(catalog: try Owls.catalog(expiry: LatestExpiryWins()))
         let (phoneStore, tabletStore) = (MemoryBackend(), MemoryBackend())
@@ -43,7 +43,7 @@ struct OfflinePurchaseTests {
     }
 
     @Test(
-        "A renewal on one device and a purchase on another that never restored: nothing is lost, in either order",
+        "A renewal and a purchase on a device that never restored both count, in either order",
         arguments: [true, false], [true, false])
     func renewalThenPurchase(renewalFirst: Bool, phoneSyncsFirst: Bool) async throws {
         let home = try Household(at: "2026-01-10T12:00:00Z")
@@ -82,7 +82,7 @@ struct OfflinePurchaseTests {
         #expect(try await phone.localLedgers().account == tablet.localLedgers().account)
     }
 
-    @Test("Syncing once more after all agree writes nothing on either side")
+    @Test("A sync after convergence writes nothing on either side")
     func quiet() async throws {
         let home = try Household()
         let local = MemoryBackend()

@@ -5,9 +5,9 @@ import SyncCoreTesting
 import Synchronization
 import Testing
 
-@Suite("The same thing told twice")
+@Suite("Repeated deliveries")
 struct RedeliveryTests {
-    @Test("A transaction that is redelivered to four devices is three months, by either rule")
+    @Test("A transaction delivered to four devices counts once, under both expiry rules")
     func redelivery() async throws {
         for rule in [StackPurchases() as any ExpiryRule, LatestExpiryWins()] {
             let home = try Household(catalog: try Owls.catalog(expiry: rule))
@@ -21,7 +21,7 @@ struct RedeliveryTests {
         }
     }
 
-    @Test("An idempotency key that has spent a unit grants no entitlement that units do not open")
+    @Test("An idempotency key that has spent a unit does not grant an entitlement that units cannot grant")
     func keyOfAnotherEntitlement() async throws {
         let device = try await Household().offlineDevice()
         try await device.record(.reported(Owls.randomOwls))
@@ -31,7 +31,7 @@ struct RedeliveryTests {
         }
     }
 
-    @Test("A refund now counts although a later one was noted before")
+    @Test("An earlier refund counts even if a later one was recorded before")
     func earlierRefund() async throws {
         let home = try Household()
         let device = try await home.offlineDevice()
@@ -43,7 +43,7 @@ struct RedeliveryTests {
         #expect(try await device.refund(transaction) == nil)
     }
 
-    @Test("A purchase reported to a store of the sandbox is none in production")
+    @Test("A purchase recorded in the sandbox does not count in production")
     func sandbox() async throws {
         let local = MemoryBackend()
         let catalog = try Owls.catalog()
@@ -54,11 +54,11 @@ struct RedeliveryTests {
         #expect(try await buyer.access(to: Owls.nightOwlAccess) == .denied(.notPurchased))
     }
 
-    @Test("A write of unknown outcome is written again, although what it wrote can be seen")
+    @Test("A write of unknown outcome is repeated, even if its data is already visible")
     func seenIsNotDurable() async throws {
         let counting = CountingBackend(MemoryBackend())
         let isFirst = Mutex(true)
-        // The answer to the first write of the ledger is lost; the replica's id was written before.
+        // Loses the response to the first write of the ledger, which follows the write of the replica's id.
         let faulty = FaultyBackend(
             counting,
             plan: FaultyBackend.Plan { call in

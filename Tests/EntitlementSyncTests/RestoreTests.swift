@@ -6,9 +6,9 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("A new device")
+@Suite("Restoring on a new device")
 struct RestoreTests {
-    /// A household whose phone bought one of each and was lost after a sync.
+    /// A household whose phone bought one product of each kind, synced, and was lost.
     private func lostPhone(consumables: ConsumableScope = .deviceLocal) async throws -> Household {
         let home = try Household(catalog: try Owls.catalog(consumables: consumables))
         let phone = try await home.device()
@@ -21,7 +21,7 @@ struct RestoreTests {
         return home
     }
 
-    @Test("It overwrites nothing on the remote, syncing or restoring")
+    @Test("Restoring or syncing overwrites nothing on the remote")
     func overwritesNothing() async throws {
         let home = try await lostPhone()
         let before = try await contents(of: home.remote)
@@ -34,7 +34,7 @@ struct RestoreTests {
         #expect(remote.counts.reads == 2)
     }
 
-    @Test("It gets subscriptions and unlocks back, and says which purchases came, by date")
+    @Test("A restore brings back subscriptions and unlocks, and reports the received purchases by date")
     func restores() async throws {
         let home = try await lostPhone()
         let tablet = try await home.device()
@@ -48,7 +48,7 @@ struct RestoreTests {
         #expect(report.sync.accessChanges.map(\.entitlement).contains(Owls.access))
     }
 
-    @Test("Under deviceLocal the units stay behind on the device that bought them")
+    @Test("Under deviceLocal, units stay on the device that bought them")
     func deviceLocalUnits() async throws {
         let home = try await lostPhone()
         let report = try await home.device().restore()
@@ -56,7 +56,7 @@ struct RestoreTests {
         #expect(!report.purchases.map(\.product).contains(Owls.randomOwls))
     }
 
-    @Test("Under shared the units come back, less those that were spent")
+    @Test("Under shared, a restore brings back the units that were not spent")
     func sharedUnits() async throws {
         let home = try await lostPhone(consumables: .shared)
         let tablet = try await home.device()
@@ -69,7 +69,7 @@ struct RestoreTests {
         #expect(try await laptop.restore().snapshot[balance: Owls.randomOwls] == 4)
     }
 
-    @Test("Restoring a second time brings nothing new and keeps everything")
+    @Test("A second restore brings nothing new and keeps everything")
     func twice() async throws {
         let home = try await lostPhone()
         let tablet = try await home.device()
@@ -79,7 +79,7 @@ struct RestoreTests {
         #expect(report.snapshot.owned == [Owls.nightOwl])
     }
 
-    @Test("Restoring where nothing was bought ends the need to restore, also for the next process")
+    @Test("Restoring an account without purchases ends the need to restore, also in later processes")
     func nothingToRestore() async throws {
         let home = try Household()
         let local = MemoryBackend()
@@ -91,7 +91,7 @@ struct RestoreTests {
         #expect(try await home.device(local).access(to: Owls.access) == .denied(.notPurchased))
     }
 
-    @Test("A remote that takes no writes can still be restored from")
+    @Test("A restore from a read-only remote still brings in its purchases")
     func readOnlyRemote() async throws {
         let home = try await lostPhone()
         let readOnly = FaultyBackend(home.remote) { $0.operation == .write ? .permanent(.permissionDenied) : nil }
@@ -105,7 +105,7 @@ struct RestoreTests {
         #expect(try await tablet.snapshot().owned == [Owls.couchOwl, Owls.nightOwl])
     }
 
-    @Test("From folder to folder, and what was restored is there for the next process")
+    @Test("A restore between folder backends is durable for the next process")
     func folders() async throws {
         let folder = try TemporaryFolder()
         let home = try Household()

@@ -13,7 +13,7 @@ struct UseTests {
         home = try Household()
     }
 
-    @Test("A unit is used, and the last one is followed by a denial")
+    @Test("Each use spends one unit, and a use after the last unit is denied")
     func spends() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.randomOwls))
@@ -24,7 +24,7 @@ struct UseTests {
         #expect(try await store.snapshot()[balance: Owls.randomOwls] == 0)
     }
 
-    @Test("No unit is used while a subscription is active, and one is once it has ended")
+    @Test("An active subscription spends no units; after it has ended, a use spends one")
     func subscriptionFirst() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record([.reported(Owls.randomOwls), .reported(Owls.threeMonths)])
@@ -36,7 +36,7 @@ struct UseTests {
         #expect(try await store.use(Owls.access) == .spent(remaining: 4, of: Owls.randomOwls))
     }
 
-    @Test("A use that is denied leaves the bytes of the store as they are")
+    @Test("A denied use does not change the bytes of the store")
     func deniedChangesNothing() async throws {
         let store = try await home.offlineDevice(local)
         #expect(try await store.use(Owls.access) == .denied(.notPurchased))
@@ -49,7 +49,7 @@ struct UseTests {
         #expect(try await contents(of: local) == before)
     }
 
-    @Test("The same idempotency key spends once, also after all units are gone and for the next process")
+    @Test("An idempotency key spends once, even after all units are gone and in a later process")
     func idempotent() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.randomOwls))
@@ -62,7 +62,7 @@ struct UseTests {
         #expect(try await contents(of: local) == before)
     }
 
-    @Test("Keys that are canonically equal and differ in bytes spend one unit each")
+    @Test("Keys that are canonically equal but differ in bytes spend one unit each")
     func canonicallyEqualKeys() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.randomOwls))
@@ -71,9 +71,9 @@ struct UseTests {
     }
 
     @Test(
-        "A key that is no id is refused and nothing changes",
+        "A key that is not a valid id is rejected and nothing changes",
         arguments: ["", "a\u{0}b", String(repeating: "x", count: 256)])
-    func unfitKey(key: String) async throws {
+    func invalidKey(key: String) async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.randomOwls))
         let before = try await contents(of: local)
@@ -84,7 +84,7 @@ struct UseTests {
         #expect(try await contents(of: local) == before)
     }
 
-    @Test("Two store objects spend a last unit once, and one of them is denied")
+    @Test("When two store objects compete for the last unit, one spends it and the other is denied")
     func lastUnitTwice() async throws {
         let first = try await home.offlineDevice(local)
         let second = try await home.offlineDevice(local)
@@ -96,7 +96,7 @@ struct UseTests {
         #expect(outcomes == [.spent(remaining: 0, of: Owls.randomOwls), .denied(.usedUp)])
     }
 
-    @Test("Two store objects that use one key at once spend one unit, and both are told so")
+    @Test("Two store objects that use one key concurrently spend one unit and return the same outcome")
     func oneKeyTwice() async throws {
         let first = try await home.offlineDevice(local)
         let second = try await home.offlineDevice(local)
@@ -107,21 +107,21 @@ struct UseTests {
         #expect(outcomes == [.spent(remaining: 4, of: Owls.randomOwls)])
     }
 
-    @Test("Another object that spends the same key just before the write is believed")
+    @Test("A use whose key another store object spends just before the write spends nothing more")
     func keySpentMeanwhile() async throws {
         let other = try await home.offlineDevice(local)
         try await other.record(.reported(Owls.randomOwls))
         let key = try EntryKey("device/accounts/alice/initial/ledger")
-        let meddling = FaultyBackend(local) { call in
+        let interleaving = FaultyBackend(local) { call in
             guard call.operation == .write, call.key == key else { return nil }
             do { _ = try await other.use(Owls.access, id: "k") } catch { Issue.record(error) }
             return nil
         }
-        let store = try await home.offlineDevice(meddling)
+        let store = try await home.offlineDevice(interleaving)
         #expect(try await store.use(Owls.access, id: "k") == .spent(remaining: 4, of: Owls.randomOwls))
     }
 
-    @Test("Units overspent by two offline devices are written off, and a later purchase is whole")
+    @Test("Units overspent by two offline devices are written off, and a later purchase counts in full")
     func overspent() async throws {
         let home = try Household(catalog: try Owls.catalog(consumables: .shared))
         let phone = try await home.device()

@@ -4,7 +4,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Watching a folder")
+@Suite("Folder watching")
 struct FolderWatchTests {
     private let folder: TemporaryFolder
 
@@ -14,7 +14,7 @@ struct FolderWatchTests {
         try Data([1]).write(to: URL(fileURLWithPath: folder.path(of: name)))
     }
 
-    @Test("tells of files that are made, changed and removed")
+    @Test("Creating, changing and removing a file are reported")
     func changes() async throws {
         let stream = try FolderWatch.changes(inFolder: folder.path)
         var iterator = stream.makeAsyncIterator()
@@ -27,7 +27,7 @@ struct FolderWatchTests {
         #expect(await iterator.next() != nil)
     }
 
-    @Test("tells only of the files that matter, and of each watcher's own")
+    @Test("Each watcher is notified only of changes to its own files")
     func names() async throws {
         let counts = Counts()
         let onlyA = try FolderWatch(folder: folder.path, names: ["a"]) { counts.raise("a") }
@@ -41,7 +41,7 @@ struct FolderWatchTests {
         onlyA.cancel()
     }
 
-    @Test("goes on for others when one stream ends, and begins again after the last one")
+    @Test("Other streams continue when one ends, and watching restarts after the last one has ended")
     func endings() async throws {
         let other = try TemporaryFolder()
         for _ in 0..<3 {
@@ -58,13 +58,13 @@ struct FolderWatchTests {
         }
     }
 
-    @Test("refuses a folder that is not there")
+    @Test("Watching a missing folder throws an error")
     func missing() {
         #expect(throws: FolderWatchError.self) { try FolderWatch.changes(inFolder: folder.path(of: "none")) }
     }
 }
 
-/// How often who was told, and waiting for it without a clock.
+/// Counts notifications by watcher, and waits for them without a clock.
 private final class Counts: Sendable {
     private let counts = Mutex<[String: Int]>([:])
     private let (stream, continuation) = AsyncStream.makeStream(of: Void.self)

@@ -1,20 +1,20 @@
 import Foundation
 
-/// A package of its own in a temporary folder, with one executable that uses products of this package.
+/// An app package in a temporary folder, with one executable that uses products of this package.
 struct AppPackage {
     let folder: URL
     private var scratch: URL { folder.appending(path: ".build") }
 
-    /// What an app pulls in, besides itself.
+    /// The packages that an app depends on, besides itself.
     struct Packages: Equatable {
-        /// The names of what was fetched or pinned, in order.
+        /// The names of the fetched or pinned packages, sorted.
         let fetched: [String]
-        /// All packages that the build needed: the fetched ones and this one.
+        /// The number of packages that the build needed: the fetched ones and this one.
         var count: Int { fetched.count + 1 }
     }
 
-    /// How a command ended, and everything it printed.
-    struct Finished: Sendable {
+    /// The exit status of a command and its complete output.
+    struct CommandResult: Sendable {
         let status: Int32
         let output: String
     }
@@ -47,16 +47,16 @@ struct AppPackage {
     }
 
     /// Builds the package as a developer at a terminal would.
-    func build() async throws -> Finished {
+    func build() async throws -> CommandResult {
         try await run(["swift", "build", "--package-path", folder.path, "--scratch-path", scratch.path])
     }
 
-    /// Runs what was built.
-    func launch() async throws -> Finished {
+    /// Runs the built executable.
+    func launch() async throws -> CommandResult {
         try await run([scratch.appending(path: "debug/App").path])
     }
 
-    /// What SwiftPM fetched for the build or pinned for the next one.
+    /// The packages that SwiftPM fetched for the build or pinned for the next one.
     func packages() throws -> Packages {
         let checkouts = scratch.appending(path: "checkouts")
         let cloned =
@@ -71,13 +71,13 @@ struct AppPackage {
             struct Pin: Decodable { let identity: String }
             let pins: [Pin]
         }
-        // SwiftPM writes no file when there is nothing to pin.
+        // SwiftPM writes no file if there is nothing to pin.
         guard FileManager.default.fileExists(atPath: file.path) else { return [] }
         return try JSONDecoder().decode(Resolved.self, from: Data(contentsOf: file)).pins.map(\.identity)
     }
 
-    private func run(_ command: [String]) async throws -> Finished {
-        // A file takes any amount of output; a pipe that nobody empties stops the command.
+    private func run(_ command: [String]) async throws -> CommandResult {
+        // The output goes to a file: a full pipe without a reader would block the command.
         let log = folder.appending(path: "output.log")
         try Data().write(to: log)
         let output = try FileHandle(forWritingTo: log)
@@ -103,10 +103,10 @@ struct AppPackage {
         } onCancel: {
             if process.isRunning { process.terminate() }
         }
-        return Finished(status: process.terminationStatus, output: try String(contentsOf: log, encoding: .utf8))
+        return CommandResult(status: process.terminationStatus, output: try String(contentsOf: log, encoding: .utf8))
     }
 
-    /// Ours without what the outer build and test run said to each other.
+    /// This process's environment without the variables that the outer build and test run have set.
     private static var environment: [String: String] {
         let outer = ["SWIFTPM_", "SWIFT_", "XCTest", "LLVM_PROFILE_FILE", "PACKAGE_"]
         return ProcessInfo.processInfo.environment.filter { name, _ in !outer.contains { name.hasPrefix($0) } }

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("An app's package")
+@Suite("App packages")
 struct AppPackageTests {
     @Test(
         "An app of EntitlementSync and FileStorage builds, runs and fetches at most 3 packages",
@@ -44,7 +44,7 @@ struct AppPackageTests {
         try await expect(app, prints: "unavailable transient\n")
     }
 
-    /// Builds the app, counts what it fetched, runs it, and removes it.
+    /// Builds the app, counts the packages it fetched, runs it, and removes it.
     private func expect(_ app: AppPackage, prints output: String) async throws {
         defer { try? app.remove() }
         let build = try await app.build()
@@ -58,7 +58,7 @@ struct AppPackageTests {
         #expect(launch.output == output)
     }
 
-    @Test("Packages are counted by checkouts and by pins, each once, and with this one")
+    @Test("A package is counted once, whether it is checked out, pinned or both, and this package counts too")
     func counting() throws {
         let app = try AppPackage(products: [], code: "")
         defer { try? app.remove() }

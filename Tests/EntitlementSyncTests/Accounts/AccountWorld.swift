@@ -5,40 +5,41 @@ import SyncCoreTesting
 import Synchronization
 import Testing
 
-/// Devices with stores that die and links that break, accounts that come and go, and a model of whose is what that is
-/// told only what the calls said.
+/// Devices that crash, an unreliable remote, accounts that are created and erased, and a model of the owner of each
+/// fact. The model knows only the results of the calls.
 final class AccountWorld {
-    /// Decides the fate of a device's calls.
-    final class Weather: Sendable {
+    /// Chooses the faults of a device's backend calls.
+    final class Faults: Sendable {
         private struct State {
             var generator: SeededGenerator
-            var callsToLive: Int?
-            var isDoneBeforeDeath = false
-            var isRemoteAway = false
+            var callsUntilCrash: Int?
+            var crashCompletesCall = false
+            var isRemoteUnreliable = false
         }
         private let state: Mutex<State>
 
         init(seed: UInt64) { state = Mutex(State(generator: SeededGenerator(seed: seed))) }
 
-        /// The device dies at a call of the near future.
-        func doom(after calls: Int, isDone: Bool) {
-            state.withLock { ($0.callsToLive, $0.isDoneBeforeDeath) = (calls, isDone) }
+        /// Schedules a crash of the device after `calls` more calls. The call at which it crashes takes effect only if
+        /// `isDone` is true.
+        func scheduleCrash(after calls: Int, isDone: Bool) {
+            state.withLock { ($0.callsUntilCrash, $0.crashCompletesCall) = (calls, isDone) }
         }
-        func breakLink() { state.withLock { $0.isRemoteAway = true } }
-        func clear() { state.withLock { ($0.callsToLive, $0.isRemoteAway) = (nil, false) } }
-        var isDead: Bool { state.withLock { ($0.callsToLive ?? 0) < 0 } }
+        func makeRemoteUnreliable() { state.withLock { $0.isRemoteUnreliable = true } }
+        func clear() { state.withLock { ($0.callsUntilCrash, $0.isRemoteUnreliable) = (nil, false) } }
+        var hasCrashed: Bool { state.withLock { ($0.callsUntilCrash ?? 0) < 0 } }
 
         func fault(isRemote: Bool) -> FaultyBackend.Fault? {
             state.withLock { state in
-                if let calls = state.callsToLive {
-                    state.callsToLive = calls - 1
+                if let calls = state.callsUntilCrash {
+                    state.callsUntilCrash = calls - 1
                     if calls < 0 { return .permanent(.unavailable) }
                     if calls == 0 {
-                        state.callsToLive = -1
-                        return state.isDoneBeforeDeath ? .lostAnswer : .permanent(.unavailable)
+                        state.callsUntilCrash = -1
+                        return state.crashCompletesCall ? .lostAnswer : .permanent(.unavailable)
                     }
                 }
-                guard isRemote, state.isRemoteAway, Bool.random(using: &state.generator) else { return nil }
+                guard isRemote, state.isRemoteUnreliable, Bool.random(using: &state.generator) else { return nil }
                 return [.transient, .lostRequest, .lostAnswer].randomElement(using: &state.generator)
             }
         }
@@ -47,14 +48,14 @@ final class AccountWorld {
     struct Device {
         let number: Int
         let local: MemoryBackend
-        let weather: Weather
+        let faults: Faults
         var stores: [EntitlementStore] = []
-        /// Whose what nobody buys here is, until it is adopted.
-        var nobody: String { "anonymous \(number)" }
+        /// The model's owner of anonymous facts on this device until they are adopted.
+        var anonymousOwner: String { "anonymous \(number)" }
     }
 
-    /// Something that was recorded, or tried to be.
-    struct Deed {
+    /// A fact that a store recorded or tried to record.
+    struct TrackedFact {
         var owner: String
         var device: Int
         var isUnit: Bool
@@ -67,9 +68,9 @@ final class AccountWorld {
     let catalog: Catalog
     let remote: MemoryBackend
     var devices: [Device] = []
-    var deeds: [String: Deed] = [:]
-    /// What has been seen in an account's own ledgers.
-    private var moved: Set<String> = []
+    var facts: [String: TrackedFact] = [:]
+    /// The ids that have been seen in a named account's own ledgers.
+    private var adopted: Set<String> = []
     private var number = 0
 
     init(seed: UInt64, catalog: Catalog) async throws {
@@ -81,22 +82,22 @@ final class AccountWorld {
         for number in 0..<Int.random(in: 2...3, using: &generator) {
             devices.append(
                 Device(
-                    number: number, local: MemoryBackend(host: machine.host), weather: Weather(seed: generator.next())))
+                    number: number, local: MemoryBackend(host: machine.host), faults: Faults(seed: generator.next())))
             try await open(number)
         }
     }
 
-    /// One store object on a device, or two.
+    /// Restarts a device with one or two store objects and without faults.
     func open(_ number: Int) async throws {
         let device = devices[number]
         devices[number].stores = []
-        device.weather.clear()
+        device.faults.clear()
         for _ in 0..<Int.random(in: 1...2, using: &generator) {
             devices[number].stores.append(
                 try await EntitlementStore(
                     catalog: catalog,
-                    local: FaultyBackend(device.local) { _ in device.weather.fault(isRemote: false) },
-                    remote: FaultyBackend(remote) { _ in device.weather.fault(isRemote: true) }, host: machine.host))
+                    local: FaultyBackend(device.local) { _ in device.faults.fault(isRemote: false) },
+                    remote: FaultyBackend(remote) { _ in device.faults.fault(isRemote: true) }, host: machine.host))
         }
     }
 
@@ -106,50 +107,52 @@ final class AccountWorld {
     }
 
     func owner(_ store: EntitlementStore, on device: Device) -> String {
-        store.account.isAnonymous ? device.nobody : Holdings.name(store.account)
+        store.account.isAnonymous ? device.anonymousOwner : Holdings.name(store.account)
     }
 
-    /// After an adoption was tried: what nobody had bought is whoever's the claim says it is.
+    /// Updates the model after an attempted adoption: anonymous facts now belong to `account` or to the claiming
+    /// account.
     func noteAdoption(on device: Device, by account: Account?) async throws {
         let holdings = try await Holdings(of: device.local)
         var adopter = account.map(Holdings.name) ?? holdings.claim
-        let waiting = deeds.filter { id, deed in
-            deed.owner == device.nobody || isClaimVoid(id, deed, on: device, holdings)
+        let waiting = facts.filter { id, fact in
+            fact.owner == device.anonymousOwner || isClaimVoid(id, fact, on: device, holdings)
         }.keys
         adopter = adopter ?? waiting.lazy.flatMap(holdings.owners).first { $0 != "anonymous" }
         guard let adopter else { return }
-        for id in waiting { deeds[id]?.owner = adopter }
+        for id in waiting { facts[id]?.owner = adopter }
     }
 
-    /// Whether an account claimed something and was erased before any of it was moved: then it is nobody's again.
-    private func isClaimVoid(_ id: String, _ deed: Deed, on device: Device, _ holdings: Holdings) -> Bool {
-        deed.device == device.number && holdings.erased.contains(deed.owner) && !moved.contains(id)
+    /// True if the claiming account was erased before the fact was moved, so that the fact is anonymous again.
+    private func isClaimVoid(_ id: String, _ fact: TrackedFact, on device: Device, _ holdings: Holdings) -> Bool {
+        fact.device == device.number && holdings.erased.contains(fact.owner) && !adopted.contains(id)
     }
 
-    /// No place holds what is somebody else's.
+    /// Checks that devices and remote hold facts only under their owners.
     func check(_ comment: String) async throws {
         for device in devices {
             let holdings = try await Holdings(of: device.local)
-            for (id, deed) in deeds where isClaimVoid(id, deed, on: device, holdings) {
+            for (id, fact) in facts where isClaimVoid(id, fact, on: device, holdings) {
                 let isHere = holdings.claim == nil && holdings["anonymous"].contains(id)
-                if isHere { deeds[id]?.owner = device.nobody }
+                if isHere { facts[id]?.owner = device.anonymousOwner }
             }
-            for (holder, ids) in holdings.ids where holder != "anonymous" { moved.formUnion(ids) }
+            for (holder, ids) in holdings.ids where holder != "anonymous" { adopted.formUnion(ids) }
             for (holder, ids) in holdings.ids {
                 for id in ids {
-                    let owner = deeds[id]?.owner ?? "?"
+                    let owner = facts[id]?.owner ?? "?"
                     let isRight =
-                        holder == "anonymous" ? owner == device.nobody || owner == holdings.claim : owner == holder
+                        holder == "anonymous"
+                        ? owner == device.anonymousOwner || owner == holdings.claim : owner == holder
                     #expect(isRight, "\(holder) of device \(device.number) holds \(id) of \(owner); \(comment)")
                 }
             }
         }
         for (holder, ids) in try await Holdings(of: remote).ids {
-            for id in ids { #expect(deeds[id]?.owner == holder, "remote \(holder) holds \(id); \(comment)") }
+            for id in ids { #expect(facts[id]?.owner == holder, "remote \(holder) holds \(id); \(comment)") }
         }
     }
 
-    /// An account that is not there, or was erased, is no failure.
+    /// Logs in and syncs. A missing or erased account is an expected outcome.
     private func logInAndSync(_ name: String, with store: EntitlementStore) async throws {
         func both() async throws {
             try await store.logIn(name)
@@ -160,7 +163,7 @@ final class AccountWorld {
         }
     }
 
-    /// All faults end; everybody logs in everywhere in turn and syncs; then all is where it belongs.
+    /// Ends all faults, logs every account in on every device, syncs, and checks that each fact is with its owner.
     func heal(_ comment: String) async throws {
         var names: Set<String> = []
         for backend in devices.map(\.local) + [remote] {
@@ -170,7 +173,7 @@ final class AccountWorld {
             }
         }
         for round in 0..<2 {
-            // Only of an erasure a device may have to hear after all others have told what they know.
+            // A second round is needed only for erasures that a device learns of after the other devices have synced.
             if round == 1, try await Holdings(of: remote).erased.isEmpty { break }
             for number in devices.indices {
                 try await open(number)
@@ -180,19 +183,19 @@ final class AccountWorld {
         }
         try await check(comment)
         let end = try await Holdings(of: remote)
-        for (id, deed) in deeds.sorted(by: { $0.key < $1.key }) {
-            let isErased = end.erased.contains(deed.owner)
+        for (id, fact) in facts.sorted(by: { $0.key < $1.key }) {
+            let isErased = end.erased.contains(fact.owner)
             if isErased {
-                #expect(end.owners(of: id).isEmpty, "\(id) of \(deed.owner) is on the remote; \(comment)")
+                #expect(end.owners(of: id).isEmpty, "\(id) of \(fact.owner) is on the remote; \(comment)")
                 for device in devices {
                     let left = try await Holdings(of: device.local).owners(of: id)
-                    #expect(left.isEmpty, "\(id) of \(deed.owner), erased, is on device \(device.number); \(comment)")
+                    #expect(left.isEmpty, "\(id) of \(fact.owner), erased, is on device \(device.number); \(comment)")
                 }
-            } else if deed.isAcknowledged {
-                let isSynced = !deed.isUnit && !deed.owner.hasPrefix("anonymous")
-                let place = isSynced ? end : try await Holdings(of: devices[deed.device].local)
-                let name = deed.owner.hasPrefix("anonymous") ? "anonymous" : deed.owner
-                #expect(place[name].contains(id), "\(id) of \(deed.owner) is lost; \(comment)")
+            } else if fact.isAcknowledged {
+                let isSynced = !fact.isUnit && !fact.owner.hasPrefix("anonymous")
+                let place = isSynced ? end : try await Holdings(of: devices[fact.device].local)
+                let name = fact.owner.hasPrefix("anonymous") ? "anonymous" : fact.owner
+                #expect(place[name].contains(id), "\(id) of \(fact.owner) is lost; \(comment)")
             }
         }
     }

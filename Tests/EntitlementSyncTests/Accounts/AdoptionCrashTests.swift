@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Adopting what nobody bought, interrupted at every step")
+@Suite("Adoption of anonymous purchases, interrupted at every step")
 struct AdoptionCrashTests {
     private let home: Household
     private static let facts: Set = ["time", "units", "owl", "spend"]
@@ -13,16 +13,16 @@ struct AdoptionCrashTests {
         home = try Household()
     }
 
-    /// What happens after the crash.
-    enum Afterwards: CaseIterable, Sendable {
-        case sameAccountLogsIn, otherAccountAdopts, somebodyRecords
+    /// The first action after the crash.
+    enum Recovery: CaseIterable, Sendable {
+        case sameAccountLogsIn, otherAccountAdopts, anonymousRecords
     }
 
     private func open(_ local: any KeyValueBackend) async throws -> EntitlementStore {
         try await EntitlementStore(catalog: home.catalog, local: local, remote: home.remote, host: home.machine.host)
     }
 
-    /// A device on which nobody bought something of each kind.
+    /// A device with one anonymous fact of each kind.
     private func device() async throws -> MemoryBackend {
         try home.machine.set("2026-01-10T12:00:00Z")
         let local = MemoryBackend(host: home.machine.host)
@@ -37,38 +37,38 @@ struct AdoptionCrashTests {
     }
 
     @Test(
-        "Each fact ends with exactly one owner, complete, and nobody writes on under the old replica",
-        arguments: Afterwards.allCases, [false, true])
-    func crash(afterwards: Afterwards, isDone: Bool) async throws {
+        "Each fact ends with exactly one owner, and no store keeps writing under the old replica id",
+        arguments: Recovery.allCases, [false, true])
+    func crash(recovery: Recovery, isDone: Bool) async throws {
         for name in ["alice", "bob"] { try await open(MemoryBackend()).createAccount(name) }
         var (step, claimedCount) = (0, 0)
         while true {
             let local = try await device()
             let oldReplica = try await replica(of: local)
-            let mortal = mortal(local, diesAt: step, isDone: isDone)
+            let crashing = crashing(local, atCall: step, isDone: isDone)
             var alice: Account?
-            do { alice = try await open(mortal).logIn("alice", adoptAnonymous: true) } catch {}
+            do { alice = try await open(crashing).logIn("alice", adoptAnonymous: true) } catch {}
             let after = try await Holdings(of: local)
             let isClaimed =
                 after.claim?.hasPrefix("alice/") == true || after.ids.keys.contains { $0.hasPrefix("alice/") }
             if isClaimed { claimedCount += 1 }
-            let isThrough = mortal.callCount <= step
+            let isThrough = crashing.callCount <= step
             #expect(!isThrough || (alice != nil && isClaimed))
 
-            try await carryOn(afterwards, on: local)
+            try await recover(recovery, on: local)
 
             let end = try await Holdings(of: local)
             let names = Set(Self.facts.flatMap(end.owners)).map { String($0.prefix { $0 != "/" }) }
             let owner =
-                isClaimed || afterwards == .sameAccountLogsIn
-                ? "alice" : afterwards == .otherAccountAdopts ? "bob" : "anonymous"
-            #expect(names == [owner], "\(afterwards), step \(step), done: \(isDone)")
+                isClaimed || recovery == .sameAccountLogsIn
+                ? "alice" : recovery == .otherAccountAdopts ? "bob" : "anonymous"
+            #expect(names == [owner], "\(recovery), step \(step), done: \(isDone)")
             for id in Self.facts { #expect(end.owners(of: id).count == 1, "\(id), step \(step)") }
             #expect(end.claim == nil, "step \(step)")
             if owner != "anonymous" {
                 #expect(try await replica(of: local) != oldReplica, "step \(step)")
-                #expect(end["anonymous"] == (afterwards == .somebodyRecords ? ["new"] : []), "step \(step)")
-                try await checkWhole(owner, on: local)
+                #expect(end["anonymous"] == (recovery == .anonymousRecords ? ["new"] : []), "step \(step)")
+                try await checkAdoptedFacts(owner, on: local)
             } else {
                 #expect(end["anonymous"] == Self.facts.union(["new"]), "step \(step)")
             }
@@ -79,7 +79,7 @@ struct AdoptionCrashTests {
     }
 
     @Test(
-        "What was claimed and not moved when its account was erased elsewhere is nobody's again, and shows",
+        "Facts claimed but not yet moved become anonymous again when the claiming account is erased elsewhere",
         arguments: [false, true])
     func erasedBeforeMoving(isDone: Bool) async throws {
         var (step, claimedCount) = (0, 0)
@@ -88,8 +88,8 @@ struct AdoptionCrashTests {
             let local = try await stage.device()
             let other = try await stage.open(MemoryBackend())
             let first = try await other.createAccount("alice")
-            let mortal = mortal(local, diesAt: step, isDone: isDone)
-            do { _ = try await stage.open(mortal).logIn("alice", adoptAnonymous: true) } catch {}
+            let crashing = crashing(local, atCall: step, isDone: isDone)
+            do { _ = try await stage.open(crashing).logIn("alice", adoptAnonymous: true) } catch {}
             let after = try await Holdings(of: local)
             try await other.eraseAccount("alice")
             if after.claim == Holdings.name(first), after[first].isEmpty {
@@ -101,29 +101,29 @@ struct AdoptionCrashTests {
                 #expect(end.claim == nil && end["anonymous"] == Self.facts, "step \(step)")
                 #expect(try await store.snapshot().owned == [Owls.nightOwl], "step \(step)")
             }
-            if mortal.callCount <= step { break }
+            if crashing.callCount <= step { break }
             step += 1
         }
         #expect(step > 15 && claimedCount > 1)
     }
 
-    private func carryOn(_ afterwards: Afterwards, on local: MemoryBackend) async throws {
+    private func recover(_ recovery: Recovery, on local: MemoryBackend) async throws {
         let store = try await open(local)
-        switch afterwards {
+        switch recovery {
         case .sameAccountLogsIn: try await store.logIn("alice", adoptAnonymous: true)
         case .otherAccountAdopts: try await store.logIn("bob", adoptAnonymous: true)
-        case .somebodyRecords:
-            let nobody = try await EntitlementStore(
+        case .anonymousRecords:
+            let anonymous = try await EntitlementStore(
                 catalog: home.catalog, local: local, remote: home.remote, account: .anonymous, host: home.machine.host)
-            let receipt = try await nobody.record(.reported(Owls.nightOwl, transaction: "new"))
+            let receipt = try await anonymous.record(.reported(Owls.nightOwl, transaction: "new"))
             for case .recording(let recording) in receipt.newFacts {
                 #expect(try await recording.replica.bytes == replica(of: local))
             }
         }
     }
 
-    /// What was adopted counts for its owner as it did for nobody.
-    private func checkWhole(_ name: String, on local: MemoryBackend) async throws {
+    /// Checks that the adopted facts count for their owner as they did for the anonymous account.
+    private func checkAdoptedFacts(_ name: String, on local: MemoryBackend) async throws {
         let store = try await open(local)
         try await store.logIn(name)
         let snapshot = try await store.snapshot()

@@ -5,7 +5,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Adopting while others work on the same store")
+@Suite("Adoption during concurrent work on the same local backend")
 struct AdoptionRaceTests {
     private let home: Household
 
@@ -20,7 +20,7 @@ struct AdoptionRaceTests {
             catalog: home.catalog, local: local, remote: nil, account: account, host: home.machine.host)
     }
 
-    /// A device that knows two accounts, and on which nobody has bought something before.
+    /// A device that knows two accounts and holds earlier anonymous purchases.
     private func device() async throws -> MemoryBackend {
         let local = MemoryBackend(host: home.machine.host)
         let store = try await open(local)
@@ -33,10 +33,10 @@ struct AdoptionRaceTests {
 
     private var recorder: Process {
         { local in
-            let nobody = try await open(local, .anonymous)
-            try await nobody.record(.reported(Owls.threeMonths, transaction: "time"))
-            try await nobody.record(.reported(Owls.randomOwls, transaction: "units"))
-            try await nobody.record(.deferred(Owls.couchOwl))
+            let anonymous = try await open(local, .anonymous)
+            try await anonymous.record(.reported(Owls.threeMonths, transaction: "time"))
+            try await anonymous.record(.reported(Owls.randomOwls, transaction: "units"))
+            try await anonymous.record(.deferred(Owls.couchOwl))
         }
     }
 
@@ -55,20 +55,20 @@ struct AdoptionRaceTests {
         ]
     }
 
-    @Test("Of a recording that is overtaken at any call for any number of calls, every fact is in one place")
+    @Test("Each fact has one owner when an adoption overtakes a recording at any call, for any number of calls")
     func everyPause() async throws {
         var rounds = 0
         for recorder in recorders() {
-            // Where the recorder stops, how long the adopter goes on, and where the recorder stops again.
+            // The recorder makes `first` calls, the adopter `pause`, the recorder `second`, and then the adopter.
             for first in 0..<8 {
                 for pause in stride(from: 0, to: 34, by: 2) {
                     for second in [1, 99] {
-                        let turns = Turns { turn, waiting in
-                            let wished =
+                        let scheduler = CallScheduler { turn, waiting in
+                            let preferred =
                                 turn < first || (turn >= first + pause && turn < first + pause + second) ? 0 : 1
-                            return waiting.contains(wished) ? wished : waiting[0]
+                            return waiting.contains(preferred) ? preferred : waiting[0]
                         }
-                        try await check(turns, [recorder, adopter("alice")], "\(first) \(pause) \(second)")
+                        try await check(scheduler, [recorder, adopter("alice")], "\(first) \(pause) \(second)")
                         rounds += 1
                     }
                 }
@@ -77,23 +77,23 @@ struct AdoptionRaceTests {
         #expect(rounds == 2 * 8 * 17 * 2)
     }
 
-    @Test("One records while one, or two, adopt, in 600 random orders: every fact is in one place")
+    @Test("Each fact has one owner after a recording and one or two adoptions in 600 random orders")
     func random() async throws {
         let seed = printedSeed("adopting in random orders")
         for round in 0..<600 {
             let seed = seed &+ UInt64(round)
-            let turns = Turns { turn, waiting in
+            let scheduler = CallScheduler { turn, waiting in
                 var generator = SeededGenerator(seed: seed &* 0x9E37_79B9 &+ UInt64(turn / (1 + Int(seed % 4))))
                 return waiting.randomElement(using: &generator) ?? waiting[0]
             }
             let adopters = round % 3 == 0 ? ["alice"] : ["alice", "bob"]
-            try await check(turns, [recorder] + adopters.map(adopter), "seed \(seed)")
+            try await check(scheduler, [recorder] + adopters.map(adopter), "seed \(seed)")
         }
     }
 
-    private func check(_ turns: Turns, _ processes: [Process], _ comment: String) async throws {
+    private func check(_ scheduler: CallScheduler, _ processes: [Process], _ comment: String) async throws {
         let local = try await device()
-        try await turns.run(over: local, processes)
+        try await scheduler.run(over: local, processes)
         let end = try await Holdings(of: local)
         #expect(end.claim == nil, "\(comment)")
         let recorded = Set(end.ids.values.joined()).subtracting(["before", "units before"])
@@ -105,27 +105,27 @@ struct AdoptionRaceTests {
             #expect(end.owners(of: id) != ["anonymous"], "\(comment)")
             if processes.count == 2 { #expect(end.owners(of: id)[0].hasPrefix("alice/"), "\(comment)") }
         }
-        // No replica's name is found with two owners.
+        // A replica id never records for two owners.
         let pairs = try await recordings(in: local)
         #expect(Set(pairs.map(\.replica)).count == pairs.count, "\(comment)")
     }
 
-    private struct Writer: Hashable {
+    private struct ReplicaOwner: Hashable {
         var replica: [UInt8]
         var owner: String
     }
 
-    /// Who recorded what is whose.
-    private func recordings(in local: MemoryBackend) async throws -> Set<Writer> {
-        var writers: Set<Writer> = []
+    /// The replica ids of all recordings, each with the owner of the recorded fact.
+    private func recordings(in local: MemoryBackend) async throws -> Set<ReplicaOwner> {
+        var owners: Set<ReplicaOwner> = []
         for account in try await EntitlementStore.accounts(in: local) {
             let ledgers = try await open(local, account).localLedgers()
             for record in ledgers.account.records + ledgers.device.records {
                 if case .recording(let recording) = Fact(record) {
-                    writers.insert(Writer(replica: recording.replica.bytes, owner: Holdings.name(account)))
+                    owners.insert(ReplicaOwner(replica: recording.replica.bytes, owner: Holdings.name(account)))
                 }
             }
         }
-        return writers
+        return owners
     }
 }

@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Erasing and re-creating an account")
+@Suite("Account erasure and re-creation")
 struct EraseTests {
     private let home: Household
     private let phone = MemoryBackend()
@@ -25,7 +25,7 @@ struct EraseTests {
         .reported(Owls.nightOwl, transaction: TransactionID("secret-\(text)"))
     }
 
-    /// A store on which alice has logged in and synced something of each kind.
+    /// A store on which Alice has logged in, recorded a purchase and units, and synced.
     private func used(_ local: any KeyValueBackend, _ name: String) async throws -> EntitlementStore {
         let store = try await open(local)
         try await store.createAccount("alice")
@@ -37,7 +37,7 @@ struct EraseTests {
         return store
     }
 
-    /// Nothing of the account is in any value, here or there.
+    /// Checks that no value of the backends contains any data of the account.
     private func expectNothing(_ backends: [any KeyValueBackend], _ comment: String = "") async throws {
         for backend in backends {
             for text in ["secret", "NightOwl", "RandomOwls"] {
@@ -46,7 +46,7 @@ struct EraseTests {
         }
     }
 
-    @Test("An old device that comes back brings nothing back, and hears of it")
+    @Test("A device that returns after an erasure learns of it and brings nothing back")
     func oldDevice() async throws {
         let old = try await used(tablet, "tablet")
         let store = try await used(phone, "phone")
@@ -77,16 +77,16 @@ struct EraseTests {
         }
     }
 
-    @Test("Interrupted at every call on either side and repeated, it completes", arguments: [false, true])
+    @Test("An erasure interrupted at any local or remote call completes when repeated", arguments: [false, true])
     func interrupted(isDone: Bool) async throws {
         var step = 0
         while true {
             let stage = try EraseTests()
             _ = try await stage.used(stage.phone, "phone")
-            let (calls, death) = (Counter(), step)
+            let (calls, crash) = (Counter(), step)
             let plan = FaultyBackend.Plan { _ in
                 let number = calls.next()
-                return number < death ? nil : number == death && isDone ? .lostAnswer : .permanent(.unavailable)
+                return number < crash ? nil : number == crash && isDone ? .lostAnswer : .permanent(.unavailable)
             }
             do {
                 try await stage.open(
@@ -108,16 +108,16 @@ struct EraseTests {
         #expect(step > 15)
     }
 
-    @Test("Learning of an erasure may be interrupted at every call, too", arguments: [false, true])
+    @Test("Learning of an erasure can be interrupted at any call and still completes", arguments: [false, true])
     func interruptedLearning(isDone: Bool) async throws {
         var step = 0
         while true {
             let stage = try EraseTests()
             _ = try await stage.used(stage.tablet, "tablet")
             try await stage.used(stage.phone, "phone").eraseAccount("alice")
-            let mortal = mortal(stage.tablet, diesAt: step, isDone: isDone)
-            do { try await stage.open(mortal).sync() } catch {}
-            let isThrough = mortal.callCount <= step
+            let crashing = crashing(stage.tablet, atCall: step, isDone: isDone)
+            do { try await stage.open(crashing).sync() } catch {}
+            let isThrough = crashing.callCount <= step
             let store = try await stage.open(stage.tablet)
             try await store.createAccount("bob")
             if store.account.isAnonymous {
@@ -133,7 +133,7 @@ struct EraseTests {
         #expect(step > 10)
     }
 
-    @Test("A new life has nothing of the old one until its evidence is recorded again, on every device")
+    @Test("A re-created account has nothing of the erased one until its evidence is recorded again")
     func recreated() async throws {
         let store = try await used(phone, "phone")
         let first = store.account
@@ -147,7 +147,7 @@ struct EraseTests {
         let second = try await store.createAccount("alice")
         #expect(second != first && second.name == "alice")
 
-        // The old device has not heard of it, logs in, and gets the new life.
+        // The old device does not know of the erasure, logs in, and gets the new incarnation.
         try await old.record(Self.secret("unsent"))
         #expect(try await old.logIn("alice") == second)
         try await old.sync()
@@ -167,7 +167,7 @@ struct EraseTests {
     }
 
     @Test(
-        "A remote that was put back from a backup, or wiped, is told of the erasure by a device that knows",
+        "A device that knows of an erasure repeats it on a remote that was wiped or restored from a backup",
         arguments: [false, true])
     func backup(isWiped: Bool) async throws {
         let store = try await used(phone, "phone")
@@ -179,18 +179,18 @@ struct EraseTests {
             for (key, entry) in backup { _ = try await home.remote.write(entry.value, to: key, if: .absent) }
             #expect(try await holds("secret", in: home.remote))
         }
-        try await store.record(.reported(Owls.couchOwl, transaction: "nobody's"))
+        try await store.record(.reported(Owls.couchOwl, transaction: "unadopted"))
         let error = await #expect(throws: EntitlementError.self) {
             try await store.logIn("alice", adoptAnonymous: true)
         }
         #expect(error?.kind == .unknownAccount)
         try await expectNothing([home.remote])
         #expect(try await Holdings(of: home.remote).erased == [Holdings.name(first)])
-        #expect(try await Holdings(of: phone)["anonymous"] == ["nobody's"], "an erased account adopts nothing")
+        #expect(try await Holdings(of: phone)["anonymous"] == ["unadopted"], "an erased account adopts nothing")
         #expect(try await store.createAccount("alice") != first)
     }
 
-    @Test("Two devices that create an account at once, or again after an erasure, make one")
+    @Test("Devices that create an account concurrently, also after an erasure, create exactly one")
     func createdAtOnce() async throws {
         for seed in 0..<60 as Range<UInt64> {
             var generator = SeededGenerator(seed: seed)
@@ -201,12 +201,12 @@ struct EraseTests {
                 try await store.eraseAccount("alice")
             }
             let salt = generator.next()
-            let turns = Turns { turn, waiting in
+            let scheduler = CallScheduler { turn, waiting in
                 var generator = SeededGenerator(seed: salt &+ UInt64(turn))
                 return waiting.randomElement(using: &generator) ?? waiting[0]
             }
             let made = Accounts()
-            try await turns.run(
+            try await scheduler.run(
                 over: remote,
                 (0..<3).map { _ in
                     { remote in

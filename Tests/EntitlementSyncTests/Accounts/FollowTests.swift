@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("A running store follows who is logged in on its device", .timeLimit(.minutes(15)))
+@Suite("A running store follows log-ins on its device", .timeLimit(.minutes(15)))
 struct FollowTests {
     private let home: Household
     private let local = MemoryBackend()
@@ -18,7 +18,7 @@ struct FollowTests {
             catalog: home.catalog, local: local, remote: home.remote, account: account, host: home.machine.host)
     }
 
-    @Test("A log-in, a log-out and an erasure by another store object: events, snapshots, and whose what comes next is")
+    @Test("Log-in and log-out by another store object change the events, the snapshots and the owner of new facts")
     func follows() async throws {
         let other = try await open()
         try await other.createAccount("alice")
@@ -41,17 +41,17 @@ struct FollowTests {
             for await snapshot in snapshots where snapshot.owned.isEmpty { break }
             #expect(store.account.isAnonymous)
         }
-        var told: [String] = []
+        var lines: [String] = []
         for await event in events {
-            told.append(line(event))
-            if told.last == "account alice > anonymous" { break }
+            lines.append(line(event))
+            if lines.last == "account alice > anonymous" { break }
         }
-        #expect(told.first == "account anonymous > alice")
-        #expect(told.contains("purchased hers, too"))
-        #expect(!told.contains { $0.hasPrefix("restored") || $0.hasPrefix("failed") }, "\(told)")
+        #expect(lines.first == "account anonymous > alice")
+        #expect(lines.contains("purchased hers, too"))
+        #expect(!lines.contains { $0.hasPrefix("restored") || $0.hasPrefix("failed") }, "\(lines)")
     }
 
-    @Test("A store that was opened for an account stays with it")
+    @Test("A store that was opened for an account does not follow log-ins")
     func named() async throws {
         let other = try await open()
         try await other.createAccount("alice")
@@ -67,7 +67,7 @@ struct FollowTests {
     }
 
     @MainActor
-    @Test("The rows of a shop page are the account's as soon as another store object logs it in")
+    @Test("The rows of a shop page switch to the account when another store object logs in")
     func model() async throws {
         let other = try await open()
         try await other.createAccount("alice")

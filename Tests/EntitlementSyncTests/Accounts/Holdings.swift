@@ -4,15 +4,15 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-/// What lies in a store for whom, read from its keys and bytes and not by the code under test.
+/// The facts that a backend holds for each owner, read from its keys and bytes instead of by the code under test.
 struct Holdings {
-    /// The ids of purchases, refunds and spends in all ledgers of an account's life, `anonymous` for nobody's.
+    /// The ids of purchases, refunds and spends in all ledgers, by owner: `name/incarnation`, or `anonymous`.
     private(set) var ids: [String: Set<String>] = [:]
-    /// The ids in ledgers that are synced.
+    /// The same ids, but only those in synced ledgers.
     private(set) var syncedIDs: [String: Set<String>] = [:]
-    /// The lives whose ledger is the marker of an erased account.
+    /// The owners whose ledger is the marker of an erased account.
     private(set) var erased: Set<String> = []
-    /// Who claims the ledger of nobody.
+    /// The owner that claims the anonymous ledger.
     private(set) var claim: String?
 
     init(of backend: any KeyValueBackend) async throws {
@@ -42,7 +42,7 @@ struct Holdings {
     subscript(owner: String) -> Set<String> { ids[owner] ?? [] }
     subscript(account: Account) -> Set<String> { self[Self.name(account)] }
 
-    /// Who holds `id`.
+    /// The owners that hold `id`, sorted.
     func owners(of id: String) -> [String] { ids.filter { $0.value.contains(id) }.keys.sorted() }
 
     static func name(_ account: Account) -> String {
@@ -61,13 +61,13 @@ struct Holdings {
     }
 }
 
-/// The id under which a device writes.
+/// The replica id of a device.
 func replica(of local: any KeyValueBackend) async throws -> [UInt8]? {
     guard case .found(let entry) = try await local.read(EntryKey("device/replica")).outcome else { return nil }
     return entry.value
 }
 
-/// Whether `text` stands anywhere in what a store holds.
+/// `true` if any value of `backend` contains `text`.
 func holds(_ text: String, in backend: any KeyValueBackend) async throws -> Bool {
     let needle = Array(text.utf8)
     for entry in try await contents(of: backend).values where entry.value.count >= needle.count {
@@ -77,11 +77,11 @@ func holds(_ text: String, in backend: any KeyValueBackend) async throws -> Bool
     return false
 }
 
-/// A store in which a process dies at its call number `death`: that call is done or not, and nobody hears; all later
-/// ones fail.
-func mortal(_ backend: any KeyValueBackend, diesAt death: Int, isDone: Bool) -> FaultyBackend {
+/// A backend on which the process crashes at call number `crash`. That call takes effect only if `isDone` is true, its
+/// answer is lost, and all later calls fail.
+func crashing(_ backend: any KeyValueBackend, atCall crash: Int, isDone: Bool) -> FaultyBackend {
     FaultyBackend(backend) { call in
-        if call.number < death { return nil }
-        return call.number == death && isDone ? .lostAnswer : .permanent(.unavailable)
+        if call.number < crash { return nil }
+        return call.number == crash && isDone ? .lostAnswer : .permanent(.unavailable)
     }
 }

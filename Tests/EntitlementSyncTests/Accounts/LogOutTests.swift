@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Logging in and out on one device")
+@Suite("Log-in and log-out on one device")
 struct LogOutTests {
     private let home: Household
     private let local = MemoryBackend()
@@ -21,8 +21,8 @@ struct LogOutTests {
             host: home.machine.host)
     }
 
-    @Test("What could not be sent waits for its owner while another one uses the device")
-    func someoneInBetween() async throws {
+    @Test("Unsent facts stay with their account while another account uses the device")
+    func otherAccountInBetween() async throws {
         let store = try await open(local)
         let alice = try await store.createAccount("alice")
         let bob = try await store.createAccount("bob")
@@ -63,7 +63,7 @@ struct LogOutTests {
         #expect(here[alice] == ["sent", "unsent"] && here[bob] == ["bob's"] && here["anonymous"].isEmpty)
     }
 
-    @Test("Without a connection nobody logs in who was never here, and nothing changes")
+    @Test("An offline log-in of an account unknown to the device fails and changes nothing")
     func unknownOffline() async throws {
         try await open(MemoryBackend()).createAccount("alice")
         isAway.set()
@@ -75,11 +75,11 @@ struct LogOutTests {
         #expect(error?.kind == .sync && error?.isTransient == true)
         #expect(try await contents(of: local) == before)
         isAway.set(false)
-        let unknown = await #expect(throws: EntitlementError.self) { try await store.logIn("nobody here") }
+        let unknown = await #expect(throws: EntitlementError.self) { try await store.logIn("unknown") }
         #expect(unknown?.kind == .unknownAccount)
     }
 
-    @Test("A remote that answers with damage is no remote that is away: an account known here does not log in past it")
+    @Test("A damaged account entry on the remote makes the log-in fail, even of an account known to the device")
     func damagedDirectory() async throws {
         let store = try await open(local)
         try await store.createAccount("alice")
@@ -91,8 +91,8 @@ struct LogOutTests {
         #expect(store.account.isAnonymous)
     }
 
-    @Test("Logging out ends the session of the one who logs out, not of somebody who has logged in since")
-    func notSomebodyElses() async throws {
+    @Test("A log-out does not end the session of an account that has logged in since")
+    func laterLogInStays() async throws {
         let first = try await open(local)
         for name in ["alice", "bob"] { try await first.createAccount(name) }
         try await first.logIn("alice")
@@ -104,7 +104,7 @@ struct LogOutTests {
         #expect(try await EntitlementStore.accountLoggedIn(in: local) == .anonymous)
     }
 
-    @Test("When it cannot be read who is logged in, logging in says so anew")
+    @Test("A log-in replaces an unreadable session entry")
     func damagedSession() async throws {
         try await open(local).createAccount("alice")
         _ = try await local.write([1, 2, 3], to: EntryKey("device/session"), if: .any)
@@ -116,7 +116,7 @@ struct LogOutTests {
         #expect(try await open(local).account.name == "alice")
     }
 
-    @Test("A remote that was wiped is told of the account again, and everything is there")
+    @Test("After the remote was wiped, the account is created there again and all its facts return")
     func wipedRemote() async throws {
         let store = try await open(local)
         let alice = try await store.createAccount("alice")

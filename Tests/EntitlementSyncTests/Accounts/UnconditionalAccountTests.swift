@@ -6,7 +6,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Accounts over a remote that cannot compare and swap")
+@Suite("Accounts on a remote without compare-and-swap")
 struct UnconditionalAccountTests {
     private let home: Household
 
@@ -14,12 +14,12 @@ struct UnconditionalAccountTests {
         home = try Household()
     }
 
-    @Test("They log in, record, and are erased on every device; what was erased is not made again")
+    @Test("Accounts log in, record and are erased on every device, and an erased account is not created again")
     func memory() async throws {
         try await life(over: UnconditionalBackend(home.remote), keptIn: home.remote)
     }
 
-    @Test("The same over a folder of a file-sync tool")
+    @Test("Accounts work the same on a folder shared by a file-sync tool")
     func folder() async throws {
         let folder = try TemporaryFolder()
         let remote = FileBackend(folder: folder.path(of: "shared"), sharing: .fileSyncTool, creating: .whenNeeded)
@@ -44,7 +44,7 @@ struct UnconditionalAccountTests {
         try await stores[1].record(.reported(Owls.couchOwl, transaction: "secret-unsent"))
 
         try await stores[0].eraseAccount("alice")
-        #expect(try await !holds("secret", in: kept), "also in the entries of devices that never come back")
+        #expect(try await !holds("secret", in: kept), "entries of devices that never return must be erased too")
         let error = await #expect(throws: EntitlementError.self) { try await stores[1].sync() }
         #expect(error?.kind == .accountErased)
         for backend in [locals[0], locals[1], kept] as [any KeyValueBackend] {
@@ -52,18 +52,18 @@ struct UnconditionalAccountTests {
         }
         #expect(stores.allSatisfy { $0.account.isAnonymous })
 
-        // Neither those that know of it nor a new device make it again or log in, and nothing is adopted by it.
+        // No device, old or new, can create the account again or log in, and the account adopts nothing.
         for store in stores + [try await open(locals[2])] {
             let refused = await #expect(throws: EntitlementError.self) { try await store.createAccount("alice") }
             #expect(refused?.kind == .unsuitableStore)
             #expect(
                 refused?.message
                     == #""alice" was erased, and \#(remote.label) cannot write conditionally: take another name"#)
-            try await store.record(.reported(Owls.couchOwl, transaction: "nobody's"))
-            let gone = await #expect(throws: EntitlementError.self) {
+            try await store.record(.reported(Owls.couchOwl, transaction: "unadopted"))
+            let erased = await #expect(throws: EntitlementError.self) {
                 try await store.logIn("alice", adoptAnonymous: true)
             }
-            #expect(gone?.kind == .accountErased)
+            #expect(erased?.kind == .accountErased)
             #expect(try await store.snapshot().owned == [Owls.couchOwl])
         }
         let other = try await open(locals[3])

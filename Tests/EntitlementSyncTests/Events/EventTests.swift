@@ -13,7 +13,7 @@ struct EventTests {
         home = try Household()
     }
 
-    @Test("A purchase is told first, then what it opens")
+    @Test("A purchase is reported before the access that it grants")
     func purchase() async throws {
         let store = try await home.offlineDevice()
         let events = store.events
@@ -28,7 +28,7 @@ struct EventTests {
             ])
     }
 
-    @Test("What another device bought is told as restored, what it refunded as revoked")
+    @Test("A purchase by another device is reported as restored, its refund as revoked")
     func restoredAndRevoked() async throws {
         let phone = try await home.device()
         let tablet = try await home.device()
@@ -47,7 +47,7 @@ struct EventTests {
             ])
     }
 
-    @Test("Nothing is told twice: not what is recorded again, not by an idle sync")
+    @Test("Recording a purchase again or an idle sync reports nothing again")
     func once() async throws {
         let store = try await home.device()
         try await store.sync()
@@ -57,33 +57,33 @@ struct EventTests {
             try await store.sync()
         }
         try await store.record(.reported(Owls.nightOwl, transaction: "last"))
-        let told = await events.take(3).map(line)
-        #expect(told[0] == "purchased couch")
-        #expect(told[2] == "purchased last")
+        let lines = await events.take(3).map(line)
+        #expect(lines[0] == "purchased couch")
+        #expect(lines[2] == "purchased last")
     }
 
-    @Test("What is bought while a sync is under way is told as bought here, once")
+    @Test("A purchase recorded during a sync is reported once, as purchased on this device")
     func boughtDuringSync() async throws {
-        let writer = Writer()
+        let action = OneTimeAction()
         let remote = FaultyBackend(home.remote) { call in
-            if call.operation == .read { await writer.write() }
+            if call.operation == .read { await action.run() }
             return nil
         }
         let store = try await home.device(remote: remote)
         let events = store.events
-        writer.arm { _ = try await store.record(.reported(Owls.nightOwl, transaction: "owl")) }
+        action.arm { _ = try await store.record(.reported(Owls.nightOwl, transaction: "owl")) }
         try await store.sync()
         try await store.record(.reported(Owls.couchOwl, transaction: "last"))
-        var told: [String] = []
+        var lines: [String] = []
         for await event in events {
             if case .accessChanged = event { continue }
-            told.append(line(event))
-            if told.last == "purchased last" { break }
+            lines.append(line(event))
+            if lines.last == "purchased last" { break }
         }
-        #expect(told == ["purchased owl", "purchased last"])
+        #expect(lines == ["purchased owl", "purchased last"])
     }
 
-    @Test("What was saved before a sync failed is told all the same")
+    @Test("Facts that a failed sync had already saved are reported")
     func failedSync() async throws {
         let phone = try await home.device()
         try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))
@@ -104,12 +104,12 @@ struct EventTests {
             try await store.record(.reported(Owls.nightOwl, transaction: TransactionID(id)))
         }
         for stream in streams {
-            let told = await stream.take(4).map(line).filter { $0.hasPrefix("purchased") }
-            #expect(told == ["purchased a", "purchased b", "purchased c"])
+            let lines = await stream.take(4).map(line).filter { $0.hasPrefix("purchased") }
+            #expect(lines == ["purchased a", "purchased b", "purchased c"])
         }
     }
 
-    @Test("The streams end with the store")
+    @Test("Event and snapshot streams end when the store is released")
     func end() async throws {
         var store: EntitlementStore? = try await home.offlineDevice()
         let events = try #require(store?.events)

@@ -5,7 +5,7 @@ import SyncCoreTesting
 import Testing
 
 @MainActor
-@Suite("The model of a shop page", .timeLimit(.minutes(15)))
+@Suite("The view model of a shop page", .timeLimit(.minutes(15)))
 struct ModelTests {
     private func offer(for product: ProductID, in model: EntitlementModel) -> EntitlementModel.Offer? {
         model.rows.first { $0.id == product }?.offer
@@ -17,7 +17,7 @@ struct ModelTests {
         return model
     }
 
-    @Test("It is empty until it has read the store, then has a row for each product, in order")
+    @Test("The model is empty until it has read the store, then has a row for each product, in order")
     func rows() async throws {
         let home = try Household()
         let model = EntitlementModel(try await home.offlineDevice())
@@ -29,7 +29,7 @@ struct ModelTests {
         #expect(model.failure == nil)
     }
 
-    @Test("Nothing bought: owls to buy, units to buy, time to subscribe to")
+    @Test("Before any purchase, owls and units are offered for sale and time for subscription")
     func nothingBought() async throws {
         let model = await refreshed(try await Household().offlineDevice())
         #expect(offer(for: Owls.nightOwl, in: model) == .buy(unitsLeft: nil))
@@ -37,16 +37,16 @@ struct ModelTests {
         #expect(offer(for: Owls.threeMonths, in: model) == .subscribe)
     }
 
-    @Test("Nobody is asked to sign in where products are sold to accounts, and somebody is not")
+    @Test("For products sold only to accounts, the anonymous model offers sign-in and a signed-in one does not")
     func signIn() async throws {
         let home = try Household(catalog: try Owls.catalogForAccounts())
-        let nobody = await refreshed(try await home.anonymousDevice())
-        #expect(Set(nobody.rows.map(\.offer)) == [.signIn])
+        let anonymous = await refreshed(try await home.anonymousDevice())
+        #expect(Set(anonymous.rows.map(\.offer)) == [.signIn])
         let alice = await refreshed(try await home.offlineDevice())
         #expect(!alice.rows.map(\.offer).contains(.signIn))
     }
 
-    @Test("An owl that was bought is owned, and the units left are told")
+    @Test("A purchased owl is owned, and the offer of units shows the number left")
     func ownedAndUnits() async throws {
         let store = try await Household().offlineDevice()
         try await store.record([.reported(Owls.nightOwl), .reported(Owls.randomOwls)])
@@ -56,7 +56,7 @@ struct ModelTests {
         #expect(offer(for: Owls.randomOwls, in: model) == .buy(unitsLeft: 4))
     }
 
-    @Test("Every product of an active group renews it, with its end and the days left; afterwards one subscribes anew")
+    @Test("Products of an active group offer renewal with end and days left, and a subscription after the end")
     func renew() async throws {
         let home = try Household(at: "2026-01-10T12:00:00Z")
         let store = try await home.offlineDevice()
@@ -70,7 +70,7 @@ struct ModelTests {
         #expect(offer(for: Owls.threeMonths, in: lapsed) == .subscribe)
     }
 
-    @Test("What waits for approval is pending until it is bought")
+    @Test("A purchase that waits for approval is pending until it is made")
     func pending() async throws {
         let store = try await Household().offlineDevice()
         try await store.record(.deferred(Owls.nightOwl))
@@ -79,7 +79,7 @@ struct ModelTests {
         #expect(offer(for: Owls.nightOwl, in: await refreshed(store)) == .owned)
     }
 
-    @Test("What is no longer sold has a row only for those who own it")
+    @Test("A product that is no longer sold has a row only if it is owned")
     func notForSale() async throws {
         var home = try Household()
         let products = home.catalog.products.map { product in
@@ -95,7 +95,7 @@ struct ModelTests {
         #expect(offer(for: Owls.couchOwl, in: model) == nil)
     }
 
-    @Test("A store that cannot be read is told, and the rows stay as they were")
+    @Test("A failed read of the store is reported, and the rows stay unchanged")
     func failure() async throws {
         let isAway = Switch()
         let local = FaultyBackend(MemoryBackend()) { _ in isAway.isSet ? .transient : nil }
@@ -110,7 +110,7 @@ struct ModelTests {
         #expect(model.failure == nil)
     }
 
-    @Test("Before the account's purchases were ever fetched nobody is led to buy twice")
+    @Test("Until the account's purchases have been fetched, the model offers a restore instead of a purchase")
     func restoreFirst() async throws {
         let home = try Household()
         let phone = try await home.device()
@@ -124,7 +124,7 @@ struct ModelTests {
         #expect(offer(for: Owls.threeMonths, in: restored) == .subscribe)
     }
 
-    @Test("A subscription that its store renews is shown as such, and its group's other products change it")
+    @Test("An auto-renewable subscription is shown as subscribed, and other products of its group offer a change")
     func autoRenewable() async throws {
         let week = CalendarDuration(days: 7)
         let products = [("all", Int64(1)), ("some", 2)].map { id, level in
@@ -147,7 +147,7 @@ struct ModelTests {
         #expect(offer(for: "some", in: await refreshed(store)) == .subscribe)
     }
 
-    @Test("A store that cannot be read for a while is read again, and a cancelled task is no failure")
+    @Test("A temporarily unreadable store is read again, and cancellation is not reported as a failure")
     func retries() async throws {
         let isAway = Switch()
         let local = FaultyBackend(MemoryBackend()) { _ in isAway.isSet ? .transient : nil }
@@ -163,7 +163,7 @@ struct ModelTests {
         #expect(model.failure == nil)
     }
 
-    @Test("It follows the store while it runs, and ends with its task")
+    @Test("A running model follows the store, and stops when its task is cancelled")
     func runs() async throws {
         let store = try await Household().offlineDevice()
         let model = EntitlementModel(store)

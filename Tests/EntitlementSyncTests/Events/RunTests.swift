@@ -13,7 +13,7 @@ struct RunTests {
         home = try Household(at: "2026-01-10T12:00:00Z", pauses: .endWhenAdvanced)
     }
 
-    @Test("It ends when its task is cancelled, and tells no failure of it")
+    @Test("Cancelling the task ends the run without reporting a failure")
     func cancellation() async throws {
         let store = try await home.device()
         let events = store.events
@@ -22,12 +22,12 @@ struct RunTests {
             _ = await pauses.next()
         }
         try await store.record(.reported(Owls.nightOwl, transaction: "last"))
-        let told = await events.take(2).map(line)
-        #expect(told.contains("purchased last"))
-        #expect(!told.contains { $0.hasPrefix("failed") })
+        let lines = await events.take(2).map(line)
+        #expect(lines.contains("purchased last"))
+        #expect(!lines.contains { $0.hasPrefix("failed") })
     }
 
-    @Test("It syncs at once, and when something is recorded here, and when the remote signals")
+    @Test("A running store syncs immediately, after each local record and after each remote signal")
     func syncs() async throws {
         let tablet = try await home.device()
         try await tablet.record(.reported(Owls.couchOwl, transaction: "couch"))
@@ -47,7 +47,7 @@ struct RunTests {
         }
     }
 
-    @Test("It notices what another object recorded in a store that signals")
+    @Test("A running store notices facts recorded by another store object over a local backend that signals")
     func otherObject() async throws {
         let store = try await home.offlineDevice(local)
         let snapshots = try await store.snapshots()
@@ -57,9 +57,9 @@ struct RunTests {
         }
     }
 
-    @Test("It notices what another object recorded in a store that is silent, at the next poll")
+    @Test("Over a local backend without signals, facts of another store object are noticed at the next poll")
     func polling() async throws {
-        let store = try await home.offlineDevice(Silent(local))
+        let store = try await home.offlineDevice(SilentBackend(local))
         let snapshots = try await store.snapshots()
         try await whileRunning(store, pollingEvery: .seconds(30)) {
             var pauses = home.machine.pauses.makeAsyncIterator()
@@ -70,9 +70,9 @@ struct RunTests {
         }
     }
 
-    @Test("It notices the end of a period to the millisecond, with an event and a snapshot")
+    @Test("The end of a period yields an event and a snapshot, exact to the millisecond")
     func expiry() async throws {
-        let store = try await home.offlineDevice(Silent(local))
+        let store = try await home.offlineDevice(SilentBackend(local))
         try await store.record(.reported(Owls.threeMonths))
         let end = try date("2026-04-10T12:00:00Z")
         let events = store.events
@@ -92,10 +92,10 @@ struct RunTests {
         }
     }
 
-    @Test("It notices expiry and other processes also while no remote can be reached")
+    @Test("Expiry and changes by other processes are noticed even while the remote is unreachable")
     func expiryOffline() async throws {
-        let away = FaultyBackend(Silent(home.remote)) { _ in .transient }
-        let store = try await home.device(Silent(local), remote: away)
+        let away = FaultyBackend(SilentBackend(home.remote)) { _ in .transient }
+        let store = try await home.device(SilentBackend(local), remote: away)
         try await store.record(.reported(Owls.threeMonths))
         let events = store.events
         let snapshots = try await store.snapshots()
@@ -118,12 +118,12 @@ struct RunTests {
         }
     }
 
-    @Test("A sync that fails is told, and tried again after 1, 2, 4, … seconds up to the polling interval")
+    @Test("A failed sync is reported and retried after 1, 2, 4, … seconds, up to the polling interval")
     func backoff() async throws {
         let isAway = Switch()
         isAway.set()
-        let remote = FaultyBackend(Silent(home.remote)) { _ in isAway.isSet ? .transient : nil }
-        let store = try await home.device(Silent(local), remote: remote)
+        let remote = FaultyBackend(SilentBackend(home.remote)) { _ in isAway.isSet ? .transient : nil }
+        let store = try await home.device(SilentBackend(local), remote: remote)
         let events = store.events
         try await whileRunning(store, pollingEvery: .seconds(10)) {
             var pauses = home.machine.pauses.makeAsyncIterator()
@@ -136,15 +136,15 @@ struct RunTests {
             isAway.set(false)
             let last = try #require(await pauses.next())
             home.machine.advance(by: last)
-            #expect(await pauses.next() == .seconds(10), "a success ends the series")
+            #expect(await pauses.next() == .seconds(10), "a success must reset the back-off")
             #expect(try await store.access(to: Owls.access) == .denied(.notPurchased))
         }
     }
 
-    @Test("Without an account it only watches, and asks the remote nothing")
+    @Test("Without an account the store only watches, and makes no request to the remote")
     func anonymous() async throws {
-        let remote = CountingBackend(Silent(home.remote))
-        let store = try await home.anonymousDevice(Silent(local), remote: remote)
+        let remote = CountingBackend(SilentBackend(home.remote))
+        let store = try await home.anonymousDevice(SilentBackend(local), remote: remote)
         try await whileRunning(store) {
             var pauses = home.machine.pauses.makeAsyncIterator()
             _ = await pauses.next()
@@ -153,13 +153,13 @@ struct RunTests {
     }
 }
 
-/// Whether a snapshot comes in which just these are owned.
+/// Waits for a snapshot that owns exactly `products`; `false` if the stream ends first.
 private func owned(_ products: [ProductID], in snapshots: AsyncStream<Snapshot>) async -> Bool {
     for await snapshot in snapshots where snapshot.owned == products { return true }
     return false
 }
 
-/// Whether a snapshot comes in which the subscription is active.
+/// Waits for a snapshot with an active subscription; `false` if the stream ends first.
 private func isActive(in snapshots: AsyncStream<Snapshot>) async -> Bool {
     for await snapshot in snapshots where snapshot[group: Owls.random]?.isActive == true { return true }
     return false

@@ -3,16 +3,16 @@ import Testing
 
 @testable import EntitlementSync
 
-@Suite("Waking up and broadcasting", .timeLimit(.minutes(15)))
+@Suite("Wake-up signals and broadcasts", .timeLimit(.minutes(15)))
 struct SignalTests {
-    @Test("A signal given before the wait ends it at once, however many were given")
+    @Test("Any number of signals before a wait end it immediately")
     func before() async {
         let wakeUp = WakeUp()
         for _ in 0..<3 { wakeUp.signal() }
         await wakeUp.wait()
     }
 
-    @Test("Signals given before one wait count once: the next wait needs another")
+    @Test("Signals before a wait are merged: the next wait needs a new signal")
     func countOnce() async {
         let wakeUp = WakeUp()
         wakeUp.signal()
@@ -30,7 +30,7 @@ struct SignalTests {
         }
     }
 
-    @Test("Cancellation ends a wait, before and after it begins", arguments: [0, 100])
+    @Test("Cancellation ends a wait, whether it comes before or after the wait begins", arguments: [0, 100])
     func cancellation(yields: Int) async {
         let wakeUp = WakeUp()
         await withTaskGroup(of: Void.self) { group in
@@ -40,7 +40,7 @@ struct SignalTests {
         }
     }
 
-    @Test("No signal is missed, with four writers and a reader that is cancelled now and then")
+    @Test("No signal is missed with four writers and a reader that is sometimes cancelled")
     func stress() async {
         let wakeUp = WakeUp()
         let written = Counter()
@@ -67,7 +67,7 @@ struct SignalTests {
         #expect(written.value == target)
     }
 
-    @Test("Every subscriber gets ascending elements and the last, whenever it came and however slow it is")
+    @Test("Every subscriber, however late or slow, receives ascending elements and the last one")
     func broadcast() async {
         let last = 5_000
         let broadcast = Broadcast<Int>()
@@ -75,7 +75,7 @@ struct SignalTests {
         await withTaskGroup(of: Void.self) { group in
             for subscriber in 0..<8 {
                 group.addTask {
-                    // Under the writer's lock, so that the first element is the newest.
+                    // Subscribing under the writer's lock makes the first element the newest.
                     let stream = newest.number.withLock { broadcast.subscribe(startingWith: $0, keeping: 1) }
                     var previous = -1
                     for await element in stream {
@@ -97,7 +97,7 @@ struct SignalTests {
         }
     }
 
-    @Test("A subscriber that falls behind misses the oldest")
+    @Test("A subscriber that falls behind misses the oldest elements")
     func fallingBehind() async {
         let broadcast = Broadcast<Int>()
         let stream = broadcast.subscribe(keeping: 3)
@@ -105,7 +105,7 @@ struct SignalTests {
         #expect(await stream.take(3) == [8, 9, 10])
     }
 
-    @Test("One that has left gets nothing more, and the others go on")
+    @Test("When one subscriber leaves, the others still receive every element")
     func leaving() async {
         let broadcast = Broadcast<Int>()
         var leaving: AsyncStream<Int>? = broadcast.subscribe(keeping: 1)

@@ -13,7 +13,7 @@ struct SnapshotTests {
         home = try Household()
     }
 
-    @Test("The first is what holds now, the next what holds after a change")
+    @Test("The first snapshot is the current state, the next one the state after a change")
     func first() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.nightOwl))
@@ -23,7 +23,7 @@ struct SnapshotTests {
         #expect(await snapshots.next()?.owned == [Owls.couchOwl, Owls.nightOwl])
     }
 
-    @Test("A slow reader misses old ones, never the latest")
+    @Test("A slow reader may miss old snapshots but never the latest")
     func slow() async throws {
         let store = try await home.offlineDevice(local)
         var snapshots = try await store.snapshots().makeAsyncIterator()
@@ -31,7 +31,7 @@ struct SnapshotTests {
         #expect(await snapshots.next()?.owned == [Owls.couchOwl, Owls.nightOwl])
     }
 
-    @Test("A change of nothing that shows is not told")
+    @Test("A change that leaves the snapshot the same is not delivered")
     func invisible() async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.nightOwl, transaction: "a"))
@@ -42,8 +42,8 @@ struct SnapshotTests {
         #expect(await snapshots.next()?[balance: Owls.randomOwls] == 5)
     }
 
-    @Test("Meeting an empty remote for the first time is a change: nothing needs restoring any more")
-    func meeting() async throws {
+    @Test("The first contact with an empty remote yields a snapshot that no longer asks for a restore")
+    func firstContact() async throws {
         let store = try await home.device()
         var snapshots = try await store.snapshots().makeAsyncIterator()
         #expect(await snapshots.next()?[access: Owls.access] == .denied(.restoreNeeded))
@@ -51,25 +51,25 @@ struct SnapshotTests {
         #expect(await snapshots.next()?[access: Owls.access] == .denied(.notPurchased))
     }
 
-    @Test("A state that was read before a purchase is not told after it")
+    @Test("A state that was read before a purchase is not delivered after it")
     func noneOlder() async throws {
-        let writer = Writer()
+        let action = OneTimeAction()
         let deviceKey = try EntryKey("device/accounts/alice/initial/ledger")
         let backend = FaultyBackend(local) { call in
-            // The account's ledger has been read by now, and is out of date when this read is done.
-            if call.operation == .read, call.key == deviceKey { await writer.write() }
+            // By this read the account's ledger has been read already; the purchase makes that copy outdated.
+            if call.operation == .read, call.key == deviceKey { await action.run() }
             return nil
         }
         let store = try await home.offlineDevice(backend)
         var early = try await store.snapshots().makeAsyncIterator()
         #expect(await early.next()?.owned == [])
-        writer.arm { try await store.record(.reported(Owls.nightOwl)) }
+        action.arm { try await store.record(.reported(Owls.nightOwl)) }
         var late = try await store.snapshots().makeAsyncIterator()
         #expect(await late.next()?.owned == [Owls.nightOwl])
         #expect(await early.next()?.owned == [Owls.nightOwl])
     }
 
-    @Test("Of changes made at once the last snapshot has all, in each of 100 rounds, also for late subscribers")
+    @Test("After concurrent changes the last snapshot contains all of them, also for late subscribers")
     func noneMissed() async throws {
         let products = home.catalog.products.filter { $0.kind == .nonConsumable }.map(\.id)
         for _ in 0..<100 {
@@ -93,7 +93,7 @@ struct SnapshotTests {
     }
 }
 
-/// Whether a snapshot comes in which all of `products` are owned.
+/// Waits for a snapshot that owns all of `products`; `false` if the stream ends first.
 private func ends(with products: [ProductID], _ snapshots: AsyncStream<Snapshot>) async -> Bool {
     for await snapshot in snapshots where snapshot.owned == products { return true }
     return false

@@ -3,7 +3,7 @@ import Entitlements
 import SyncCore
 import Testing
 
-@Suite("Taking over the facts of another ledger")
+@Suite("Importing the facts of another ledger")
 struct JoiningTests {
     private static let decision = Fact.acceptance(
         Acceptance(
@@ -13,7 +13,7 @@ struct JoiningTests {
         PendingPurchase(
             product: Owls.couchOwl, requestedAt: Timestamp(milliseconds: 0), logicalTime: LogicalTime(rawValue: 1)))
     private static let claim = Record(key: Claim.recordKey, order: [1], payload: [])
-    /// A kind of fact that nobody knows yet.
+    /// A fact of a kind that this version does not know.
     private static let unknown = Record(key: [14 << 3 | 2, 1, 65], order: [1], payload: [7])
     private static let unknownLong = Record(key: [0x82, 0x01, 1, 65], order: [1], payload: [])
 
@@ -26,7 +26,7 @@ struct JoiningTests {
         return try await store.localLedgers().account
     }
 
-    @Test("All records come over as they are, once, and count")
+    @Test("Records are imported once, byte for byte, and count")
     func joined() async throws {
         let other = try await someLedger().joined(with: Ledger([Self.unknown, Self.unknownLong]))
         let store = try await Household().offlineDevice()
@@ -40,7 +40,7 @@ struct JoiningTests {
         #expect(try await store.localLedgers().account == own.joined(with: other))
     }
 
-    @Test("A statement that is stronger here stays; a stronger one comes over, with fields that nobody knows yet")
+    @Test("The stronger of two statements wins, and its unknown fields are preserved")
     func stronger() async throws {
         let reference = TransactionReference(id: "t1")
         func purchase(_ product: ProductID, _ time: UInt64) -> Record {
@@ -60,7 +60,7 @@ struct JoiningTests {
         #expect(try await store.localLedgers().account == Ledger([strong]))
     }
 
-    @Test("Claims, decisions of a server, pending requests and notes of a device stay where they are")
+    @Test("Claims, server decisions, pending requests and a device's conflict notes are not imported")
     func staying() async throws {
         let notes = [Self.decision.record, Self.request.record, Self.claim]
         let contradiction = try #require(
@@ -87,7 +87,7 @@ struct JoiningTests {
         ).record
     }
 
-    @Test("The marker of an erased account is refused, and erases nothing")
+    @Test("The marker of an erased account is rejected and erases nothing")
     func erased() async throws {
         let store = try await Household().offlineDevice()
         try await store.record(.reported(Owls.couchOwl, transaction: "t3"))
@@ -96,7 +96,7 @@ struct JoiningTests {
         #expect(try await store.localLedgers().account.count == 2)
     }
 
-    @Test("What does not fit into a ledger any more is refused as a whole")
+    @Test("An import that would overfill the ledger is rejected as a whole")
     func full() async throws {
         let home = try Household()
         let local = MemoryBackend(host: home.machine.host)

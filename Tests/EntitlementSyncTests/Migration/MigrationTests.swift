@@ -5,7 +5,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Migrating from apps that kept a bare expiry and flags")
+@Suite("Migration from apps that stored only an expiry date and flags")
 struct MigrationTests {
     private static func old(until: String, owned: [ProductID] = [], statedAt: String? = nil) throws -> Migration {
         Migration(
@@ -17,7 +17,7 @@ struct MigrationTests {
         return nil
     }
 
-    @Test("An expiry and flags are taken over once, on any device, in one write")
+    @Test("An expiry and flags are imported once, on any device, in one write")
     func once() async throws {
         let home = try Household(at: "2026-01-10T00:00:00Z")
         let local = CountingBackend(MemoryBackend(host: home.machine.host))
@@ -27,7 +27,7 @@ struct MigrationTests {
         #expect(report.newExpiries == [try date("2026-03-10T18:30:00Z")])
         #expect(report.newlyOwned == [Owls.couchOwl, Owls.nightOwl])
         #expect(report.knownCount == 0)
-        // The replica's id, and the ledger.
+        // One write for the replica's id, one for the ledger.
         #expect(local.takeCounts().writes == 2)
         try await phone.sync()
         let tablet = try await home.device()
@@ -44,7 +44,7 @@ struct MigrationTests {
         }
     }
 
-    @Test("What is bought next is appended in full, also by a device that did not know of the old expiry")
+    @Test("A later purchase is appended in full, even on a device that did not know the old expiry")
     func bought() async throws {
         let home = try Household(at: "2026-01-10T00:00:00Z")
         let (phone, tablet) = (try await home.device(), try await home.device())
@@ -58,7 +58,7 @@ struct MigrationTests {
         #expect(try await phone.end() == date("2026-12-10T18:30:00Z"))
     }
 
-    @Test("Several dates add nothing to each other; one that had passed when it was stated is told and leaves nothing")
+    @Test("Several expiry dates do not add up, and a date already past when stated is only reported")
     func severalDates() async throws {
         let store = try await Household(at: "2026-01-10T00:00:00Z").offlineDevice()
         var migration = try Self.old(until: "2026-05-01")
@@ -75,7 +75,7 @@ struct MigrationTests {
             try await store.replay().timelines[Owls.random]?.chain(at: date("2025-03-01"))?.end == date("2025-06-01"))
     }
 
-    @Test("A server that echoes our own expiry adds nothing, however often, and every purchase is appended in full")
+    @Test("A server that keeps echoing the derived expiry adds nothing, and every purchase is appended in full")
     func echo() async throws {
         var random = SeededGenerator(seed: printedSeed("echo"))
         for _ in 0..<40 {
@@ -95,7 +95,7 @@ struct MigrationTests {
                     }
                 }
                 let end = try #require(try await store.end())
-                // The old server keeps whole seconds, and said so at any time since the last purchase.
+                // The old server stores whole seconds and may have stated the date at any time since the last change.
                 let whole = Timestamp(milliseconds: end.milliseconds / 1_000 * 1_000)
                 let range = lastChange.milliseconds...home.machine.now.milliseconds
                 let statedAt = Timestamp(milliseconds: .random(in: range, using: &random))
@@ -109,7 +109,7 @@ struct MigrationTests {
         }
     }
 
-    @Test("An echo that arrives before the purchase that it speaks of gives its date, and not twice the time")
+    @Test("An echoed expiry that arrives before its purchase grants that date, and not twice the time")
     func earlyEcho() async throws {
         let home = try Household(at: "2026-01-10T00:00:00Z")
         let (phone, tablet) = (try await home.device(), try await home.device())
@@ -124,7 +124,7 @@ struct MigrationTests {
         #expect(try await tablet.end() == date("2026-07-10"))
     }
 
-    @Test("A flag neither stands against the refund of a purchase nor returns after it was cleared")
+    @Test("A migrated flag does not override the refund of a purchase and does not return once cleared")
     func flags() async throws {
         let store = try await Household().offlineDevice()
         try await store.record(.reported(Owls.nightOwl, transaction: "t1"))
@@ -138,7 +138,7 @@ struct MigrationTests {
         #expect(try await !store.access(to: Owls.nightOwlAccess).isGranted)
     }
 
-    @Test("What the catalogue does not have, or has several of, is refused, and nothing is written")
+    @Test("Unknown products, unknown groups and products without a flag are rejected, and nothing is written")
     func refused() async throws {
         let home = try Household()
         let local = MemoryBackend(host: home.machine.host)
@@ -160,7 +160,7 @@ struct MigrationTests {
         #expect(try await contents(of: local).isEmpty)
     }
 
-    @Test("Which group an expiry is for must be said unless there is just one that does not renew")
+    @Test("The group of an expiry is required unless the catalogue has exactly one non-renewing group")
     func groups() async throws {
         func store(_ groups: [GroupID]) async throws -> EntitlementStore {
             let month = CalendarDuration(months: 1)
@@ -186,7 +186,7 @@ struct MigrationTests {
         #expect(try await several.migrate(Migration(source: "s")).newFacts.isEmpty)
     }
 
-    @Test("A write that fails leaves nothing of a migration, and the next try all of it")
+    @Test("A migration is all or nothing: a failed write imports nothing, and a retry imports everything")
     func fails() async throws {
         let home = try Household(at: "2026-01-10T00:00:00Z")
         let memory = MemoryBackend(host: home.machine.host)

@@ -2,7 +2,7 @@ import EntitlementSync
 import Entitlements
 import Testing
 
-@Suite("Reading an export of Parse")
+@Suite("Parse exports")
 struct ParseTests {
     private func read(_ text: String, user: String? = nil) throws -> Migration {
         try Migration.parse(json: Array(text.utf8), user: user)
@@ -27,7 +27,7 @@ struct ParseTests {
     private static let bob = user("bob", #","ExpirationDate":["2026-03-01T00:00:00Z",\#(parseDate("2026-05-01"))]"#)
 
     @Test(
-        "Results, an array, one object and an object a line are the same",
+        "A results object, an array, a single object and one object per line are read alike",
         arguments: [
             #"{"results":[\#(ann)]}"#, "[\(ann)]", ann, "\(ann)\n\(bob)", " \n\(bob)\r\n\n\(ann)\n",
             #"{"results":[\#(bob),\#n\#(ann)]}"#, ann.replacing(",", with: ",\n"),
@@ -41,7 +41,7 @@ struct ParseTests {
         #expect(try read(text, user: "id-ann") == migration)
     }
 
-    @Test("An array of dates gives each of them, no date gives nothing")
+    @Test("Every date of an array is read, and a missing date gives no expiry")
     func dates() throws {
         #expect(try read(Self.bob).expiries == [try date("2026-03-01"), try date("2026-05-01")])
         #expect(try read(Self.bob).statedAt == nil)
@@ -50,8 +50,8 @@ struct ParseTests {
         }
     }
 
-    @Test("Somebody must be named when there are several, and be one of them")
-    func whose() {
+    @Test("An export with several users requires the name of one of them")
+    func userSelection() {
         let both = "[\(Self.ann),\(Self.bob)]"
         #expect(refusal(of: both) == "the export holds 2 users: name one with --user")
         #expect(refusal(of: both, user: "carol") == #"none of the 2 users of the export is "carol""#)
@@ -62,7 +62,7 @@ struct ParseTests {
     }
 
     @Test(
-        "What is wrong is refused with its place, and shows no secret",
+        "An invalid export is rejected with the position of the error and without secrets",
         arguments: [
             ("", "line 1, column 1: the text ends where a value is expected"),
             ("7", "an array is expected, not a number"),
@@ -91,18 +91,18 @@ struct ParseTests {
             (String(repeating: "[", count: 100_000), "line 1, column 65: nested deeper than 64 levels"),
         ])
     func refused(text: String, reason: String) throws {
-        let told = try #require(refusal(of: text))
-        #expect(told == reason)
-        #expect(!told.contains("5EC4E7"))
+        let message = try #require(refusal(of: text))
+        #expect(message == reason)
+        #expect(!message.contains("5EC4E7"))
     }
 
-    @Test("An export beyond the limit is refused before it is read")
+    @Test("An export over the size limit is rejected before it is read")
     func tooLarge() {
-        let told: String?
+        let message: String?
         do {
             _ = try Migration.parse(json: repeatElement(0x20, count: (64 << 20) + 1))
-            told = nil
-        } catch { told = "\(error)" }
-        #expect(told == "an export of 67108865 bytes is not read, at most 67108864: cut the user out of it")
+            message = nil
+        } catch { message = "\(error)" }
+        #expect(message == "an export of 67108865 bytes is not read, at most 67108864: cut the user out of it")
     }
 }

@@ -5,7 +5,7 @@ import SyncCoreTesting
 import Testing
 import TestSupport
 
-@Suite("Reading user defaults")
+@Suite("User-defaults property lists")
 struct PropertyListTests {
     private let catalog: Catalog
 
@@ -43,7 +43,7 @@ struct PropertyListTests {
         Array(try PropertyListSerialization.data(fromPropertyList: values, format: format, options: 0))
     }
 
-    @Test("Random user defaults, written by Foundation in both forms, are read as they are")
+    @Test("Random user defaults written by Foundation as XML and as binary are read back unchanged")
     func asFoundationWrites() throws {
         var random = SeededGenerator(seed: printedSeed("asFoundationWrites"))
         let owls = catalog.products.filter { $0.kind == .nonConsumable }.map(\.id)
@@ -61,13 +61,13 @@ struct PropertyListTests {
                 values[name] = value
                 others += 1
             }
-            // Enough keys make references of two bytes.
+            // More than 255 objects force two-byte references.
             for index in 0..<(Int.random(in: 0...20, using: &random) == 0 ? 400 : 0) {
                 values["clutter \(index)"] = index
                 others += 1
             }
             for format in [PropertyListSerialization.PropertyListFormat.xml, .binary] {
-                // Foundation writes years before 1000 in XML with fewer digits than are read back.
+                // Foundation writes years before 1000 in XML with fewer than the four digits that the reader requires.
                 if format == .xml, seconds < -30_610_224_000, date != nil { continue }
                 let migration = try read(try Self.encoded(values, format))
                 #expect(migration.owned == owned)
@@ -103,7 +103,7 @@ struct PropertyListTests {
         #expect(migration.otherCount == 2)
     }
 
-    @Test("What looks like a purchase and is none to take over is named")
+    @Test("Entries that look like purchases but cannot be migrated are listed with the reason")
     func ignored() throws {
         let migration = try read(
             Self.xml(
@@ -122,7 +122,7 @@ struct PropertyListTests {
     }
 
     @Test(
-        "What is no property list of user defaults is refused with the place",
+        "A file that is not a property list of user defaults is rejected with the position of the error",
         arguments: [
             ("", "this is neither an XML nor a binary property list"),
             ("{ ExpirationDate = 1; }", "this is neither an XML nor a binary property list"),
@@ -181,21 +181,21 @@ struct PropertyListTests {
         #expect(refusal(of: Array(text.utf8)) == reason)
     }
 
-    @Test("A date of a key that is not asked for may be as it likes")
+    @Test("An invalid date under an unrelated key is ignored")
     func otherDates() throws {
         #expect(try read(Self.xml("<key>a</key><date>never</date>")).otherCount == 1)
     }
 
-    @Test("A binary date that is not a number, or after the year 9999, is refused with its key")
+    @Test("A binary date that is not finite or outside the years 1 to 9999 is rejected with its key")
     func binaryDates() throws {
         let written = try Self.encoded(["ExpirationDate": Date(timeIntervalSinceReferenceDate: 1.5)], .binary)
         let pattern = (1.5).bitPattern.bigEndianBytes
-        let place = try #require(written.indices.first { written[$0...].starts(with: pattern) })
+        let offset = try #require(written.indices.first { written[$0...].starts(with: pattern) })
         for (value, name) in [
             (Double.nan, "nan"), (.infinity, "inf"), (-1e300, "-1e+300"), (252_423_993_600, "252423993600.0"),
         ] {
             var bytes = written
-            bytes.replaceSubrange(place..<place + 8, with: value.bitPattern.bigEndianBytes)
+            bytes.replaceSubrange(offset..<offset + 8, with: value.bitPattern.bigEndianBytes)
             #expect(
                 refusal(of: bytes)
                     == "ExpirationDate: a date is expected, not a date that cannot be read: \(name) seconds after 2001 "
@@ -204,19 +204,19 @@ struct PropertyListTests {
         #expect(try read(written).expiries == [try date("2001-01-01T00:00:01.500Z")])
     }
 
-    @Test("A file cut at any byte is refused, in both forms")
+    @Test("A file truncated at any byte is rejected, XML or binary")
     func truncated() throws {
         let values: [String: Any] = ["ExpirationDate": Date(timeIntervalSince1970: 1e9), Owls.nightOwl.rawValue: true]
         for format in [PropertyListSerialization.PropertyListFormat.xml, .binary] {
             let whole = try Self.encoded(values, format)
-            // The last line break of XML may be missing.
+            // XML without its final line break is still complete.
             for count in 0..<(whole.count - 1) {
                 #expect(refusal(of: whole[..<count]) != nil, "\(count) bytes of \(format.rawValue)")
             }
         }
     }
 
-    @Test("Bytes changed at random are read or refused, and never more than that")
+    @Test("Randomly damaged bytes are either read or rejected, without a crash")
     func damaged() throws {
         var random = SeededGenerator(seed: printedSeed("damaged"))
         let values: [String: Any] = [
@@ -237,18 +237,18 @@ struct PropertyListTests {
         #expect((100...9_900).contains(refused))
     }
 
-    @Test("Nesting without end, references without end and files without end are no danger")
+    @Test("Deep nesting, cyclic or invalid references and oversized files are handled without a crash")
     func bombs() throws {
         let depth = 100_000
         let nested =
             "<key>bomb</key>" + String(repeating: "<array>", count: depth) + String(repeating: "</array>", count: depth)
         #expect(try read(Self.xml(nested)).otherCount == 1)
         #expect(refusal(of: Self.xml("<key>bomb</key>" + String(repeating: "<array>", count: depth))) != nil)
-        // A dictionary whose only value is itself, and arrays that hold each other many times over.
-        let selfish: [UInt8] =
+        // A dictionary whose only value is itself.
+        let cyclic: [UInt8] =
             Array("bplist00".utf8) + [0xD1, 1, 0, 0x51, 0x61, 8, 11] + Self.trailer(count: 2, table: 13)
-        #expect(try read(selfish).otherCount == 1)
-        // References of eight bytes to an object whose place in the table no number can hold.
+        #expect(try read(cyclic).otherCount == 1)
+        // Eight-byte references whose position in the offset table overflows.
         let far: [UInt8] = [0x7F] + [UInt8](repeating: 0xFF, count: 7)
         var trailer = Self.trailer(count: 1, table: 25)
         trailer[7] = 8

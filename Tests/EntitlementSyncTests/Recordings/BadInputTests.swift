@@ -3,7 +3,7 @@ import Entitlements
 import SyncCore
 import Testing
 
-@Suite("Bad input leaves the store as it was")
+@Suite("Invalid input is rejected and changes nothing")
 struct BadInputTests {
     private let home: Household
     private let local = MemoryBackend()
@@ -12,7 +12,7 @@ struct BadInputTests {
         home = try Household()
     }
 
-    /// What recording `evidence` is refused with; records an issue when it changes a byte.
+    /// The error of recording `evidence`. Records an issue if the attempt changes the store or succeeds.
     private func refusal(of evidence: [Evidence]) async throws -> EntitlementError? {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.threeMonths, transaction: "before"))
@@ -22,7 +22,7 @@ struct BadInputTests {
         return error
     }
 
-    @Test("A product that the catalogue does not know, bought, asked for or withdrawn", arguments: 0..<3)
+    @Test("Buying, requesting or withdrawing a product that is not in the catalogue is rejected", arguments: 0..<3)
     func unknownProduct(number: Int) async throws {
         let evidence: [Evidence] = [.reported("no-such"), .deferred("no-such"), .withdrawn("no-such")]
         let error = try await refusal(of: [evidence[number]])
@@ -30,14 +30,14 @@ struct BadInputTests {
         #expect(error?.message == "the catalogue has no product \"no-such\"")
     }
 
-    @Test("A quantity outside of 1 to 10,000", arguments: [0, -1, 10_001, Int64.min, .max])
+    @Test("A quantity outside 1 to 10,000 is rejected", arguments: [0, -1, 10_001, Int64.min, .max])
     func quantity(_ quantity: Int64) async throws {
         let error = try await refusal(of: [.reported(Owls.threeMonths, quantity: quantity)])
         #expect(error?.kind == .invalid)
         #expect(error?.message == "a quantity is 1 to 10000, not \(quantity)")
     }
 
-    @Test("Quantities of 1 and 10,000 are taken", arguments: [1, 10_000])
+    @Test("Quantities of 1 and 10,000 are accepted", arguments: [1, 10_000])
     func bounds(_ quantity: Int64) async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.threeMonths, quantity: quantity))
@@ -45,16 +45,16 @@ struct BadInputTests {
     }
 
     @Test(
-        "A transaction id that is empty, gigantic or has control characters",
+        "A transaction id that is empty, too long or has control characters is rejected",
         arguments: ["", String(repeating: "x", count: 256), String(repeating: "🦉", count: 100_000), "a\u{0}", "\u{7F}"])
     func transactionID(id: String) async throws {
         let error = try await refusal(of: [.reported(Owls.threeMonths, transaction: TransactionID(id))])
         #expect(error?.kind == .invalid)
-        #expect((error?.message.utf8.count ?? .max) < 500, "an error is one line")
+        #expect((error?.message.utf8.count ?? .max) < 500, "an error message must be one short line")
         #expect(error?.message.contains { $0.isNewline || $0 == "\u{0}" } == false)
     }
 
-    @Test("A store or an environment that is no id", arguments: 0..<2)
+    @Test("An invalid store or environment id is rejected", arguments: 0..<2)
     func storeID(number: Int) async throws {
         let evidence: [Evidence] = [
             .reported(Owls.threeMonths, store: ""), .reported(Owls.threeMonths, environment: "a\nb"),
@@ -62,7 +62,7 @@ struct BadInputTests {
         #expect(try await refusal(of: [evidence[number]])?.kind == .invalid)
     }
 
-    @Test("A batch with one bad item, whatever comes before it, is refused whole", arguments: 0..<4)
+    @Test("A batch with one invalid item is rejected as a whole", arguments: 0..<4)
     func batch(number: Int) async throws {
         let bad: [(Evidence, EntitlementError.Kind)] = [
             (.reported("no-such"), .unknownProduct), (.reported(Owls.threeMonths, quantity: 0), .invalid),
@@ -76,16 +76,16 @@ struct BadInputTests {
         #expect(error?.kind == bad[number].1)
     }
 
-    @Test("One transaction twice in a batch is recorded once, and named twice in the receipt's order")
-    func twins() async throws {
+    @Test("A transaction that appears twice in a batch is recorded once and listed once in the receipt")
+    func duplicates() async throws {
         let store = try await home.offlineDevice(local)
-        let twin = Evidence.reported(Owls.threeMonths, transaction: "t")
-        let receipt = try await store.record([twin, .reported(Owls.nightOwl, transaction: "u"), twin])
+        let repeated = Evidence.reported(Owls.threeMonths, transaction: "t")
+        let receipt = try await store.record([repeated, .reported(Owls.nightOwl, transaction: "u"), repeated])
         #expect(receipt.transactions.map(\.id) == ["t", "u"])
         #expect(try await store.replay().facts.purchases.count == 2)
     }
 
-    @Test("Nothing is recorded from an empty batch")
+    @Test("An empty batch records nothing")
     func emptyBatch() async throws {
         let store = try await home.offlineDevice(local)
         let receipt = try await store.record([])
@@ -95,27 +95,27 @@ struct BadInputTests {
     }
 
     @Test(
-        "An account's name that is empty, too long, has control characters or is \"anonymous\"",
+        "An account name that is empty, too long, has control characters or is \"anonymous\" is rejected",
         arguments: ["", "a\u{1}", "anonymous", String(repeating: "a", count: 256)])
     func accountName(name: String) {
         #expect(#expect(throws: EntitlementError.self) { try Account(name) }?.kind == .invalid)
     }
 
-    @Test("A refund whose reason is longer than 1,000 bytes, or whose transaction is no id")
+    @Test("A refund with a reason over 1,000 bytes or an invalid transaction id is rejected")
     func refund() async throws {
         let store = try await home.offlineDevice(local)
         let long = await #expect(throws: EntitlementError.self) {
             try await store.refund(TransactionReference(id: "t"), reason: String(repeating: "é", count: 501))
         }
         #expect(long?.kind == .invalid)
-        let unfit = await #expect(throws: EntitlementError.self) {
+        let invalid = await #expect(throws: EntitlementError.self) {
             try await store.refund(TransactionReference(id: ""))
         }
-        #expect(unfit?.kind == .invalid)
+        #expect(invalid?.kind == .invalid)
         #expect(try await contents(of: local).isEmpty)
     }
 
-    @Test("A flag of something that is not owned for good, or of nothing known")
+    @Test("A flag of an unknown product or of one that is not a permanent unlock is rejected")
     func flag() async throws {
         let store = try await home.offlineDevice(local)
         let subscription = await #expect(throws: EntitlementError.self) { try await store.flag(Owls.threeMonths) }

@@ -5,7 +5,7 @@ import SyncCore
 import TestSupport
 import Testing
 
-@Suite("Several store objects over one local store")
+@Suite("Several store objects over one local backend")
 struct ConcurrencyTests {
     private func recordAtOnce(_ stores: [EntitlementStore], count: Int) async throws -> Set<String> {
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -22,7 +22,7 @@ struct ConcurrencyTests {
         return Set((0..<stores.count).flatMap { index in (0..<count).map { "\(index)-\($0)" } })
     }
 
-    @Test("Records made at once through two objects over memory are all kept")
+    @Test("Purchases recorded concurrently through two store objects over memory are all kept")
     func memory() async throws {
         let home = try Household()
         let local = MemoryBackend()
@@ -33,7 +33,7 @@ struct ConcurrencyTests {
         }
     }
 
-    @Test("Records made at once through two backends of one folder are all kept")
+    @Test("Purchases recorded concurrently through two backends of one folder are all kept")
     func folder() async throws {
         let folder = try TemporaryFolder()
         let home = try Household()
@@ -44,7 +44,7 @@ struct ConcurrencyTests {
         #expect(Set(try await reopened.replay().facts.purchases.map(\.transaction.id.rawValue)) == expected)
     }
 
-    @Test("One transaction recorded at once through many objects is one purchase and one recording")
+    @Test("A transaction recorded concurrently through many store objects is one purchase and one recording")
     func oneTransaction() async throws {
         let home = try Household()
         let local = MemoryBackend()
@@ -59,7 +59,7 @@ struct ConcurrencyTests {
         #expect(try await home.offlineDevice(local).end() == date("2026-04-10T12:00:00Z"))
     }
 
-    @Test("What one object records the other sees at its next question")
+    @Test("A fact recorded through one store object is visible to the next call of another")
     func seen() async throws {
         let home = try Household()
         let local = MemoryBackend()
@@ -70,7 +70,7 @@ struct ConcurrencyTests {
         #expect(try await second.access(to: Owls.nightOwlAccess).isGranted)
     }
 
-    @Test("Recording and syncing at once loses nothing on either side")
+    @Test("Concurrent recording and syncing loses nothing on either side")
     func recordingWhileSyncing() async throws {
         let home = try Household()
         let (phone, tablet) = (try await home.device(), try await home.device())

@@ -14,7 +14,7 @@ struct RecordTests {
         home = try Household()
     }
 
-    @Test("It is there for the next process when the call returns")
+    @Test("A recorded purchase is durable when the call returns")
     func durable() async throws {
         let folder = try TemporaryFolder()
         let receipt = try await home.offlineDevice(FileBackend(folder: folder.path)).record(
@@ -29,7 +29,7 @@ struct RecordTests {
         #expect(try await reopened.access(to: Owls.nightOwlAccess).isGranted)
     }
 
-    @Test("Without a date it is dated now, without a transaction it gets one of its own")
+    @Test("A purchase without a date is dated now, and one without a transaction id gets a new one")
     func defaults() async throws {
         let store = try await home.offlineDevice()
         let first = try await store.record(.reported(Owls.threeMonths))
@@ -39,7 +39,7 @@ struct RecordTests {
         #expect(try await store.end() == date("2026-07-10T12:00:00Z"))
     }
 
-    @Test("Recording the same again adds nothing, whether or not date and quantity are repeated")
+    @Test("Recording a transaction again adds nothing, with or without its date and quantity")
     func idempotent() async throws {
         let store = try await home.offlineDevice(local)
         let first = try await store.record(
@@ -58,7 +58,7 @@ struct RecordTests {
         #expect(try await contents(of: local) == before)
     }
 
-    @Test("A transaction that is known otherwise is a contradiction, and nothing changes", arguments: 0..<3)
+    @Test("A different version of a known transaction is a contradiction and changes nothing", arguments: 0..<3)
     func contradiction(number: Int) async throws {
         let store = try await home.offlineDevice(local)
         try await store.record(.reported(Owls.threeMonths, transaction: "t", date: date("2026-01-05")))
@@ -74,7 +74,7 @@ struct RecordTests {
         #expect(try await contents(of: local) == before)
     }
 
-    @Test("Contradicting what was restored changes nothing either, not even by a replica's id")
+    @Test("Contradicting a restored transaction writes nothing, not even a replica's id")
     func contradictionOnNewDevice() async throws {
         let phone = try await home.device()
         try await phone.record(.reported(Owls.threeMonths, transaction: "t"))
@@ -89,7 +89,7 @@ struct RecordTests {
         #expect(try await contents(of: local) == before)
     }
 
-    @Test("Equal ids of two stores, or of two environments, are different transactions")
+    @Test("The same id in two stores or environments names different transactions")
     func otherStores() async throws {
         let store = try await home.offlineDevice()
         try await store.record([
@@ -101,7 +101,7 @@ struct RecordTests {
         #expect(try await store.end() == date("2026-07-10T12:00:00Z"))
     }
 
-    @Test("Ids that are canonically equal and differ in bytes stay two transactions, also after a sync")
+    @Test("Ids that are canonically equal but differ in bytes stay two transactions, even after a sync")
     func canonicallyEqual() async throws {
         let phone = try await home.device()
         try await phone.record([
@@ -115,7 +115,7 @@ struct RecordTests {
     }
 
     @Test(
-        "Ids with slashes, percent signs and emoji are ids like any other",
+        "Ids may contain slashes, percent signs, spaces and emoji",
         arguments: ["a/b", "../..", "%2F", "🦉", " ", String(repeating: "x", count: 255)])
     func oddIDs(id: String) async throws {
         let store = try await home.offlineDevice(local)
@@ -126,7 +126,7 @@ struct RecordTests {
     }
 
     @Test(
-        "Quantity 3 of three months is nine months at once",
+        "A quantity of 3 times three months adds nine months in one step",
         arguments: [("2026-01-31T12:00:00Z", "2026-10-31T12:00:00Z"), ("2026-05-31T12:00:00Z", "2027-03-01T00:00:00Z")])
     func quantity(dates: (bought: String, end: String)) async throws {
         try home.machine.set(dates.bought)

@@ -13,7 +13,7 @@ struct RefundTests {
         home = try Household()
     }
 
-    @Test("A refund that arrives before its purchase takes it back when it comes")
+    @Test("A refund that arrives before its purchase revokes the purchase on arrival")
     func beforePurchase() async throws {
         let phone = try await home.device()
         let tablet = try await home.device()
@@ -47,7 +47,7 @@ struct RefundTests {
         #expect(try await store.access(to: Owls.nightOwlAccess) == .denied(.revoked(date("2026-01-10"))))
     }
 
-    @Test("A refunded period ends at the refund, and what follows moves up")
+    @Test("A refunded period ends at the refund, and the following period moves up")
     func movesUp() async throws {
         let store = try await home.offlineDevice()
         try await store.record(.reported(Owls.threeMonths, transaction: "first", date: date("2026-01-01")))
@@ -57,7 +57,7 @@ struct RefundTests {
         #expect(try await store.end() == date("2026-05-01"))
     }
 
-    @Test("A refund of units stays with them on the device, and takes them back")
+    @Test("A refund of device-local units stays on the device and revokes them")
     func units() async throws {
         let store = try await home.device(local)
         try await store.record(.reported(Owls.randomOwls, transaction: "units"))
@@ -69,7 +69,7 @@ struct RefundTests {
         #expect(try await contents(of: home.remote).isEmpty)
     }
 
-    @Test("A flag makes an owl owned, travels, and setting it twice adds nothing")
+    @Test("A flag makes an owl owned, is synced, and adds nothing when set again")
     func flag() async throws {
         let phone = try await home.device()
         #expect(try await phone.flag(Owls.nightOwl) != nil)
@@ -79,7 +79,7 @@ struct RefundTests {
         #expect(try await tablet.restore().snapshot.owned == [Owls.nightOwl])
     }
 
-    @Test("Under purchasedWins a flag that was set counts, whatever an old device clears")
+    @Test("Under purchasedWins a flag that was set counts even after it is cleared")
     func cleared() async throws {
         let store = try await home.offlineDevice(local)
         #expect(try await store.flag(Owls.nightOwl, isSet: false) == nil)
@@ -88,7 +88,7 @@ struct RefundTests {
         #expect(try await store.access(to: Owls.nightOwlAccess).isGranted)
     }
 
-    @Test("A preview is what buying then gives, under both rules, early, late and by the dozen", arguments: 0..<2)
+    @Test("A preview equals the end after the purchase, for both rules and any date and quantity", arguments: 0..<2)
     func preview(rule: Int) async throws {
         let rules: [any ExpiryRule] = [StackPurchases(), LatestExpiryWins()]
         let home = try Household(
@@ -115,7 +115,7 @@ struct RefundTests {
         #expect(try await contents(of: local).isEmpty)
     }
 
-    @Test("There is no preview of what has no end, of nothing known, or of no quantity")
+    @Test("Previews of permanent unlocks, unknown products and invalid quantities are rejected")
     func noPreview() async throws {
         let store = try await home.offlineDevice()
         let owned = await #expect(throws: EntitlementError.self) { try await store.preview(buying: Owls.nightOwl) }

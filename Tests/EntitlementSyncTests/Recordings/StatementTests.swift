@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Statements of stores and other systems")
+@Suite("Statements from stores and other systems")
 struct StatementTests {
     private static let first = TransactionReference(store: .appStore, id: "1")
 
@@ -13,7 +13,7 @@ struct StatementTests {
         return nil
     }
 
-    @Test("A refund in the middle of a stack, noted on another device before the purchases arrive there")
+    @Test("A refund recorded on another device before its purchase arrives there still takes back that period")
     func refundFirst() async throws {
         let home = try Household(at: "2026-03-01T00:00:00Z")
         let support = try await home.device()
@@ -31,7 +31,7 @@ struct StatementTests {
         #expect(try await support.end() == date("2026-06-01"))
     }
 
-    @Test("A refund that is reversed gives the time back, on every device")
+    @Test("Reversing a refund restores the time on every device")
     func reversed() async throws {
         let home = try Household(at: "2026-02-01T00:00:00Z")
         let phone = try await home.device()
@@ -50,7 +50,7 @@ struct StatementTests {
         #expect(try await phone.reinstate(transaction) == nil)
     }
 
-    @Test("What a store signed is neither taken back nor given back by anybody's unsigned word")
+    @Test("An unsigned statement neither revokes nor reinstates what a store has signed")
     func signed() async throws {
         let store = try await Household(at: "2026-02-01T00:00:00Z").offlineDevice()
         let bought = Evidence.reported(
@@ -65,14 +65,14 @@ struct StatementTests {
         #expect(try await !store.access(to: Owls.access).isGranted)
         try await store.record(.reinstated(Self.first, signedAt: date("2026-01-20")))
         #expect(try await store.access(to: Owls.access).isGranted)
-        // An old copy of the refund is delivered once more.
+        // The store delivers an old copy of the refund again.
         let again = try await store.record(
             .refunded(Self.first, at: date("2026-01-15"), signedAt: date("2026-01-16")))
         #expect(try await store.access(to: Owls.access).isGranted)
         #expect(again.newFacts.isEmpty)
     }
 
-    @Test("An unsigned refund that came first counts nothing once the store's signed purchase is here")
+    @Test("An unsigned refund that came first has no effect once the store's signed purchase arrives")
     func unsignedRefundFirst() async throws {
         let store = try await Household(at: "2026-02-01T00:00:00Z").offlineDevice()
         try await store.refund(Self.first)
@@ -88,7 +88,7 @@ struct StatementTests {
         #expect(effects == [.setAside(.unsigned)])
     }
 
-    @Test("A store that signs anew at each delivery causes one write, and what it corrects counts")
+    @Test("New signatures of an unchanged transaction cause no write, and a signed correction counts")
     func redelivered() async throws {
         let counting = CountingBackend(MemoryBackend())
         let store = try await Household(at: "2026-02-01T00:00:00Z").offlineDevice(counting)
@@ -103,12 +103,12 @@ struct StatementTests {
         for day in 10...20 { #expect(try await deliver(Owls.threeMonths, signed: "2026-01-\(day)") == 0) }
         #expect(try await deliver(Owls.sixMonths, signed: "2026-01-21") == 1)
         #expect(try await store.replay().facts[Self.first]?.product == Owls.sixMonths)
-        // Its own word from before is weaker.
+        // A statement that the store signed earlier is weaker.
         _ = try await deliver(Owls.threeMonths, signed: "2026-01-02")
         #expect(try await store.replay().facts[Self.first]?.product == Owls.sixMonths)
     }
 
-    @Test("The echo of our own expiry is not even recorded, and a refund after it counts")
+    @Test("An echo of the derived expiry is not recorded, and a later refund still counts")
     func echo() async throws {
         let home = try Household(at: "2026-01-01T00:00:00Z")
         let store = try await home.offlineDevice()
@@ -140,7 +140,7 @@ struct StatementTests {
                 == .invalid)
     }
 
-    @Test("What a store sold and no catalogue knows is kept, and counts once one does")
+    @Test("A store's sale of an unknown product is kept, and counts once the catalogue has the product")
     func unknownProduct() async throws {
         var home = try Household(at: "2026-01-01T00:00:00Z")
         let local = MemoryBackend()
@@ -152,7 +152,7 @@ struct StatementTests {
         #expect(try await home.offlineDevice(local).snapshot().owned == ["next-years-owl"])
     }
 
-    @Test("A test environment is put back on every device, and production never is")
+    @Test("A test environment can be reset on every device, production cannot")
     func reset() async throws {
         let catalog = try Owls.catalog(consumables: .shared)
         let (local, remote) = (MemoryBackend(), MemoryBackend())
@@ -182,14 +182,14 @@ struct StatementTests {
         #expect(await kind { try await buyer.reset(.production) } == .invalid)
     }
 
-    @Test("One transaction told twice in one call, otherwise, is a contradiction; a test's signature moves no clock")
-    func twins() async throws {
+    @Test("Two versions of a transaction in one batch are a contradiction; a sandbox signature does not move the clock")
+    func contradictoryBatch() async throws {
         let store = try await Household(at: "2026-02-01T00:00:00Z").offlineDevice()
-        let twins: [Evidence] = [
+        let versions: [Evidence] = [
             .reported(Owls.threeMonths, transaction: "1", store: .appStore),
             .reported(Owls.threeMonths, transaction: "1", store: .appStore, signedAt: try date("2026-01-01")),
         ]
-        #expect(await kind { try await store.record(twins) } == .contradiction)
+        #expect(await kind { try await store.record(versions) } == .contradiction)
         try await store.record(
             .reported(
                 Owls.nightOwl, transaction: "2", store: .appStore, environment: .sandbox,
@@ -197,7 +197,7 @@ struct StatementTests {
         #expect(try store.clockStatus.now == date("2026-02-01"))
     }
 
-    @Test("A batch with one bad statement records nothing")
+    @Test("A batch with one invalid statement records nothing")
     func allOrNothing() async throws {
         let store = try await Household().offlineDevice()
         let reason = String(repeating: "x", count: 1_001)

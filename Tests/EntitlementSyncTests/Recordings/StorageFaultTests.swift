@@ -5,7 +5,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Recording over a store that fails")
+@Suite("Recording over a failing local backend")
 struct StorageFaultTests {
     private let home: Household
     private let memory = MemoryBackend()
@@ -18,7 +18,7 @@ struct StorageFaultTests {
         deviceKey = try EntryKey("device/accounts/alice/initial/ledger")
     }
 
-    /// A store whose first writes of a key fail as told.
+    /// A backend whose first writes of `key` fail with the given faults.
     private func failing(_ key: EntryKey, _ faults: [FaultyBackend.Fault?]) -> FaultyBackend {
         let writes = Counter()
         return FaultyBackend(memory) { call in
@@ -29,7 +29,7 @@ struct StorageFaultTests {
     }
 
     @Test(
-        "A write of unknown outcome settles, and its facts are reported as new exactly once",
+        "A write of unknown outcome is resolved, and its facts are reported as new exactly once",
         arguments: [
             [.lostAnswer], [.lostRequest], [.lostRequest, .lostAnswer], [.lostRequest, .lostRequest, nil],
         ] as [[FaultyBackend.Fault?]])
@@ -42,7 +42,7 @@ struct StorageFaultTests {
     }
 
     @Test(
-        "A spend of unknown outcome settles and spends one unit",
+        "A spend of unknown outcome is resolved and spends one unit",
         arguments: [.lostAnswer, .lostRequest] as [FaultyBackend.Fault])
     func unknownSpend(fault: FaultyBackend.Fault) async throws {
         try await home.offlineDevice(memory).record(.reported(Owls.randomOwls))
@@ -51,16 +51,16 @@ struct StorageFaultTests {
     }
 
     @Test(
-        "The id of the replica settles too, and stays what it is",
+        "A write of the replica's id with unknown outcome is resolved, and the id does not change",
         arguments: [.lostAnswer, .lostRequest] as [FaultyBackend.Fault])
     func unknownReplica(fault: FaultyBackend.Fault) async throws {
         let store = try await home.offlineDevice(failing(EntryKey("device/replica"), [fault]))
         try await store.record(.reported(Owls.threeMonths, transaction: "t"))
         let again = try await home.offlineDevice(memory).record(.reported(Owls.threeMonths, transaction: "t"))
-        #expect(again.newFacts.isEmpty, "another replica would have recorded it once more")
+        #expect(again.newFacts.isEmpty, "a new replica id would record it again")
     }
 
-    @Test("A write that is refused is an error of the storage, and nothing is recorded")
+    @Test("A rejected write is a storage error, and nothing is recorded")
     func refused() async throws {
         let store = try await home.offlineDevice(failing(ledgerKey, [.permanent(.full)]))
         let error = await #expect(throws: EntitlementError.self) {
@@ -73,7 +73,7 @@ struct StorageFaultTests {
         #expect(try await store.record(.reported(Owls.threeMonths, transaction: "t")).newFacts.count == 2)
     }
 
-    @Test("What is written is recorded, even if the store cannot be read right afterwards")
+    @Test("A written fact counts as recorded, even if the backend cannot be read right afterwards")
     func unreadableAfterwards() async throws {
         let isWritten = Switch()
         let key = ledgerKey
@@ -89,7 +89,7 @@ struct StorageFaultTests {
         #expect(try await home.offlineDevice(memory).end() == date("2026-04-10T12:00:00Z"))
     }
 
-    @Test("A store that cannot be read is an error of the storage, not an empty ledger")
+    @Test("A failed read is a storage error, not an empty ledger")
     func unreadable() async throws {
         let isAway = Switch()
         let backend = FaultyBackend(memory) { _ in isAway.isSet ? .transient : nil }
@@ -101,7 +101,7 @@ struct StorageFaultTests {
         #expect(error?.isTransient == true)
     }
 
-    @Test("A damaged document is an error for every call, and is left as it is", arguments: [true, false])
+    @Test("A damaged document makes every call fail, and is left unchanged", arguments: [true, false])
     func damaged(account: Bool) async throws {
         let key = account ? ledgerKey : deviceKey
         let store = try await home.offlineDevice(memory)
@@ -130,7 +130,7 @@ struct StorageFaultTests {
     }
 
     @Test(
-        "A ledger that is full takes nothing more, and nothing of a batch that concerns it", arguments: [true, false])
+        "A full ledger rejects new facts, and a batch that needs it is rejected as a whole", arguments: [true, false])
     func full(account: Bool) async throws {
         let megabyte = [UInt8](repeating: 0, count: 1 << 20)
         let records = (1...4).map { number in
@@ -139,7 +139,7 @@ struct StorageFaultTests {
         let document = LedgerDocument(ledger: Ledger(records)).encoded()
         _ = try await memory.write(document, to: account ? ledgerKey : deviceKey, if: .absent)
         let store = try await home.offlineDevice(memory)
-        // Gives the store its id, so that nothing is left to write but facts.
+        // Writes the replica's id first, so that the batch has only facts to write.
         try await store.flag(Owls.nightOwl, isSet: false)
         let before = try await contents(of: memory)
         let error = await #expect(throws: EntitlementError.self) {
@@ -149,7 +149,7 @@ struct StorageFaultTests {
         #expect(try await contents(of: memory) == before)
     }
 
-    @Test("A local store that cannot write conditionally is refused")
+    @Test("A local backend without conditional writes is rejected")
     func unsuitable() async throws {
         let unsuitable = WithoutPreconditions()
         let local = await #expect(throws: EntitlementError.self) { try await home.offlineDevice(unsuitable) }

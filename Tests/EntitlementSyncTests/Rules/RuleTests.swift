@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Rules read facts, on each device as it likes")
+@Suite("Conflict rules, which each device may choose for itself")
 struct RuleTests {
     private func catalog(
         expiry: any ExpiryRule = StackPurchases(), flags: any FlagRule = PurchasedWins(),
@@ -19,7 +19,7 @@ struct RuleTests {
                 rules: ConflictRules(expiry: expiry, flags: flags, consumables: consumables)))
     }
 
-    @Test("Under remoteWins a purchase counts once the remote has it, and a restart does not forget that")
+    @Test("Under remoteWins a purchase counts once the remote has it, and still counts after a restart")
     func remoteWins() async throws {
         var home = try Household(at: "2026-01-02T00:00:00Z")
         home.catalog = try catalog(expiry: RemoteWins(), flags: RemoteWins())
@@ -38,12 +38,12 @@ struct RuleTests {
         let effects = try await restarted.replay().explanation(of: Owls.access, at: date("2026-01-02"))?
             .sections.flatMap(\.lines).map(\.effect)
         #expect(effects?.contains(.setAside(.overruled("remoteWins"))) == true)
-        // The facts are all there: another rule counts them at once.
+        // No fact was lost: under another rule they all count immediately.
         home.catalog = try catalog()
         #expect(try await home.device(local).end() == date("2026-07-01"))
     }
 
-    @Test("Without a remote everything counts as held")
+    @Test("Without a remote, remoteWins counts every local purchase")
     func remoteWinsAlone() async throws {
         var home = try Household(at: "2026-01-02T00:00:00Z")
         home.catalog = try catalog(expiry: RemoteWins())
@@ -52,7 +52,7 @@ struct RuleTests {
         #expect(try await store.end() == date("2026-04-01"))
     }
 
-    @Test("Devices with other rules and other catalogues agree on the ledger, and then nobody writes")
+    @Test("Devices with different rules and catalogues converge on one ledger and then stop writing")
     func otherRules() async throws {
         let home = try Household(at: "2026-01-02T00:00:00Z")
         let remote = CountingBackend(home.remote)
@@ -84,7 +84,7 @@ struct RuleTests {
         #expect(Set(ledgers).count == 1)
     }
 
-    @Test("One transaction told in two ways: the log names what was dropped, once, and a dry run says so before")
+    @Test("A contradictory transaction is logged once with the dropped version, and a dry run predicts it")
     func contradiction() async throws {
         let home = try Household(at: "2026-01-02T00:00:00Z")
         let phone = try await home.device()
@@ -108,13 +108,13 @@ struct RuleTests {
             try await phone.sync()
         }
         #expect(try await tablet.conflicts() == report.conflicts)
-        // What stays on the device does not travel.
+        // The conflict log stays on the device.
         let third = try await home.device()
         try await third.restore()
         #expect(try await third.conflicts().isEmpty)
     }
 
-    @Test("A dry run tells which access would change, and changes nothing")
+    @Test("A dry run reports the access changes a sync would make, and writes nothing")
     func dryRun() async throws {
         let home = try Household(at: "2026-01-02T00:00:00Z")
         let phone = try await home.device()
@@ -128,7 +128,7 @@ struct RuleTests {
         #expect(try await contents(of: local) == before)
     }
 
-    @Test("Units that a device holds to itself are spent first when units become shared, and not from anybody else's")
+    @Test("After a switch to shared units, a device spends its own device-local units first")
     func scopeSwitched() async throws {
         var home = try Household(at: "2026-01-02T00:00:00Z")
         let local = MemoryBackend()
@@ -148,7 +148,7 @@ struct RuleTests {
         #expect(try await tablet.snapshot()[balance: Owls.randomOwls] == 3)
     }
 
-    @Test("What two offline devices overspent is written off once, logged, and the next purchase is whole")
+    @Test("An overspend by two offline devices is written off once and logged; the next purchase counts in full")
     func overspent() async throws {
         var home = try Household(at: "2026-01-02T00:00:00Z")
         home.catalog = try catalog(consumables: .shared)

@@ -3,7 +3,7 @@ import Entitlements
 import SyncCore
 import Testing
 
-/// Devices of one account around one remote, all on one machine with one clock.
+/// A test fixture: the devices of one account and their remote, all on one machine with one clock.
 struct Household {
     let machine: TestHost
     let remote = MemoryBackend()
@@ -18,7 +18,7 @@ struct Household {
         self.catalog = try catalog ?? Owls.catalog()
     }
 
-    /// A store of alice's that syncs with the remote.
+    /// A store of Alice's account that syncs with the remote.
     func device(_ local: any KeyValueBackend = MemoryBackend(), remote: (any KeyValueBackend)? = nil)
         async throws -> EntitlementStore
     {
@@ -26,12 +26,12 @@ struct Household {
             catalog: catalog, local: local, remote: remote ?? self.remote, account: alice, host: machine.host)
     }
 
-    /// A store of alice's without a remote.
+    /// A store of Alice's account without a remote.
     func offlineDevice(_ local: any KeyValueBackend = MemoryBackend()) async throws -> EntitlementStore {
         try await EntitlementStore(catalog: catalog, local: local, remote: nil, account: alice, host: machine.host)
     }
 
-    /// A store of nobody's.
+    /// A store of the anonymous account.
     func anonymousDevice(_ local: any KeyValueBackend = MemoryBackend(), remote: (any KeyValueBackend)? = nil)
         async throws -> EntitlementStore
     {
@@ -44,7 +44,7 @@ func date(_ text: String) throws -> Timestamp {
     try Timestamp(text.contains("T") ? text : text + "T00:00:00Z")
 }
 
-/// Everything that a store holds, versions included.
+/// All entries of a backend, up to 1,000, with their versions.
 func contents(of backend: any KeyValueBackend) async throws -> [EntryKey: Entry] {
     var contents: [EntryKey: Entry] = [:]
     for item in try await backend.list(prefix: "", after: nil, limit: 1_000).outcome.items {
@@ -54,13 +54,13 @@ func contents(of backend: any KeyValueBackend) async throws -> [EntryKey: Entry]
 }
 
 extension EntitlementStore {
-    /// The end of the group now.
+    /// The current expiry of `group`.
     func end(of group: GroupID = Owls.random) async throws -> Timestamp? {
         try await snapshot()[group: group]?.expires
     }
 }
 
-/// Runs `body` while `store` runs, and ends both.
+/// Runs `body` while `store` runs, then cancels the run.
 func whileRunning<Value: Sendable>(
     _ store: EntitlementStore, pollingEvery interval: Duration = .seconds(60),
     noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400), _ body: () async throws -> Value
@@ -74,7 +74,7 @@ func whileRunning<Value: Sendable>(
 }
 
 extension AsyncStream where Element: Sendable {
-    /// The next `count` elements.
+    /// The next `count` elements, or fewer if the stream ends.
     func take(_ count: Int) async -> [Element] {
         var elements: [Element] = []
         for await element in self {
@@ -85,7 +85,7 @@ extension AsyncStream where Element: Sendable {
     }
 }
 
-/// An event on one line.
+/// A one-line description of `event`.
 func line(_ event: EntitlementEvent) -> String {
     func ids(_ transactions: [TransactionReference]) -> String {
         transactions.map(\.id.rawValue).joined(separator: " ")

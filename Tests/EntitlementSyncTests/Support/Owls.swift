@@ -17,7 +17,7 @@ enum Owls {
     private static let file = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent().appending(path: "Examples/insomniowl.json")
 
-    /// The catalogue as it stands in the file, but for the rules given.
+    /// The catalogue of the file with the given rules.
     static func catalog(
         expiry: any ExpiryRule = StackPurchases(), consumables: ConsumableScope = .deviceLocal
     ) throws -> Catalog {
@@ -29,7 +29,7 @@ enum Owls {
                 rules: ConflictRules(expiry: expiry, flags: catalog.policy.rules.flags, consumables: consumables)))
     }
 
-    /// The same products, sold to accounts only.
+    /// The same catalogue with products that require an account.
     static func catalogForAccounts() throws -> Catalog {
         let catalog = try Catalog.json(at: file)
         let products = catalog.products.map { product in

@@ -2,7 +2,7 @@ import SyncCore
 import Synchronization
 import Testing
 
-/// Something that a test turns on while others look.
+/// A flag that a test sets while other tasks read it.
 final class Switch: Sendable {
     private let state = Atomic(false)
 
@@ -10,17 +10,17 @@ final class Switch: Sendable {
     func set(_ isSet: Bool = true) { state.store(isSet, ordering: .sequentiallyConsistent) }
 }
 
-/// Counts from 0.
+/// A thread-safe counter that starts at 0.
 final class Counter: Sendable {
     private let state = Atomic(0)
 
     var value: Int { state.load(ordering: .sequentiallyConsistent) }
-    /// The count before this call.
+    /// Increments the count and returns its previous value.
     @discardableResult
     func next() -> Int { state.wrappingAdd(1, ordering: .sequentiallyConsistent).oldValue }
 }
 
-/// A store that cannot compare and swap, and does nothing at all.
+/// A backend without compare-and-swap that is always empty and rejects writes.
 struct WithoutPreconditions: KeyValueBackend {
     let capabilities = Capabilities(
         compareAndSwap: false, durability: .process, changes: false, signals: .polled, sharedBetweenProcesses: false)
@@ -45,15 +45,15 @@ struct WithoutPreconditions: KeyValueBackend {
     }
 }
 
-/// Lets a fault plan do something once, in the middle of a call.
-final class Writer: Sendable {
+/// An action that a fault plan runs once, in the middle of a call.
+final class OneTimeAction: Sendable {
     private let action = Mutex<(@Sendable () async throws -> Void)?>(nil)
 
     func arm(_ action: @escaping @Sendable () async throws -> Void) {
         self.action.withLock { $0 = action }
     }
 
-    func write() async {
+    func run() async {
         let action = action.withLock { action in
             defer { action = nil }
             return action

@@ -3,13 +3,13 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// A machine whose clock stands still until a test moves it, and whose randomness comes from a seed.
+/// Host services with a clock that moves only when a test moves it, and with seeded randomness.
 final class TestHost: Sendable {
-    /// What a pause does.
+    /// The behaviour of pauses.
     enum Pauses: Sendable {
-        /// It ends at once and moves no clock.
+        /// A pause ends immediately and does not move the clock.
         case endAtOnce
-        /// It ends when a test has advanced the clock far enough, or by cancellation.
+        /// A pause ends when a test has advanced the clock far enough, or when its task is cancelled.
         case endWhenAdvanced
     }
 
@@ -23,7 +23,7 @@ final class TestHost: Sendable {
 
     private let state: Mutex<State>
     private let mode: Pauses
-    /// How long each pause is, as it begins.
+    /// The length of each pause, sent when the pause begins.
     let pauses: AsyncStream<Duration>
     private let begun: AsyncStream<Duration>.Continuation
 
@@ -42,13 +42,13 @@ final class TestHost: Sendable {
 
     var now: Timestamp { Timestamp(milliseconds: state.withLock { $0.now }) }
 
-    /// Sets the wall clock alone, in either direction.
+    /// Sets the wall clock, forward or back, without moving the timer.
     func set(_ text: String) throws {
         let now = try Timestamp(text).milliseconds
         state.withLock { $0.now = now }
     }
 
-    /// Lets time pass on the wall clock and the timer, and ends the pauses that are over.
+    /// Advances the wall clock and the timer, and ends the pauses that are due.
     func advance(by duration: Duration) {
         let due = state.withLock { state in
             state.elapsed += duration

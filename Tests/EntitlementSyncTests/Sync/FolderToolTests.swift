@@ -7,15 +7,15 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// A file-sync tool between real folders: it copies files as they are, late, in any order, half at first, and makes
-/// conflict copies of what changed on both sides.
+/// A simulated file-sync tool between real folders. It copies files late, in any order and sometimes partially, and
+/// makes conflict copies of files that changed on both sides.
 private struct FolderTool {
     let folders: [String]
     let hub: String
     private var base: [[String: Data]]
-    /// How often the tool did its worst.
+    /// The numbers of conflict copies and of partial copies made.
     private(set) var copies = 0
-    private(set) var halves = 0
+    private(set) var partialCopies = 0
 
     init(folders: [String], hub: String) throws {
         self.folders = folders
@@ -64,10 +64,10 @@ private struct FolderTool {
             switch mayBeBad ? Int.random(in: 0..<4, using: &random) : 2 {
             case 0: break
             case 1:
-                halves += 1
-                let half = data.prefix(Int.random(in: 0..<data.count, using: &random))
-                try put(half, at: name, in: folders[index])
-                base[index][name] = half
+                partialCopies += 1
+                let part = data.prefix(Int.random(in: 0..<data.count, using: &random))
+                try put(part, at: name, in: folders[index])
+                base[index][name] = part
             default:
                 try put(data, at: name, in: folders[index])
                 base[index][name] = data
@@ -76,14 +76,14 @@ private struct FolderTool {
     }
 }
 
-@Suite("Real folders that a file-sync tool shares")
+@Suite("Real folders shared by a file-sync tool")
 struct FolderToolTests {
-    @Test("Three devices, one of them a clone of another, end with all purchases and then leave every file alone")
+    @Test("Three devices, one a clone of another, converge on all purchases and then change no file")
     func worlds() async throws {
         let seed = printedSeed("real folders and a tool")
-        var (copies, halves) = (0, 0)
+        var (copies, partialCopies) = (0, 0)
         for number in 0..<12 {
-            let place: Comment = "seed \(seed), case \(number)"
+            let context: Comment = "seed \(seed), case \(number)"
             var random = SeededGenerator(seed: seed &+ UInt64(number))
             let home = try Household()
             let temporary = try TemporaryFolder()
@@ -116,19 +116,19 @@ struct FolderToolTests {
             let before = try tool.folders.map { try FolderTool.files(in: $0) }
             for index in 0..<3 {
                 let report = try await device(index).sync()
-                try #require(!report.didSend && report.received.isEmpty, place)
+                try #require(!report.didSend && report.received.isEmpty, context)
                 let held = try await device(index).localLedgers()
                 let ids = Facts(account: held.account, device: held.device).purchases.map(\.transaction.id)
-                try #require(Set(ids) == bought, place)
+                try #require(Set(ids) == bought, context)
             }
-            try #require(try tool.folders.map { try FolderTool.files(in: $0) } == before, place)
+            try #require(try tool.folders.map { try FolderTool.files(in: $0) } == before, context)
             copies += tool.copies
-            halves += tool.halves
+            partialCopies += tool.partialCopies
         }
-        #expect(copies > 0 && halves > 5, "\(copies) copies, \(halves) halves; seed \(seed)")
+        #expect(copies > 0 && partialCopies > 5, "\(copies) copies, \(partialCopies) partial copies; seed \(seed)")
     }
 
-    /// The replica id of a device, made by its first record.
+    /// The replica id of a device, which its first record creates.
     private func replica(of home: Household, _ local: MemoryBackend) async throws -> [UInt8] {
         try await home.offlineDevice(local).flag(Owls.nightOwl, isSet: false)
         guard case .found(let entry) = try await local.read(EntryKey("device/replica")).outcome else { return [] }

@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Syncing a store")
+@Suite("Sync")
 struct SyncTests {
     private let home: Household
     private let local = MemoryBackend()
@@ -13,7 +13,7 @@ struct SyncTests {
         home = try Household()
     }
 
-    @Test("Without a remote it is refused as such")
+    @Test("Sync and restore without a remote fail with noRemote")
     func noRemote() async throws {
         let store = try await home.offlineDevice()
         for call in [{ _ = try await store.sync() }, { _ = try await store.restore() }] as [() async throws -> Void] {
@@ -21,7 +21,7 @@ struct SyncTests {
         }
     }
 
-    @Test("Nobody's ledger is not synced, and the remote is not asked")
+    @Test("The anonymous ledger is not synced, and the remote receives no request")
     func anonymous() async throws {
         let remote = CountingBackend(home.remote)
         let store = try await home.anonymousDevice(local, remote: remote)
@@ -31,7 +31,7 @@ struct SyncTests {
         #expect(try await store.access(to: Owls.nightOwlAccess).isGranted)
     }
 
-    @Test("A remote that fails leaves what was recorded, and takes it once it is back")
+    @Test("A failing remote leaves the local facts unchanged, and receives them once it is back")
     func remoteFails() async throws {
         let isAway = Switch()
         isAway.set()
@@ -49,7 +49,7 @@ struct SyncTests {
         #expect(try await home.device().restore().purchases.map(\.transaction.id) == ["t"])
     }
 
-    @Test("A damaged document on the remote is an error, is left as it is, and so is this device")
+    @Test("A damaged remote document is an error and changes neither the remote nor this device")
     func damagedRemote() async throws {
         let key = try EntryKey("accounts/alice/initial/ledger")
         _ = try await home.remote.write(Array("ESLG and nonsense".utf8), to: key, if: .absent)
@@ -64,7 +64,7 @@ struct SyncTests {
         #expect(try await contents(of: home.remote) == before.1)
     }
 
-    @Test("An answer that got lost on the way is found out, and the report says what was sent")
+    @Test("After a lost response the sync finds out that its write succeeded and reports it as sent")
     func lostAnswer() async throws {
         let writes = Counter()
         let remote = FaultyBackend(home.remote) { call in
@@ -78,7 +78,7 @@ struct SyncTests {
         #expect(try await !store.sync().didSend)
     }
 
-    @Test("The report tells what came, what access changed by it, and whether anything was sent")
+    @Test("The report lists received facts and access changes, and states if anything was sent")
     func report() async throws {
         let phone = try await home.device()
         let tablet = try await home.device()
@@ -93,7 +93,7 @@ struct SyncTests {
         #expect(report.accessChanges.first?.after.isGranted == true)
     }
 
-    @Test("A dry run tells what a sync would do, and writes on neither side")
+    @Test("A dry run predicts the result of a sync and writes on neither side")
     func dryRun() async throws {
         let phone = try await home.device()
         try await phone.record(.reported(Owls.nightOwl, transaction: "owl"))

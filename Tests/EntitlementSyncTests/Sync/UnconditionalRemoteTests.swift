@@ -4,7 +4,7 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("A store whose remote cannot compare and swap")
+@Suite("A remote without compare-and-swap")
 struct UnconditionalRemoteTests {
     private let home: Household
 
@@ -12,7 +12,7 @@ struct UnconditionalRemoteTests {
         home = try Household()
     }
 
-    @Test("Purchases of two devices meet, each in its own device's entry, and idle syncs write nothing")
+    @Test("Two devices exchange purchases through one remote entry per device, and idle syncs write nothing")
     func exchange() async throws {
         let remote = CountingBackend(UnconditionalBackend(home.remote))
         let locals = [CountingBackend(MemoryBackend()), CountingBackend(MemoryBackend())]
@@ -34,7 +34,7 @@ struct UnconditionalRemoteTests {
         #expect(locals.map { $0.takeCounts().writes } == [0, 0])
     }
 
-    @Test("A dry run on a new device gives it no name and writes nothing")
+    @Test("A dry run on a new device creates no replica id and writes nothing")
     func dryRun() async throws {
         let local = CountingBackend(MemoryBackend())
         let store = try await home.device(local, remote: UnconditionalBackend(home.remote))
@@ -42,7 +42,7 @@ struct UnconditionalRemoteTests {
         #expect(local.takeCounts().writes == 0)
     }
 
-    @Test("While another device's entry cannot be read, a device that never met the remote still has to restore")
+    @Test("While another device's entry is unreadable, a new device still has to restore")
     func unreadable() async throws {
         let remote = UnconditionalBackend(home.remote)
         let phone = try await home.device(remote: remote)
@@ -60,7 +60,7 @@ struct UnconditionalRemoteTests {
         #expect(try await tablet.access(to: Owls.access) == .denied(.notPurchased))
     }
 
-    @Test("A remote that answers and takes no writes was met: what nobody bought is not purchased")
+    @Test("A successful read of a read-only remote counts as contact: access is denied as not purchased")
     func metByReading() async throws {
         for remote in [home.remote, UnconditionalBackend(home.remote)] as [any KeyValueBackend] {
             let readOnly = FaultyBackend(remote) { $0.operation == .write ? .permanent(.permissionDenied) : nil }
@@ -72,20 +72,20 @@ struct UnconditionalRemoteTests {
         }
     }
 
-    @Test("What is bought here during a sync was not received by it")
+    @Test("A purchase made on this device during a restore is not reported as received")
     func boughtMeanwhile() async throws {
         let tablet = try await home.device()
         try await tablet.record(.reported(Owls.couchOwl, transaction: "couch"))
         try await tablet.sync()
         let local = MemoryBackend()
         let other = try await home.offlineDevice(local)
-        let writer = Writer()
+        let action = OneTimeAction()
         let remote = FaultyBackend(home.remote) { call in
-            if call.operation == .read { await writer.write() }
+            if call.operation == .read { await action.run() }
             return nil
         }
         let phone = try await home.device(local, remote: remote)
-        writer.arm { _ = try await other.record(.reported(Owls.nightOwl, transaction: "night")) }
+        action.arm { _ = try await other.record(.reported(Owls.nightOwl, transaction: "night")) }
         let report = try await phone.restore()
         #expect(report.purchases.map(\.transaction.id) == ["couch"])
         #expect(report.snapshot.owned == [Owls.couchOwl, Owls.nightOwl])

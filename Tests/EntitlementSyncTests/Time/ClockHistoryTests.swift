@@ -4,23 +4,23 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Whatever happens to a clock")
+@Suite("Random clock histories")
 struct ClockHistoryTests {
-    /// A buyer whose three months end on 1 April, a phone whose clock is moved about, and a server that is right but
-    /// for a minute now and then. True time only moves on.
+    /// A phone with a subscription until 1 April and a clock that is set at random, and a server that is sometimes
+    /// wrong for a minute. True time only moves forward.
     private struct World {
         var random: SeededGenerator
         let home: Household
         let server = TimedRemote(at: nil)
         let local = MemoryBackend()
         var store: EntitlementStore
-        /// True time, milliseconds.
+        /// The true time, in milliseconds since 1970.
         var truth: Int64
-        /// Wall clock minus true time.
+        /// The wall clock minus the true time, in milliseconds.
         var skew: Int64 = 0
-        /// The model: what the phone may believe, worked out from the contacts alone.
+        /// True time and skew at the last contact, from which the model derives the expected trusted time.
         var lastContact: (truth: Int64, skew: Int64)?
-        /// The greatest time that the phone may have seen since the last contact.
+        /// The greatest time that the phone may have read since the last contact.
         var seen = Int64.min
 
         init(seed: UInt64) async throws {
@@ -31,7 +31,8 @@ struct ClockHistoryTests {
             try await store.record(.reported(Owls.threeMonths, transaction: "A"))
         }
 
-        private mutating func chance(_ one: Int) -> Bool { Int.random(in: 0..<one, using: &random) == 0 }
+        /// True once in `count` calls on average.
+        private mutating func chance(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &random) == 0 }
 
         private func showClock() throws {
             try home.machine.set("\(Timestamp(milliseconds: truth + skew))")
@@ -43,15 +44,15 @@ struct ClockHistoryTests {
             if chance(10) { skew = 0 }
             try showClock()
             if chance(3) {
-                // A store object that was killed and opened again.
+                // Simulates a killed and restarted process.
                 store = try await home.device(local, remote: server)
             }
             if chance(2) { try await contact() }
-            let expected = believed
+            let expected = expectedTime
             let isActive = try await store.access(to: Owls.access).isGranted
             let now = store.clockStatus.now.milliseconds
             #expect(isActive == (Self.start..<Self.end).contains(now))
-            // What was seen is kept every ten minutes: a kill forgets no more.
+            // The time read is saved every ten minutes, so a kill loses at most that much.
             #expect((expected - 600_000...expected).contains(now))
             seen = max(seen, now)
         }
@@ -69,9 +70,9 @@ struct ClockHistoryTests {
             seen = truth
         }
 
-        /// Before any contact the wall clock; afterwards what it says with the last correction, but never before what
-        /// was seen since.
-        private var believed: Int64 {
+        /// The wall clock before any contact; afterwards the corrected wall clock, but never before a time read since
+        /// the last contact.
+        private var expectedTime: Int64 {
             guard let lastContact else { return truth + skew }
             return max(truth + skew - lastContact.skew, seen)
         }
@@ -80,7 +81,7 @@ struct ClockHistoryTests {
         private static let end: Int64 = 1_775_001_600_000  // 2026-04-01T00:00:00Z
     }
 
-    @Test("Access is that of the true time after each good contact, and never earlier than what was seen since")
+    @Test("Access follows the true time after each correct contact, and the trusted time never moves back")
     func histories() async throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         print("clock histories: seed \(seed)")

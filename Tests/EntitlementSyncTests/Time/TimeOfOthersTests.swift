@@ -5,25 +5,25 @@ import SyncCoreTesting
 import Synchronization
 import Testing
 
-@Suite("What a device knows of the time when others ask the remote too")
+@Suite("Trusted time with several processes and slow answers")
 struct TimeOfOthersTests {
-    @Test("An answer that took its time does not put back what the device took for now meanwhile")
+    @Test("A slow answer does not set the trusted time back")
     func slowAnswer() async throws {
         let home = try Household(at: "2026-01-10T00:00:00Z")
         let server = TimedRemote(at: try date("2026-01-10").milliseconds)
         let store = try await home.device(MemoryBackend(), remote: server)
         try await store.sync()
         try home.machine.set("2026-01-10T00:10:00Z")
-        // The server looks at its clock when the request leaves; the answer is a second on its way.
+        // The server reads its clock when the request leaves; the answer takes one second to arrive.
         server.time = try Timestamp("2026-01-10T00:10:00Z").milliseconds
-        server.onTheWay {
+        server.duringTransit {
             do { try home.machine.set("2026-01-10T00:10:01Z") } catch { Issue.record(error) }
         }
         try await store.sync()
         #expect(try store.clockStatus.now == date("2026-01-10T00:10:01Z"))
     }
 
-    @Test("A process dates what it records by the time that another process was told")
+    @Test("A process dates new facts by the server time that another process received")
     func dated() async throws {
         let home = try Household(at: "2026-01-01T00:00:00Z")
         let (local, server) = (MemoryBackend(), TimedRemote(at: try date("2026-01-01").milliseconds))
@@ -39,8 +39,8 @@ struct TimeOfOthersTests {
         #expect(try await app.access(to: Owls.access).isGranted)
     }
 
-    @Test("Access does not depend on the entry that keeps the time: it may be unreadable, or the disk full")
-    func unreachableMarks() async throws {
+    @Test("Access works while the time entry is unreadable or the disk is full")
+    func unavailableTimeEntry() async throws {
         let home = try Household(at: "2026-01-01T00:00:00Z")
         let (local, server) = (MemoryBackend(), TimedRemote(at: try date("2026-01-01").milliseconds))
         let key = try EntryKey("device/clock")
@@ -57,11 +57,11 @@ struct TimeOfOthersTests {
             failing.withLock { $0 = nil }
             try await store.record(.reported(Owls.threeMonths))
             guard case .failed? = await events.next() else {
-                Issue.record("the failure is not told")
+                Issue.record("the failure was not reported")
                 return
             }
             guard case .purchased? = await events.next() else {
-                Issue.record("the failure is told more than once")
+                Issue.record("the failure was reported more than once")
                 return
             }
         }

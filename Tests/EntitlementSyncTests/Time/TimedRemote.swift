@@ -1,12 +1,12 @@
 import SyncCore
 import Synchronization
 
-/// A remote with a clock of its own, which a test sets: a server.
+/// A remote that reports a server time, which a test sets.
 final class TimedRemote: KeyValueBackend {
     private let wrapped = MemoryBackend()
     private let clock: Mutex<Int64?>
-    /// Runs after the server looked at its clock and before its answer arrives.
-    private let delay: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
+    /// Runs after the server has read its clock and before its answer arrives.
+    private let transit: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
 
     init(at time: Int64?) {
         clock = Mutex(time)
@@ -17,8 +17,8 @@ final class TimedRemote: KeyValueBackend {
         set { clock.withLock { $0 = newValue } }
     }
 
-    func onTheWay(_ work: (@Sendable () -> Void)?) {
-        delay.withLock { $0 = work }
+    func duringTransit(_ work: (@Sendable () -> Void)?) {
+        transit.withLock { $0 = work }
     }
 
     var capabilities: Capabilities { wrapped.capabilities }
@@ -26,7 +26,7 @@ final class TimedRemote: KeyValueBackend {
 
     private func stamped<Outcome: Sendable>(_ answer: Answer<Outcome>) -> Answer<Outcome> {
         let time = time
-        delay.withLock { $0 }?()
+        transit.withLock { $0 }?()
         return Answer(answer.outcome, serverTime: time)
     }
 

@@ -4,9 +4,9 @@ import SyncCore
 import SyncCoreTesting
 import Testing
 
-@Suite("Access is decided by a time that a server corrects and a set-back does not revive")
+@Suite("Trusted time: corrected by the server, never set back by the device's clock")
 struct TrustedTimeTests {
-    /// Three months from 1 January: over on 1 April.
+    /// A phone that can buy three months, from 1 January to 1 April.
     private final class Phone {
         let home: Household
         let server: TimedRemote
@@ -23,7 +23,7 @@ struct TrustedTimeTests {
             try await store.record(.reported(Owls.threeMonths, transaction: "A", date: date("2026-01-01")))
         }
 
-        /// The wall clock shows this now, and the server's, where one is given.
+        /// Sets the wall clock, and the server's clock if `time` is given.
         func set(_ wall: String, server time: String? = nil) throws {
             try home.machine.set(wall)
             if let time { server.time = try Timestamp(time).milliseconds }
@@ -34,7 +34,7 @@ struct TrustedTimeTests {
         var isActive: Bool { get async throws { try await store.access(to: Owls.access).isGranted } }
     }
 
-    @Test("A clock set back a year revives nothing, before and after a restart")
+    @Test("Setting the clock back a year revives nothing, before or after a restart")
     func setBackAYear() async throws {
         let phone = try await Phone()
         try await phone.buy()
@@ -48,7 +48,7 @@ struct TrustedTimeTests {
         #expect(try phone.store.clockStatus.now == date("2026-04-02"))
     }
 
-    @Test("A clock set back every day does not stretch three months beyond the next contact")
+    @Test("Setting the clock back every day does not extend a subscription beyond the next contact")
     func setBackDaily() async throws {
         let phone = try await Phone()
         try await phone.buy()
@@ -59,7 +59,7 @@ struct TrustedTimeTests {
             try phone.set("2026-01-01T00:00:00Z")
             #expect(try await phone.isActive)
         }
-        // What was seen counts: it is 28 January by the soft mark.
+        // The latest time read counts: the soft mark is at 28 January.
         #expect(try phone.store.clockStatus.now == date("2026-01-28T23:00:00Z"))
         try phone.set("2026-01-01T00:00:00Z", server: "2026-04-01T00:00:00Z")
         try await phone.store.sync()
@@ -67,7 +67,7 @@ struct TrustedTimeTests {
         #expect(phone.store.clockStatus.isDeviceClockWrong)
     }
 
-    @Test("A clock 100 years ahead locks nobody out after the next contact, and the time is the server's")
+    @Test("After the next contact a clock 100 years ahead denies no access, and the server's time counts")
     func ahead() async throws {
         let phone = try await Phone()
         try await phone.buy()
@@ -79,7 +79,7 @@ struct TrustedTimeTests {
         try await phone.store.sync()
         #expect(try await phone.isActive)
         #expect(try phone.store.clockStatus.now == date("2026-01-10"))
-        // The correction survives the process; so does a clock that is put right again.
+        // The correction survives a restart, and a device clock that is set right again stays right.
         try await phone.restart()
         #expect(try await phone.isActive)
         try phone.set("2026-01-11T00:00:00Z", server: "2026-01-11T00:00:00Z")
@@ -88,7 +88,7 @@ struct TrustedTimeTests {
         #expect(!phone.store.clockStatus.isDeviceClockWrong)
     }
 
-    @Test("A server that is wrong for a minute, ahead or behind, is forgotten with its next right answer")
+    @Test("A wrong server time, ahead or behind, is replaced by the next correct one")
     func serverWrong() async throws {
         for wrong in ["2036-01-10T00:00:00Z", "2016-01-10T00:00:00Z"] {
             let phone = try await Phone()
@@ -106,7 +106,7 @@ struct TrustedTimeTests {
         }
     }
 
-    @Test("A device that never meets a clock believes its own: nothing is lost when it is put right")
+    @Test("Without a server time the device's clock counts, and correcting it restores access")
     func noServer() async throws {
         let phone = try await Phone(serverTime: nil)
         try await phone.buy()
@@ -118,7 +118,7 @@ struct TrustedTimeTests {
         #expect(phone.store.clockStatus.offset == nil)
     }
 
-    @Test("A store's signature vouches for its date: the clock is not before it")
+    @Test("The trusted time is never before the date of a store's signature")
     func vouched() async throws {
         let phone = try await Phone(at: "2020-01-01T00:00:00Z", serverTime: nil)
         try await phone.store.record(
@@ -129,19 +129,19 @@ struct TrustedTimeTests {
         #expect(try await phone.isActive)
     }
 
-    @Test("An answer on whose way the clock was moved is not believed, nor is one that took too long")
+    @Test("An answer is ignored if the clock was set during the request or the request took too long")
     func movedMeanwhile() async throws {
         for moved in ["2026-01-09T00:00:00Z", "2026-01-10T00:03:00Z"] {
             let phone = try await Phone()
             let machine = phone.home.machine
             try phone.set("2026-01-10T00:00:00Z", server: "2030-01-01T00:00:00Z")
-            phone.server.onTheWay { do { try machine.set(moved) } catch { Issue.record(error) } }
+            phone.server.duringTransit { do { try machine.set(moved) } catch { Issue.record(error) } }
             try await phone.store.sync()
             #expect(phone.store.clockStatus.lastContact == nil)
         }
     }
 
-    @Test("Asking for access writes nothing for ten minutes, and a kill forgets no more than that")
+    @Test("Access checks save the time at most every ten minutes, and a kill loses no more than that")
     func granularity() async throws {
         let home = try Household(at: "2026-01-10T00:00:00Z")
         let counting = CountingBackend(MemoryBackend())
@@ -164,7 +164,7 @@ struct TrustedTimeTests {
         #expect(try restarted.clockStatus.now == date("2026-01-10T00:10:00Z"))
     }
 
-    @Test("Marks that cannot be understood count as none; a store that cannot be read is an error")
+    @Test("A malformed time entry counts as missing, but a failed read is an error")
     func damaged() async throws {
         let phone = try await Phone()
         try await phone.buy()
@@ -180,7 +180,7 @@ struct TrustedTimeTests {
         await #expect(throws: EntitlementError.self) { _ = try await phone.home.device(away, remote: phone.server) }
     }
 
-    @Test("Two stores over one local store: the later contact counts for both")
+    @Test("Of two store objects over one local backend, the later contact counts for both")
     func twoStores() async throws {
         let phone = try await Phone()
         let other = try await phone.home.device(phone.local, remote: phone.server)
@@ -192,7 +192,7 @@ struct TrustedTimeTests {
         #expect(try phone.store.clockStatus.now == date("2026-01-10T00:01:00Z"))
     }
 
-    @Test("An explicit clock is asked alone")
+    @Test("With the host clock, access follows the wall clock alone")
     func explicit() async throws {
         let phone = try await Phone()
         try await phone.buy()

@@ -3,8 +3,8 @@ import SyncCore
 import SyncCoreTesting
 import Synchronization
 
-/// Processes that work on one store, of which one at a time makes its next call, in an order that a test decides.
-final class Turns: Sendable {
+/// Runs several processes over one backend, one call at a time, in an order that a test decides.
+final class CallScheduler: Sendable {
     private struct State {
         var live: Set<Int> = []
         var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
@@ -13,12 +13,12 @@ final class Turns: Sendable {
     }
     private let state: Mutex<State>
 
-    /// - Parameter choose: which of the processes that wait makes its call.
+    /// - Parameter choose: Returns the process, one of `waiting`, that makes the next call.
     init(choose: @escaping @Sendable (_ turn: Int, _ waiting: [Int]) -> Int) {
         state = Mutex(State(choose: choose))
     }
 
-    /// Runs all processes, each over `backend`, to their ends.
+    /// Runs all processes over `backend` until they have finished.
     func run(
         over backend: any KeyValueBackend, _ processes: [@Sendable (any KeyValueBackend) async throws -> Void]
     ) async throws {
@@ -41,17 +41,17 @@ final class Turns: Sendable {
     private func wait(_ process: Int) async {
         await withCheckedContinuation { continuation in
             state.withLock { $0.waiting[process] = continuation }
-            goOn()
+            resumeNext()
         }
     }
 
     private func end(_ process: Int) {
         _ = state.withLock { $0.live.remove(process) }
-        goOn()
+        resumeNext()
     }
 
-    /// When everybody who lives waits, the next one goes on.
-    private func goOn() {
+    /// Resumes one process once all running ones wait for their next call.
+    private func resumeNext() {
         let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
             guard !state.live.isEmpty, state.waiting.count == state.live.count else { return nil }
             let chosen = state.choose(state.turn, state.waiting.keys.sorted())
@@ -62,7 +62,7 @@ final class Turns: Sendable {
     }
 }
 
-/// Accounts, as several tasks come by them.
+/// A thread-safe set of accounts.
 final class Accounts: Sendable {
     private let accounts = Mutex<Set<Account>>([])
     var all: Set<Account> { accounts.withLock { $0 } }

@@ -1,7 +1,7 @@
 import SyncCore
 
-/// A store that never signals, as one on a disk does.
-struct Silent: KeyValueBackend {
+/// A backend wrapper that never signals changes.
+struct SilentBackend: KeyValueBackend {
     private let wrapped: any KeyValueBackend
 
     init(_ wrapped: any KeyValueBackend) {
