@@ -150,7 +150,7 @@ struct MigrationTests {
         old.owned = [Owls.nightOwl, Owls.randomOwls]
         #expect(
             await refusal { try await store.migrate(old) }
-                == "invalid: \"\(Owls.randomOwls)\" is consumable, only a nonConsumable has a flag")
+                == "invalid: \"\(Owls.randomOwls)\" is consumable; only a nonConsumable has a flag")
         old.owned = []
         #expect(
             await refusal { try await store.migrate(old, group: "nothing") }
