@@ -2,10 +2,11 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// Tells subscribers what changed in a store: each change once, and never an older state after a newer one.
+/// Publishes the changes of a store to subscribers: each change once, and never an older state after a newer one.
 ///
-/// Whoever tells takes a turn, then reads what the store holds, then tells it. A turn that comes after a later one is
-/// dropped: the later one began to read when the earlier one's facts were durable, and has told them.
+/// A publisher takes a turn, then reads the store, then publishes what it read. A turn is dropped if a later turn has
+/// already been published: the later one started reading when the earlier one's facts were durable, and has published
+/// them too.
 final class ChangeFeed: Sendable {
     private struct Told {
         var turn: UInt64 = 0
@@ -17,9 +18,9 @@ final class ChangeFeed: Sendable {
     private struct State {
         var lastTurn: UInt64 = 0
         var told: Told?
-        /// What this store object recorded itself.
+        /// The transactions that this store object recorded itself.
         var own: Set<TransactionReference> = []
-        /// Whose states are told.
+        /// The account whose states are published.
         var account: Account
     }
     private let state: Mutex<State>
@@ -37,14 +38,15 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// These purchases are this store object's: when they appear they were bought here, not restored.
+    /// Marks purchases as recorded by this store object: they are reported as purchased, not as restored.
     func claim(_ transactions: [TransactionReference], for account: Account) {
         state.withLock { state in
             if state.account == account { state.own.formUnion(transactions) }
         }
     }
 
-    /// From now on only states of `account` are told, beginning with `current`: what it has is nothing new.
+    /// Publishes only states of `account` from now on. Changes are counted from `current`, so its facts are not
+    /// reported as new.
     func switchAccount(to account: Account, _ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64) {
         state.withLock { state in
             let old = state.account
@@ -61,10 +63,10 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// Tells what is new. The first state that is told is where changes begin.
+    /// Publishes what is new since the last published state. The first state is the baseline and publishes nothing.
     func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
         state.withLock { state in
-            // A call that began for another account has nothing to tell any more.
+            // Drop the state of a call that started under another account.
             if state.account == account { tell(current, snapshot, turn: turn, &state) }
         }
     }
@@ -77,7 +79,7 @@ final class ChangeFeed: Sendable {
         events.subscribe(keeping: 1_000)
     }
 
-    /// A stream of the newest state and of all that follow.
+    /// Returns a stream of the latest snapshot and of all snapshots that follow.
     func subscribe(
         startingWith current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64
     ) -> AsyncStream<Snapshot> {
@@ -128,7 +130,7 @@ final class ChangeFeed: Sendable {
 }
 
 extension LocalLedgers.State {
-    /// By these two states are told apart.
+    /// The versions that identify a state.
     fileprivate var versions: [EntryVersion?] { [account.version, device.version, decisions.version] }
 }
 
@@ -139,7 +141,7 @@ extension Facts {
 }
 
 extension Snapshot {
-    /// Whether both say the same but for the instant they are of.
+    /// True if both snapshots are equal apart from their instants.
     fileprivate func holdsSame(as other: Snapshot) -> Bool {
         var copy = self
         copy.at = other.at

@@ -75,7 +75,9 @@ public final class EntitlementStore: Sendable {
         self.local = local
         let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
         let relatedVersions = relatedVersions
-        let remote = remote.map { TimekeepingBackend(wrapped: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions) }
+        let remote = remote.map {
+            TimekeepingBackend(wrapped: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions)
+        }
         self.clock = clock
         // Requests outside of a sync must not create a missing remote store either.
         self.remote = remote?.requiringExisting
