@@ -39,7 +39,7 @@ extension Refusal {
         Refusal(
             2, "status --expiry best", #"--expiry: "best" is none of stackPurchases, latestExpiryWins, remoteWins"#),
         Refusal(2, ["status", "--environment", ""], "--environment: an id is not empty"),
-        Refusal(2, ["status", "--account", ""], "--account: an account's name is like an id: an id is not empty"),
+        Refusal(2, ["status", "--account", ""], "--account: account name: an id is not empty"),
         Refusal(2, ["status", "--catalog", ""], "the name of a file is empty"),
         Refusal(2, "sync --account alice", "there is no remote to sync with (name one with --remote)"),
         Refusal(2, "restore --account alice", "there is no remote to sync with (name one with --remote)"),
