@@ -71,8 +71,8 @@ package struct AccountDirectory: Sendable {
     package func isKnown(_ account: Account) async throws(BackendError) -> Bool {
         guard let name = account.name else { return false }
         if let entry = try await entry(of: name)?.entry {
-            let lives = entry.erased + [entry.incarnation].compactMap { $0 }
-            if lives.contains(where: { $0.utf8.elementsEqual(account.incarnation.utf8) }) { return true }
+            let incarnations = entry.erased + [entry.incarnation].compactMap { $0 }
+            if incarnations.contains(where: { $0.utf8.elementsEqual(account.incarnation.utf8) }) { return true }
         }
         return try await isLedgerErased(of: account) != nil
     }
@@ -89,11 +89,11 @@ package struct AccountDirectory: Sendable {
     /// Returns the current incarnation of `name`; `nil` if there is none. An account without a directory entry but with
     /// a ledger has the initial incarnation.
     func current(_ name: String) async throws(BackendError) -> Account? {
-        try await current(name, told: try await entry(of: name)?.entry)
+        try await current(name, basedOn: try await entry(of: name)?.entry)
     }
 
     /// Returns the same as ``current(_:)``, based on an entry that was just read.
-    func current(_ name: String, told entry: DirectoryEntry?) async throws(BackendError) -> Account? {
+    func current(_ name: String, basedOn entry: DirectoryEntry?) async throws(BackendError) -> Account? {
         if let entry {
             guard let incarnation = entry.incarnation else { return nil }
             let account = try Self.account(name, incarnation)

@@ -10,7 +10,7 @@ final class AccountSession: Sendable {
     let keys: LedgerKeys
     let ledgers: LocalLedgers
     /// True if a sync with the remote is known to have happened for this account.
-    let hasMet = Mutex(false)
+    let hasSynced = Mutex(false)
 
     init(
         _ account: Account, local: any KeyValueBackend, hasRemote: Bool, host: HostServices, catalog: Catalog,

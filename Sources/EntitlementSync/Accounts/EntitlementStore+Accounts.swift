@@ -99,7 +99,7 @@ extension EntitlementStore {
         }
         try await DeviceSession(backend: local).set(account)
         try await switchSession(to: account)
-        await tell(of: [], in: session)
+        await publish([], in: session)
         return account
     }
 
@@ -167,7 +167,7 @@ extension EntitlementStore {
             guard try await !isErasedHere(initial) else { throw EntitlementError.erased(initial) }
             let content = try await content(of: initial, on: remote)
             if content?.isErased == true {
-                try await bury(initial)
+                try await eraseLocally(initial)
                 throw EntitlementError.erased(initial)
             }
             if content == nil, try await findHere(name) == nil { throw EntitlementError.unknownAccount(initial) }
@@ -192,15 +192,17 @@ extension EntitlementStore {
     private func current(_ name: String, on remote: any KeyValueBackend) async throws -> Account? {
         let directory = AccountDirectory(backend: remote)
         let known = try await entryHere(of: name)
-        let told = try await directory.entry(of: name)?.entry
-        for life in try Self.lives(of: name, known?.erased, except: told?.erased) {
-            do throws(EntitlementError) { try await erase(life, from: remote) } catch {
+        let remoteEntry = try await directory.entry(of: name)?.entry
+        for erasedAccount in try Self.accounts(of: name, known?.erased, except: remoteEntry?.erased) {
+            do throws(EntitlementError) { try await erase(erasedAccount, from: remote) } catch {
                 // A server restored from a backup decides itself which incarnations are valid.
                 guard error.kind == .refused else { throw error }
             }
         }
-        for life in try Self.lives(of: name, told?.erased, except: known?.erased) { try await bury(life) }
-        if let account = try await directory.current(name, told: told) {
+        for erasedAccount in try Self.accounts(of: name, remoteEntry?.erased, except: known?.erased) {
+            try await eraseLocally(erasedAccount)
+        }
+        if let account = try await directory.current(name, basedOn: remoteEntry) {
             if try await isErasedHere(account) {
                 try await erase(account, from: remote)
                 return nil
@@ -208,12 +210,12 @@ extension EntitlementStore {
             try await remember(account)
             return account
         }
-        if let incarnation = told?.incarnation {
+        if let incarnation = remoteEntry?.incarnation {
             // An interrupted erasure has not reached the directory yet.
-            let life = try Account(name, incarnation: incarnation)
-            if try await directory.isLedgerErased(of: life) == true {
-                try await directory.erase(life)
-                try await bury(life)
+            let current = try Account(name, incarnation: incarnation)
+            if try await directory.isLedgerErased(of: current) == true {
+                try await directory.erase(current)
+                try await eraseLocally(current)
             }
         }
         let lives = try await directory.entry(of: name)?.entry
@@ -225,7 +227,7 @@ extension EntitlementStore {
         return try await directory.current(name)
     }
 
-    private static func lives(of name: String, _ incarnations: [String]?, except others: [String]?)
+    private static func accounts(of name: String, _ incarnations: [String]?, except others: [String]?)
         throws(EntitlementError) -> [Account]
     {
         let others = Set(others ?? [])

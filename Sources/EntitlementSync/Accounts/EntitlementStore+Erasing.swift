@@ -14,9 +14,9 @@ extension EntitlementStore {
     ///   was erased), `sync` (the remote is unreachable; nothing was erased, or the erasure is incomplete and can be
     ///   repeated) or `storage`.
     public func eraseAccount(_ name: String) async throws(EntitlementError) {
-        let account = try await lifeToErase(of: name)
+        let account = try await accountToErase(name)
         if let remote { try await erase(account, from: remote) }
-        try await bury(account)
+        try await eraseLocally(account)
     }
 
     /// Erases an account on the remote. This device keeps its data until the remote holds the marker.
@@ -25,9 +25,9 @@ extension EntitlementStore {
     func erase(_ account: Account, from remote: any KeyValueBackend) async throws(EntitlementError) {
         do {
             let key = try LedgerKeys(account).ledger
-            let desk = MemoryBackend(host: host)
-            _ = try await desk.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .absent)
-            var engine = SyncEngine(local: desk, remote: remote, merge: LedgerMerge(), host: host)
+            let scratch = MemoryBackend(host: host)
+            _ = try await scratch.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .absent)
+            var engine = SyncEngine(local: scratch, remote: remote, merge: LedgerMerge(), host: host)
             guard remote.capabilities.compareAndSwap else {
                 engine = engine.writing(as: "\(try await session.ledgers.replica())")
                 _ = try await engine.sync(key)
@@ -74,8 +74,9 @@ extension EntitlementStore {
     /// Returns the ledger of `account` on the remote; `nil` if there is none. Writes nothing.
     func content(of account: Account, on remote: any KeyValueBackend) async throws(EntitlementError) -> Ledger? {
         do {
-            let desk = MemoryBackend(host: host)
-            let engine = SyncEngine(local: desk, remote: remote, merge: LedgerMerge(), replica: "nobody", host: host)
+            let scratch = MemoryBackend(host: host)
+            let engine = SyncEngine(
+                local: scratch, remote: remote, merge: LedgerMerge(), replica: "dry-run", host: host)
             let content = try await engine.dryRun(try LedgerKeys(account).ledger).content
             return content.isEmpty && !content.isErased ? nil : content
         } catch let error as SyncError {
@@ -86,14 +87,14 @@ extension EntitlementStore {
     }
 
     /// Returns the incarnation of `name` to erase, including one with an interrupted erasure.
-    private func lifeToErase(of name: String) async throws(EntitlementError) -> Account {
+    private func accountToErase(_ name: String) async throws(EntitlementError) -> Account {
         let initial = try Account(name)
         if let remote {
             do {
                 if !remote.capabilities.compareAndSwap {
                     let content = try await content(of: initial, on: remote)
                     if let content, !content.isErased { return initial }
-                } else if let account = try await life(of: name, in: remote) {
+                } else if let account = try await accountToErase(name, in: remote) {
                     return account
                 }
             } catch {
@@ -101,14 +102,16 @@ extension EntitlementStore {
             }
         }
         do {
-            if let account = try await life(of: name, in: local) { return account }
+            if let account = try await accountToErase(name, in: local) { return account }
         } catch {
             throw EntitlementError(error)
         }
         throw .unknownAccount(initial)
     }
 
-    private func life(of name: String, in backend: any KeyValueBackend) async throws(BackendError) -> Account? {
+    private func accountToErase(_ name: String, in backend: any KeyValueBackend) async throws(BackendError)
+        -> Account?
+    {
         let directory = AccountDirectory(backend: backend)
         let entry = try await directory.entry(of: name)?.entry
         if let incarnation = entry?.incarnation { return try AccountDirectory.account(name, incarnation) }
@@ -126,14 +129,14 @@ extension EntitlementStore {
             guard error.kind == .damaged else { throw error }
         }
         for account in accounts.sorted() where !account.isAnonymous {
-            if try await isErasedHere(account) { try await bury(account) }
+            if try await isErasedHere(account) { try await eraseLocally(account) }
         }
     }
 
     /// Erases an account locally after a sync has found its marker. On a remote with one entry per replica, also clears
     /// the entries of other devices.
-    func learnOfErasure(of session: AccountSession) async throws(EntitlementError) {
-        try await bury(session.account)
+    func applyErasure(of session: AccountSession) async throws(EntitlementError) {
+        try await eraseLocally(session.account)
         if let remote, !remote.capabilities.compareAndSwap {
             do { try await clear(session.keys.ledger, on: remote) } catch { throw EntitlementError(remote: error) }
         }
@@ -143,7 +146,7 @@ extension EntitlementStore {
     ///
     /// The entries that identify the account come last, so that an interrupted erasure can be completed by erasing
     /// again or by the account's next sync.
-    func bury(_ account: Account) async throws(EntitlementError) {
+    func eraseLocally(_ account: Account) async throws(EntitlementError) {
         let keys: LedgerKeys
         do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
         let entries = LedgerEntries(backend: local)
@@ -160,7 +163,7 @@ extension EntitlementStore {
         try await Adoption(backend: local, host: host).settle(claimOf: account)
         do { try await AccountDirectory(backend: local).erase(account) } catch { throw EntitlementError(error) }
         if session.account == account {
-            feed.tell(.accountErased(account))
+            feed.publish(.accountErased(account))
             try await switchSession(to: .anonymous)
         }
     }

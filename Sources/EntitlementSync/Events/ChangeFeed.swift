@@ -8,7 +8,7 @@ import Synchronization
 /// already been published: the later one started reading when the earlier one's facts were durable, and has published
 /// them too.
 final class ChangeFeed: Sendable {
-    private struct Told {
+    private struct Published {
         var turn: UInt64 = 0
         var facts: Facts
         var versions: [EntryVersion?]
@@ -17,7 +17,7 @@ final class ChangeFeed: Sendable {
     }
     private struct State {
         var lastTurn: UInt64 = 0
-        var told: Told?
+        var published: Published?
         /// The transactions that this store object recorded itself.
         var own: Set<TransactionReference> = []
         /// The account whose states are published.
@@ -50,10 +50,10 @@ final class ChangeFeed: Sendable {
     func switchAccount(to account: Account, _ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64) {
         state.withLock { state in
             let old = state.account
-            let before = state.told?.snapshot
+            let before = state.published?.snapshot
             state.account = account
             state.own = []
-            state.told = Told(
+            state.published = Published(
                 turn: turn, facts: current.facts, versions: current.versions,
                 snapshot: snapshot, conflicts: Set(current.replay.conflicts(at: snapshot.at)))
             events.send(.accountChanged(from: old, to: account))
@@ -64,14 +64,14 @@ final class ChangeFeed: Sendable {
     }
 
     /// Publishes what is new since the last published state. The first state is the baseline and publishes nothing.
-    func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
+    func publish(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
         state.withLock { state in
             // Drop the state of a call that started under another account.
-            if state.account == account { tell(current, snapshot, turn: turn, &state) }
+            if state.account == account { publish(current, snapshot, turn: turn, &state) }
         }
     }
 
-    func tell(_ event: EntitlementEvent) {
+    func publish(_ event: EntitlementEvent) {
         events.send(event)
     }
 
@@ -84,38 +84,38 @@ final class ChangeFeed: Sendable {
         startingWith current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64
     ) -> AsyncStream<Snapshot> {
         state.withLock { state in
-            if state.account == account { tell(current, snapshot, turn: turn, &state) }
-            return snapshots.subscribe(startingWith: state.told?.snapshot ?? snapshot, keeping: 1)
+            if state.account == account { publish(current, snapshot, turn: turn, &state) }
+            return snapshots.subscribe(startingWith: state.published?.snapshot ?? snapshot, keeping: 1)
         }
     }
 
-    private func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64, _ state: inout State) {
+    private func publish(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64, _ state: inout State) {
         let versions = current.versions
-        let news = Told(
+        let news = Published(
             turn: turn, facts: current.facts, versions: versions, snapshot: snapshot,
-            conflicts: versions == state.told?.versions
-                ? state.told?.conflicts ?? [] : Set(current.replay.conflicts(at: snapshot.at)))
-        guard let told = state.told else {
-            state.told = news
+            conflicts: versions == state.published?.versions
+                ? state.published?.conflicts ?? [] : Set(current.replay.conflicts(at: snapshot.at)))
+        guard let published = state.published else {
+            state.published = news
             return
         }
-        guard turn > told.turn else { return }
-        state.told = news
-        if versions != told.versions {
-            tellFacts(since: told.facts, now: current.facts, own: state.own)
-            let conflicts = Self.new(in: current.replay.conflicts(at: snapshot.at), since: told.conflicts)
+        guard turn > published.turn else { return }
+        state.published = news
+        if versions != published.versions {
+            publishFacts(since: published.facts, now: current.facts, own: state.own)
+            let conflicts = Self.new(in: current.replay.conflicts(at: snapshot.at), since: published.conflicts)
             if !conflicts.isEmpty { events.send(.conflicts(conflicts)) }
         }
-        let changes = AccessChange.between(told.snapshot, snapshot)
+        let changes = AccessChange.between(published.snapshot, snapshot)
         if !changes.isEmpty { events.send(.accessChanged(changes)) }
-        if !snapshot.holdsSame(as: told.snapshot) { snapshots.send(snapshot) }
+        if !snapshot.holdsSame(as: published.snapshot) { snapshots.send(snapshot) }
     }
 
     private static func new(in conflicts: [Conflict], since known: Set<Conflict>) -> [Conflict] {
         conflicts.filter { !known.contains($0) }
     }
 
-    private func tellFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
+    private func publishFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
         let known = Set(old.purchases.map(\.transaction))
         let arrived = new.purchases.map(\.transaction).filter { !known.contains($0) }
         let bought = arrived.filter(own.contains)

@@ -61,7 +61,7 @@ extension EntitlementStore {
         let facts = try await session.ledgers.append(to: .account) { (state, replica) throws(EntitlementError) in
             try plan.facts(in: state, replica: replica, now: now)
         }.facts
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return plan.report(of: facts, in: before, now: now)
     }
 
@@ -83,7 +83,7 @@ extension EntitlementStore {
         let facts = try await session.ledgers.append(to: .account) { state in
             state.account.ledger.missing(of: records).map(Fact.init(verbatim:))
         }.facts
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return facts
     }
 }
@@ -160,7 +160,7 @@ private struct MigrationPlan: Sendable {
             guard assertion.reference.until > assertion.assertedAt else { continue }
             facts.append(fact)
         }
-        for product in owned where !state.facts.tells(of: product, in: environment) {
+        for product in owned where !state.facts.explainOwnership(of: product, in: environment) {
             time = time.next(at: now)
             facts.append(
                 .flag(
@@ -190,7 +190,7 @@ private struct MigrationPlan: Sendable {
 extension Facts {
     /// True if the facts explain the ownership of `product`: a purchase, or a flag that was set once. A flag added to a
     /// purchase would outlive its refund, and a flag set again would undo its withdrawal.
-    fileprivate func tells(of product: ProductID, in environment: EnvironmentID) -> Bool {
+    fileprivate func explainOwnership(of product: ProductID, in environment: EnvironmentID) -> Bool {
         flags[FlagMarks.Reference(product, environment)]?.set != nil
             || purchases.contains { $0.product == product && $0.transaction.environment == environment }
     }

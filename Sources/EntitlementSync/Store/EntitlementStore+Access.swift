@@ -116,7 +116,7 @@ extension EntitlementStore {
                 target = other
                 continue
             }
-            await tell(of: addition.facts, in: session)
+            await publish(addition.facts, in: session)
             return try outcome(of: entitlement, id: id, in: addition.state.replay, at: now, context: context)
         }
         throw EntitlementError(.storage, "other processes kept spending units at the same time; try again")
@@ -147,7 +147,8 @@ extension EntitlementStore {
     }
 
     func context(of session: AccountSession) async throws(EntitlementError) -> AccessContext {
-        AccessContext(isSignedIn: !session.account.isAnonymous, hasRestored: try await hasMetRemote(for: session))
+        AccessContext(
+            isSignedIn: !session.account.isAnonymous, hasRestored: try await hasSyncedWithRemote(for: session))
     }
 }
 

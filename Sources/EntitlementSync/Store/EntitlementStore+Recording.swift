@@ -47,8 +47,8 @@ extension EntitlementStore {
                 try settled.facts(for: target, in: state, replica: replica, now: now)
             }.facts
         }
-        await tell(of: newFacts, in: session)
-        if environment == .production, let date = settled.latestSignature { clock.vouch(for: date) }
+        await publish(newFacts, in: session)
+        if environment == .production, let date = settled.latestSignature { clock.noteSignedDate(date) }
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 
@@ -97,7 +97,7 @@ extension EntitlementStore {
                 return [.reset(EnvironmentReset(environment: environment, date: now, logicalTime: time))]
             }.facts
         }
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return facts
     }
 
@@ -132,7 +132,7 @@ extension EntitlementStore {
                         logicalTime: time))
             ]
         }.facts
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return facts.first
     }
 }

@@ -63,13 +63,13 @@ extension EntitlementStore {
             }
             // Time passes and other processes write even if the sync failed.
             do {
-                announce(endsOf: try await tell(session).replay, within: notice, except: &announced)
+                announce(endsOf: try await publish(session).replay, within: notice, except: &announced)
             } catch {
                 failure = failure ?? error
             }
             if Task.isCancelled { return }
             failures = failure == nil ? 0 : failures + 1
-            if let failure { feed.tell(.failed(failure)) }
+            if let failure { feed.publish(.failed(failure)) }
             await waitForNews(atMost: pause(interval: interval, failures: failures, notice: notice))
         }
     }
@@ -97,8 +97,8 @@ extension EntitlementStore {
                 .map { Timestamp(milliseconds: $0.milliseconds - notice.milliseconds) },
         ]
         // The clock stands still while a mark holds it, so a boundary is further away than `now` suggests.
-        let shown = clock.shown
-        let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - shown.milliseconds) }
+        let corrected = clock.corrected
+        let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - corrected.milliseconds) }
         return ([longest] + waits.filter { $0 > .zero }).min() ?? longest
     }
 
@@ -110,17 +110,17 @@ extension EntitlementStore {
                 end.milliseconds - now.milliseconds <= notice.milliseconds
             else { continue }
             announced[subscription.group] = end
-            feed.tell(.expiring(subscription.group, at: end))
+            feed.publish(.expiring(subscription.group, at: end))
         }
     }
 
     /// Publishes all changes since the last publication, made through this store object or elsewhere.
     @discardableResult
-    func tell(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
+    func publish(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
         await refreshClock()
         let turn = feed.takeTurn()
         let state = try await session.ledgers.current()
-        feed.tell(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
+        feed.publish(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
         return state
     }
 
@@ -135,18 +135,18 @@ extension EntitlementStore {
             clock.didRefresh()
         } catch {
             // A cancelled caller is not a failure to report.
-            if !Task.isCancelled, clock.didFailToRefresh() { feed.tell(.failed(error)) }
+            if !Task.isCancelled, clock.didFailToRefresh() { feed.publish(.failed(error)) }
         }
     }
 
     /// Publishes facts that this store object has just written. The facts are durable even if publishing fails.
-    func tell(of facts: [Fact], in session: AccountSession) async {
+    func publish(_ facts: [Fact], in session: AccountSession) async {
         if !facts.isEmpty { wakeUp.signal() }
         do {
-            try await tell(session)
+            try await publish(session)
         } catch {
             // A cancelled caller is not a failure to report.
-            if !Task.isCancelled { feed.tell(.failed(error)) }
+            if !Task.isCancelled { feed.publish(.failed(error)) }
         }
     }
 }

@@ -76,7 +76,7 @@ extension EntitlementStore {
         let snapshotBefore = try await snapshot(of: before, in: session)
         let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
         if report.content.isErased {
-            if !isDryRun { try await learnOfErasure(of: session) }
+            if !isDryRun { try await applyErasure(of: session) }
             throw .erased(session.account)
         }
         let decisions = try await decisions(for: session, beyond: before.decisions, isDryRun: isDryRun)
@@ -99,8 +99,8 @@ extension EntitlementStore {
             if !report.unreadable.isEmpty, let known = before.remote?.ledger { held = held.joined(with: known) }
             try await session.ledgers.note(remote: held)
             // The unreadable parts may hold facts that this device lacks.
-            if report.unreadable.isEmpty { try await noteMeeting(for: session) }
-            after = try await snapshot(of: try await tell(session), in: session)
+            if report.unreadable.isEmpty { try await rememberRemote(for: session) }
+            after = try await snapshot(of: try await publish(session), in: session)
         }
         return SyncReport(
             received: report.received.map { Fact($0) }, didSend: report.remoteGains,
@@ -119,8 +119,8 @@ extension EntitlementStore {
             return try await newDecisions(for: session, beyond: known)
         } catch {
             if !isDryRun {
-                try await noteMeeting(for: session)
-                await tell(of: [], in: session)
+                try await rememberRemote(for: session)
+                await publish([], in: session)
             }
             throw error
         }
@@ -151,7 +151,7 @@ extension EntitlementStore {
     {
         do throws(SyncError) {
             // A dry run writes nothing, so it needs no replica id to write under and creates none.
-            if isDryRun { return try await engine.writing(as: "nobody").dryRun(session.keys.ledger) }
+            if isDryRun { return try await engine.writing(as: "dry-run").dryRun(session.keys.ledger) }
         } catch {
             throw EntitlementError(error)
         }
@@ -162,22 +162,22 @@ extension EntitlementStore {
         do throws(SyncError) {
             return try await engine.sync(session.keys.ledger)
         } catch {
-            if error.hasReceived { try await noteMeeting(for: session) }
+            if error.hasReceived { try await rememberRemote(for: session) }
             // Part of it may have been saved before the failure.
-            await tell(of: [], in: session)
+            await publish([], in: session)
             throw EntitlementError(error)
         }
     }
 
     /// Returns `true` if the local facts are the account's facts as far as can be known: there is no remote, the
     /// account is anonymous, or this device has synced with the remote before.
-    func hasMetRemote(for session: AccountSession) async throws(EntitlementError) -> Bool {
-        guard let remote, !session.account.isAnonymous, !session.hasMet.withLock({ $0 }) else { return true }
+    func hasSyncedWithRemote(for session: AccountSession) async throws(EntitlementError) -> Bool {
+        guard let remote, !session.account.isAnonymous, !session.hasSynced.withLock({ $0 }) else { return true }
         do {
             guard case .found(let entry) = try await local.read(session.keys.knownRemotes).outcome else { return false }
-            let met = Self.knownRemotes(in: entry).contains(Self.line(naming: remote))
-            if met { session.hasMet.withLock { $0 = true } }
-            return met
+            let isKnown = Self.knownRemotes(in: entry).contains(Self.singleLineLabel(of: remote))
+            if isKnown { session.hasSynced.withLock { $0 = true } }
+            return isKnown
         } catch {
             throw EntitlementError(error)
         }
@@ -185,8 +185,8 @@ extension EntitlementStore {
 
     /// Remembers that this device has synced with the remote, even if the remote held nothing: from now on access is
     /// denied as "not purchased" instead of "restore needed".
-    private func noteMeeting(for session: AccountSession) async throws(EntitlementError) {
-        guard let remote, try await !hasMetRemote(for: session) else { return }
+    private func rememberRemote(for session: AccountSession) async throws(EntitlementError) {
+        guard let remote, try await !hasSyncedWithRemote(for: session) else { return }
         let key = session.keys.knownRemotes
         do {
             for _ in 0..<10 {
@@ -196,7 +196,7 @@ extension EntitlementStore {
                     labels = Self.knownRemotes(in: entry)
                     precondition = .matches(entry.version)
                 }
-                labels.append(Self.line(naming: remote))
+                labels.append(Self.singleLineLabel(of: remote))
                 let value = Array(labels.joined(separator: "\n").utf8)
                 if case .written = try await local.write(value, to: key, if: precondition).outcome { break }
             }
@@ -205,11 +205,11 @@ extension EntitlementStore {
         } catch {
             throw EntitlementError(error)
         }
-        session.hasMet.withLock { $0 = true }
+        session.hasSynced.withLock { $0 = true }
     }
 
     /// The remote's label on a single line: line breaks are replaced with spaces.
-    private static func line(naming remote: any KeyValueBackend) -> String {
+    private static func singleLineLabel(of remote: any KeyValueBackend) -> String {
         String(remote.label.map { $0.isNewline ? " " : $0 })
     }
 

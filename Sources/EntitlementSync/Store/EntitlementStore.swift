@@ -93,7 +93,7 @@ public final class EntitlementStore: Sendable {
             try AccountSession(
                 owner, local: local, hasRemote: remote != nil, host: host, catalog: catalog,
                 environment: environment))
-        try await tell(session)
+        try await publish(session)
     }
 
     /// Makes `account` the account that calls starting now use, and notifies observers.

@@ -147,8 +147,8 @@ extension Stamp {
 extension EntitlementError {
     fileprivate static func signed(_ transaction: TransactionReference, isReinstated: Bool) -> EntitlementError {
         let id = transaction.id.rawValue.singleLine
-        let deed = isReinstated ? "reinstate it" : "revoke it"
+        let action = isReinstated ? "reinstate it" : "revoke it"
         return EntitlementError(
-            .contradiction, "transaction \"\(id)\" is signed by its store: only a signed statement can \(deed)")
+            .contradiction, "transaction \"\(id)\" is signed by its store: only a signed statement can \(action)")
     }
 }

@@ -66,8 +66,8 @@ struct RecordingPlan: Sendable {
         if let original = report.original {
             do { try original.validate() } catch { throw EntitlementError(.invalid, "original transaction: \(error)") }
         }
-        if let twin = positions[transaction].map({ sales[$0] }) {
-            guard twin.report.saysSame(as: report) else {
+        if let earlier = positions[transaction].map({ sales[$0] }) {
+            guard earlier.report.hasSameContents(as: report) else {
                 throw .contradiction(transaction, "earlier in the same input")
             }
             return
@@ -182,7 +182,7 @@ private struct KnownEnds {
 
 extension ReportedPurchase {
     /// True if both reports have equal contents and the same signature date.
-    fileprivate func saysSame(as other: ReportedPurchase) -> Bool {
+    fileprivate func hasSameContents(as other: ReportedPurchase) -> Bool {
         product == other.product && date == other.date && quantity == other.quantity && expires == other.expires
             && original == other.original && isIntroductory == other.isIntroductory && signedAt == other.signedAt
     }

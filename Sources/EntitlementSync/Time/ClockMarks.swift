@@ -3,8 +3,8 @@ import Entitlements
 /// The times that correct this device's wall clock. A pure value: every time is a parameter.
 ///
 /// now = max(wall clock + offset, server time of the last contact, soft mark). The answer of a server replaces all
-/// three, also with earlier times. A clock that ran ahead, the device's or the server's, therefore locks nobody out
-/// after the next answer. The soft mark is the greatest time seen since that answer, so that setting the clock back
+/// three, also with earlier times, so that a clock that ran ahead, the device's or the server's, denies access only
+/// until the next answer. The soft mark is the greatest time seen since that answer, so that setting the clock back
 /// reactivates nothing that has expired before. Before the first answer there is no soft mark: a device without a
 /// server has no way to correct a wrong mark, so it trusts its own clock.
 struct ClockMarks: Hashable, Sendable {
@@ -37,22 +37,22 @@ struct ClockMarks: Hashable, Sendable {
 
     /// Returns the time when the wall clock shows `wall`.
     func now(at wall: Timestamp) -> Timestamp {
-        max(shown(at: wall), contact?.serverTime ?? .earliest, softMark)
+        max(corrected(at: wall), contact?.serverTime ?? .earliest, softMark)
     }
 
     /// Returns the corrected wall clock, which can be earlier than the marks.
-    func shown(at wall: Timestamp) -> Timestamp {
+    func corrected(at wall: Timestamp) -> Timestamp {
         let (sum, overflow) = wall.milliseconds.addingReportingOverflow(offset)
         return overflow ? wall : Timestamp(milliseconds: sum)
     }
 
     /// Raises the soft mark to a time that was seen.
-    mutating func see(_ now: Timestamp) {
+    mutating func observe(_ now: Timestamp) {
         if contact != nil { softMark = max(softMark, now) }
     }
 
     /// Raises the soft mark to a date that a store has signed: the present is at least that late.
-    mutating func vouch(for date: Timestamp) {
+    mutating func noteSignedDate(_ date: Timestamp) {
         softMark = max(softMark, date)
     }
 
@@ -61,7 +61,7 @@ struct ClockMarks: Hashable, Sendable {
     /// The marks are not more exact than that, and a time that goes back would put a recent purchase into the future.
     mutating func keep(_ before: Timestamp, ifAheadByAtMost tolerance: Int64, at wall: Timestamp) {
         let ahead = before.milliseconds.subtractingReportingOverflow(now(at: wall).milliseconds)
-        if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { see(before) }
+        if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { observe(before) }
     }
 
     /// Accepts the time of a server's answer. Request and answer happened at `sent` and `received` by the wall clock.
@@ -74,7 +74,7 @@ struct ClockMarks: Hashable, Sendable {
     ///   different contacts until one of them is stored.
     /// - Returns: `true` if the answer was accepted. It is rejected if the round trip is negative or longer than
     ///   ``longestRoundTrip``: the wall clock was moved in the meantime, or the answer is stale.
-    mutating func meet(
+    mutating func accept(
         _ serverTime: Timestamp, of remote: String, number: UInt64, sent: Timestamp, received: Timestamp
     ) -> Bool {
         let (trip, overflow) = received.milliseconds.subtractingReportingOverflow(sent.milliseconds)

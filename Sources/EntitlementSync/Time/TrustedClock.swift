@@ -46,26 +46,26 @@ final class TrustedClock: Sendable {
         guard isTrusted else { return wall }
         return state.withLock { state in
             let now = state.marks.now(at: wall)
-            state.marks.see(now)
+            state.marks.observe(now)
             return now
         }
     }
 
     /// The corrected clock without the marks. While it is earlier than ``now``, time stands still.
-    var shown: Timestamp {
+    var corrected: Timestamp {
         let wall = wall
-        return isTrusted ? state.withLock { $0.marks.shown(at: wall) } : wall
+        return isTrusted ? state.withLock { $0.marks.corrected(at: wall) } : wall
     }
 
     /// The current marks.
     var marks: ClockMarks { state.withLock { $0.marks } }
 
     /// Raises the soft mark to a date that a store has signed, if the date is later than the current time.
-    func vouch(for date: Timestamp) {
+    func noteSignedDate(_ date: Timestamp) {
         let wall = wall
         guard isTrusted else { return }
         state.withLock { state in
-            if date > state.marks.now(at: wall) { state.marks.vouch(for: date) }
+            if date > state.marks.now(at: wall) { state.marks.noteSignedDate(date) }
         }
     }
 
@@ -97,7 +97,7 @@ final class TrustedClock: Sendable {
             guard request.number > state.answeredRequest else { return }
             let time = Timestamp(milliseconds: serverTime)
             let number = (state.kept.contact?.number ?? 0) &+ 1
-            if state.marks.meet(time, of: remote, number: number, sent: request.at, received: wall) {
+            if state.marks.accept(time, of: remote, number: number, sent: request.at, received: wall) {
                 state.answeredRequest = request.number
             }
         }
