@@ -41,7 +41,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         public static let damaged = Kind(code: .damaged)
         /// A document in the local store was written by a later version of this software. It was left unchanged.
         public static let newerFormat = Kind(code: .newerFormat)
-        /// A sync did not finish. All recorded facts are safe on this device.
+        /// A sync did not finish, or another request to the remote failed. All recorded facts are safe on this device.
         public static let sync = Kind(code: .sync)
 
         /// The kind's name.

@@ -70,12 +70,12 @@ extension EntitlementStore {
             if Task.isCancelled { return }
             failures = failure == nil ? 0 : failures + 1
             if let failure { feed.publish(.failed(failure)) }
-            await waitForNews(atMost: pause(interval: interval, failures: failures, notice: notice))
+            await waitForSignal(atMost: pause(interval: interval, failures: failures, notice: notice))
         }
     }
 
     /// Returns after a signal or after `duration`, whichever comes first.
-    private func waitForNews(atMost duration: Duration) async {
+    private func waitForSignal(atMost duration: Duration) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.wakeUp.wait() }
             group.addTask {
@@ -134,7 +134,7 @@ extension EntitlementStore {
             try await clock.keep()
             clock.didRefresh()
         } catch {
-            // A cancelled caller is not a failure to report.
+            // Cancellation of the caller is not reported as a failure.
             if !Task.isCancelled, clock.didFailToRefresh() { feed.publish(.failed(error)) }
         }
     }
@@ -145,7 +145,7 @@ extension EntitlementStore {
         do {
             try await publish(session)
         } catch {
-            // A cancelled caller is not a failure to report.
+            // Cancellation of the caller is not reported as a failure.
             if !Task.isCancelled { feed.publish(.failed(error)) }
         }
     }

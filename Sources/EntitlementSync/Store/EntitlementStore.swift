@@ -19,7 +19,7 @@ import Synchronization
 /// switch try await store.access(to: "random-owls") {
 /// case .granted(let grant): show(until: grant.until)
 /// case .denied(.restoreNeeded): try await store.restore()
-/// case .denied(let why): explain(why)
+/// case .denied(let denial): explain(denial)
 /// }
 /// ```
 public final class EntitlementStore: Sendable {

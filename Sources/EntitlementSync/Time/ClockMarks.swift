@@ -46,7 +46,7 @@ struct ClockMarks: Hashable, Sendable {
         return overflow ? wall : Timestamp(milliseconds: sum)
     }
 
-    /// Raises the soft mark to a time that was seen.
+    /// Raises the soft mark to a time that was seen. Does nothing before the first contact.
     mutating func observe(_ now: Timestamp) {
         if contact != nil { softMark = max(softMark, now) }
     }
@@ -58,7 +58,7 @@ struct ClockMarks: Hashable, Sendable {
 
     /// Keeps `before`, the time before a correction, if it is ahead of the marks by at most `tolerance` milliseconds.
     ///
-    /// The marks are not more exact than that, and a time that goes back would put a recent purchase into the future.
+    /// The error of the correction is of that size. If the time went back, a recent purchase would lie in the future.
     mutating func keep(_ before: Timestamp, ifAheadByAtMost tolerance: Int64, at wall: Timestamp) {
         let ahead = before.milliseconds.subtractingReportingOverflow(now(at: wall).milliseconds)
         if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { observe(before) }
