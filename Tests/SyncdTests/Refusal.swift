@@ -39,13 +39,13 @@ extension Refusal {
         Refusal(
             2, "status --expiry best", #"--expiry: "best" is none of stackPurchases, latestExpiryWins, remoteWins"#),
         Refusal(2, ["status", "--environment", ""], "--environment: an id must not be empty"),
-        Refusal(2, ["status", "--account", ""], "--account: an account's name is like an id: an id must not be empty"),
+        Refusal(2, ["status", "--account", ""], "--account: account name: an id must not be empty"),
         Refusal(2, ["status", "--catalog", ""], "the name of a file is empty"),
         Refusal(2, "sync --account alice", "there is no remote to sync with (name one with --remote)"),
         Refusal(2, "restore --account alice", "there is no remote to sync with (name one with --remote)"),
         Refusal(
             4, "sync --remote file:remote",
-            "only an account is synced, and nobody is signed in (name an account with --account)"),
+            "syncing needs an account, and no account is logged in (name an account with --account)"),
     ]
 
     static let stores: [Refusal] = [
@@ -82,7 +82,7 @@ extension Refusal {
                 + "(with sync --create-remote)"),
         Refusal(
             4, "record flag \(Owls.night) --local folder:here",
-            "folder:here cannot write conditionally, and a device's own ledger needs that"),
+            "folder:here cannot write conditionally, but the local store must"),
         Refusal(
             4, "sync --account alice --remote file:foreign",
             #"remote store: read "accounts/alice/initial/ledger": foreign: the folder has other files and no "#
@@ -105,9 +105,9 @@ extension Refusal {
         "is invalid for '--quantity <quantity>': a quantity is a number from 1 to 10000 (see syncd --help)"
 
     static let purchases: [Refusal] = [
-        Refusal(2, purchase("--quantity", "0"), "a quantity is 1 to 10000, not 0"),
-        Refusal(2, purchase("--quantity", "-1"), "a quantity is 1 to 10000, not -1"),
-        Refusal(2, purchase("--quantity", "10001"), "a quantity is 1 to 10000, not 10001"),
+        Refusal(2, purchase("--quantity", "0"), "quantity must be 1 to 10,000, not 0"),
+        Refusal(2, purchase("--quantity", "-1"), "quantity must be 1 to 10,000, not -1"),
+        Refusal(2, purchase("--quantity", "10001"), "quantity must be 1 to 10,000, not 10001"),
         Refusal(2, purchase("--quantity", "many"), "The value 'many' \(badQuantity)"),
         Refusal(2, purchase("--quantity", "1.5"), "The value '1.5' \(badQuantity)"),
         Refusal(2, purchase("--quantity", "9223372036854775808"), "The value '9223372036854775808' \(badQuantity)"),

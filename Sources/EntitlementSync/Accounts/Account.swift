@@ -1,35 +1,40 @@
 import Entitlements
 
-/// Whose ledger a store keeps.
+/// The owner of a ledger: a named account, or the anonymous one.
 ///
-/// An account has an *incarnation*: an account that was erased and made anew under its old name is another one, and
-/// nothing of the first may reach the second. The incarnation is part of every key.
+/// An account has an *incarnation*. An account that was erased and created again under the same name has a new
+/// incarnation, and no data of the old one reaches the new one. The incarnation is part of every key.
 public struct Account: Hashable, Comparable, Sendable, CustomStringConvertible {
-    /// The name, 1 to 255 bytes without control characters; `nil` for nobody. A server takes fewer names for new ones:
-    /// those without spaces at their ends or characters that are not seen, composed (NFC).
+    /// The name, 1 to 255 bytes without control characters; `nil` for the anonymous account.
+    ///
+    /// For new accounts a server accepts only names in composed form (NFC), without surrounding spaces or invisible
+    /// characters.
     public let name: String?
-    /// Which life of the account this is.
+    /// The incarnation, which distinguishes accounts that had the same name one after the other.
     public let incarnation: String
 
-    /// Nobody: purchases stay in a ledger of this device, which is never synced, until somebody signs in.
+    /// The anonymous account. Its purchases stay in a ledger on this device, which is never synced.
     public static let anonymous = Account(unchecked: nil, incarnation: "")
 
-    /// The incarnation of an account that no server has given one.
+    /// The incarnation of an account to which no server has assigned one.
     public static let initialIncarnation = "initial"
 
-    /// The account called `name`.
+    /// Creates an account value. This does not create the account itself, see ``EntitlementStore/createAccount(_:)``.
     ///
-    /// - Throws: ``EntitlementError`` of kind ``EntitlementError/Kind/invalid`` when the name or the incarnation is
-    ///   empty, longer than 255 bytes, or has control characters, and when the name is `anonymous`.
+    /// - Parameters:
+    ///   - name: The name, 1 to 255 bytes without control characters.
+    ///   - incarnation: The incarnation, 1 to 255 bytes without control characters.
+    /// - Throws: ``EntitlementError`` of kind ``EntitlementError/Kind/invalid`` if the name or the incarnation is
+    ///   empty, too long, or has control characters, or if the name is `anonymous`.
     public init(_ name: String, incarnation: String = Account.initialIncarnation) throws(EntitlementError) {
         do {
             try Identifier<Account>(name).validate()
             try Identifier<Account>(incarnation).validate()
         } catch {
-            throw EntitlementError(.invalid, "an account's name is like an id: \(error)")
+            throw EntitlementError(.invalid, "account name: \(error)")
         }
         guard name != "anonymous" else {
-            throw EntitlementError(.invalid, "no account is called \"anonymous\": that is the ledger of nobody")
+            throw EntitlementError(.invalid, "an account cannot be named \"anonymous\": the name is reserved")
         }
         self.init(unchecked: name, incarnation: incarnation)
     }
@@ -39,23 +44,23 @@ public struct Account: Hashable, Comparable, Sendable, CustomStringConvertible {
         self.incarnation = incarnation
     }
 
-    /// Whether this is nobody.
+    /// True for the anonymous account.
     public var isAnonymous: Bool { name == nil }
 
     /// The name, or `anonymous`.
     public var description: String { name ?? "anonymous" }
 
-    /// Whether both are the same account, byte by byte.
+    /// Compares the bytes of name and incarnation.
     public static func == (left: Account, right: Account) -> Bool {
         left.identity == right.identity
     }
 
-    /// Whether `left` comes first: nobody, then by name, then by incarnation, byte by byte.
+    /// Orders the anonymous account first, then by name, then by incarnation, byte by byte.
     public static func < (left: Account, right: Account) -> Bool {
         left.identity.lexicographicallyPrecedes(right.identity)
     }
 
-    /// Hashes the name's bytes.
+    /// Hashes the bytes of name and incarnation.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(identity)
     }

@@ -1,17 +1,17 @@
 import Entitlements
 package import SyncCore
 
-/// What a store knows of one account name: which life of the account is the current one, and which were erased.
+/// The directory entry of an account name: its current incarnation and those that were erased.
 struct DirectoryEntry: Hashable, Sendable {
     /// The current incarnation; `nil` after an erasure.
     var incarnation: String?
-    /// Incarnations that were erased, ascending.
+    /// The erased incarnations, in ascending order.
     var erased: [String] = []
 
     private static let head = "entitlementsync account 1"
 
-    /// The entry as text: a head, a line for the current incarnation, one for each erased one, and an end, so that a
-    /// shortened entry is noticed.
+    /// The encoded entry: a header line, a line for the current incarnation, one for each erased incarnation, and an
+    /// end line. The end line makes a truncated entry detectable.
     var bytes: [UInt8] {
         let lines =
             [Self.head] + (incarnation.map { ["incarnation \($0)"] } ?? []) + erased.sorted().map { "erased \($0)" }
@@ -24,7 +24,7 @@ struct DirectoryEntry: Hashable, Sendable {
         self.erased = erased
     }
 
-    /// Reads an entry; `nil` when it is none.
+    /// Decodes an entry; `nil` if the bytes are malformed.
     init?(_ bytes: [UInt8]) {
         guard let text = String(validating: bytes, as: UTF8.self) else { return nil }
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
@@ -41,19 +41,19 @@ struct DirectoryEntry: Hashable, Sendable {
     }
 }
 
-/// The accounts of a store: where their current lives are noted, for every device to find.
+/// The directory of a store's accounts, which holds the current incarnation of each name for all devices.
 package struct AccountDirectory: Sendable {
     let backend: any KeyValueBackend
 
-    /// The directory in `backend`.
+    /// Creates the directory of the store in `backend`.
     package init(backend: any KeyValueBackend) { self.backend = backend }
 
-    /// The entry of a name of which nothing is known but that this life was erased.
+    /// Returns an encoded entry that says nothing but that this incarnation of the account was erased.
     package static func entry(ofErased account: Account) -> [UInt8] {
         DirectoryEntry(incarnation: nil, erased: [account.incarnation]).bytes
     }
 
-    /// What is known of `name`; `nil` when nothing is.
+    /// Returns the entry of `name`; `nil` if there is none.
     func entry(of name: String) async throws(BackendError) -> (entry: DirectoryEntry, version: EntryVersion)? {
         let key = try LedgerKeys.directoryEntry(of: name)
         switch try await backend.read(key).outcome {
@@ -67,17 +67,17 @@ package struct AccountDirectory: Sendable {
         }
     }
 
-    /// Whether anything is known of this life of the account.
+    /// Returns `true` if the directory or a ledger shows that this incarnation of the account exists or existed.
     package func isKnown(_ account: Account) async throws(BackendError) -> Bool {
         guard let name = account.name else { return false }
         if let entry = try await entry(of: name)?.entry {
-            let lives = entry.erased + [entry.incarnation].compactMap { $0 }
-            if lives.contains(where: { $0.utf8.elementsEqual(account.incarnation.utf8) }) { return true }
+            let incarnations = entry.erased + [entry.incarnation].compactMap { $0 }
+            if incarnations.contains(where: { $0.utf8.elementsEqual(account.incarnation.utf8) }) { return true }
         }
         return try await isLedgerErased(of: account) != nil
     }
 
-    /// Whether a ledger stands under `account`'s key, and whether it was erased; `nil` when none does.
+    /// Returns `true` if `account`'s ledger was erased, `false` if it is in use, and `nil` if there is none.
     func isLedgerErased(of account: Account) async throws(BackendError) -> Bool? {
         let key = try LedgerKeys(account).ledger
         guard case .found(let found) = try await backend.read(key).outcome else { return nil }
@@ -86,14 +86,14 @@ package struct AccountDirectory: Sendable {
         }
     }
 
-    /// The current life of `name`; `nil` when there is none. An account that was used before there was a directory has
-    /// its initial incarnation.
+    /// Returns the current incarnation of `name`; `nil` if there is none. An account without a directory entry but with
+    /// a ledger has the initial incarnation.
     func current(_ name: String) async throws(BackendError) -> Account? {
-        try await current(name, told: try await entry(of: name)?.entry)
+        try await current(name, basedOn: try await entry(of: name)?.entry)
     }
 
-    /// As ``current(_:)``, by an entry that was just read.
-    func current(_ name: String, told entry: DirectoryEntry?) async throws(BackendError) -> Account? {
+    /// Returns the same as ``current(_:)``, based on an entry that was just read.
+    func current(_ name: String, basedOn entry: DirectoryEntry?) async throws(BackendError) -> Account? {
         if let entry {
             guard let incarnation = entry.incarnation else { return nil }
             let account = try Self.account(name, incarnation)
@@ -103,18 +103,18 @@ package struct AccountDirectory: Sendable {
         return try await isLedgerErased(of: initial) == false ? initial : nil
     }
 
-    /// Makes the account `name`, unless it is there. Two devices that do so at once make one. After an erasure the new
-    /// life is `incarnation`.
+    /// Creates the account `name` unless it exists. Two devices that do so concurrently create one account. After an
+    /// erasure the new account has the given `incarnation`.
     func create(_ name: String, incarnation: String) async throws(BackendError) -> Account {
         for _ in 0..<LedgerEntries.maximumAttempts {
-            // One look at the entry decides, and is what the write is conditional on: a life that another device makes
-            // in between is none that was erased.
+            // The decision and the write's precondition are based on a single read of the entry, so that an account
+            // created concurrently is never counted as erased.
             let known = try await entry(of: name)
             var erased = Set(known?.entry.erased ?? [])
             if let current = known?.entry.incarnation {
                 let account = try Self.account(name, current)
                 guard try await isLedgerErased(of: account) == true else { return account }
-                // Its erasure was interrupted before the directory heard of it.
+                // An interrupted erasure has not reached the directory yet.
                 erased.insert(current)
             }
             let isInitialErased = try await isLedgerErased(of: Self.account(name, Account.initialIncarnation))
@@ -123,7 +123,7 @@ package struct AccountDirectory: Sendable {
                 continue
             }
             if isInitialErased == true { erased.insert(Account.initialIncarnation) }
-            // The first life has the incarnation that a store takes which is opened for the name alone.
+            // The first account of a name has the incarnation that a store assumes if it is opened with the name alone.
             let isFirst = known?.entry.incarnation == nil && erased.isEmpty
             try await write(
                 DirectoryEntry(
@@ -131,10 +131,10 @@ package struct AccountDirectory: Sendable {
                 of: name,
                 if: known.map { .matches($0.version) } ?? .absent)
         }
-        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing, try again")
+        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing; try again")
     }
 
-    /// Notes that `account` is the current life of its name, by the word of a store that knows.
+    /// Records `account` as the current incarnation of its name, on the authority of another store.
     package func adopt(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         for _ in 0..<LedgerEntries.maximumAttempts {
@@ -144,10 +144,10 @@ package struct AccountDirectory: Sendable {
             entry.incarnation = account.incarnation
             try await write(entry, of: name, if: known.map { .matches($0.version) } ?? .absent)
         }
-        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing, try again")
+        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing; try again")
     }
 
-    /// Notes that this life of the account was erased.
+    /// Records that this incarnation of the account was erased.
     package func erase(_ account: Account) async throws(BackendError) {
         guard let name = account.name else { return }
         for _ in 0..<LedgerEntries.maximumAttempts {
@@ -158,10 +158,10 @@ package struct AccountDirectory: Sendable {
             entry.erased = Set(entry.erased + [account.incarnation]).sorted()
             try await write(entry, of: name, if: known.map { .matches($0.version) } ?? .absent)
         }
-        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing, try again")
+        throw BackendError(.busy, operation: .write, message: "the account's entry keeps changing; try again")
     }
 
-    /// Tries to write; the caller looks again, whatever came of it.
+    /// Writes an entry. The caller reads the entry again afterwards, whatever the outcome.
     private func write(_ entry: DirectoryEntry, of name: String, if precondition: Precondition)
         async throws(BackendError)
     {

@@ -2,14 +2,15 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// One account on this device: where its ledgers lie, and what was read of them. A call takes the session that is
-/// current when it begins and keeps to it, so that what began for one account cannot end with another's.
+/// The keys and ledgers of one account on this device.
+///
+/// A call takes the current session when it starts and uses it to the end, so that it never mixes two accounts.
 final class AccountSession: Sendable {
     let account: Account
     let keys: LedgerKeys
     let ledgers: LocalLedgers
-    /// Whether the remote was met for this account.
-    let hasMet = Mutex(false)
+    /// True if a sync with the remote is known to have happened for this account.
+    let hasSynced = Mutex(false)
 
     init(
         _ account: Account, local: any KeyValueBackend, hasRemote: Bool, host: HostServices, catalog: Catalog,

@@ -1,11 +1,12 @@
 import Entitlements
 import SyncCore
 
-/// Moves the ledger of nobody to the account that adopts it.
+/// Moves the anonymous ledger into the account that adopts it.
 ///
-/// The claim is written first, by compare-and-swap; from then on what the ledger holds is that account's, and every
-/// reader and writer sees so. Moving may be interrupted at any step and is taken up again by whoever meets the claim:
-/// each step can be repeated, and nothing is emptied before what it held is durable in the account's own ledgers.
+/// The claim is written first, by compare-and-swap. From then on the contents of the anonymous ledger belong to the
+/// claiming account, and every reader and writer respects that. The move can be interrupted at any step and is
+/// continued by the next caller that finds the claim: every step is idempotent, and a ledger is emptied only after its
+/// contents are durable in the account's own ledgers.
 struct Adoption: Sendable {
     private let entries: LedgerEntries
     private let host: HostServices
@@ -15,9 +16,11 @@ struct Adoption: Sendable {
         self.host = host
     }
 
-    /// Claims what nobody's ledger holds for `account`, and moves it. Returns whether there was anything.
+    /// Claims the contents of the anonymous ledgers for `account`, and moves them.
     ///
-    /// What another account has claimed before goes to that account first.
+    /// Contents with an earlier claim go to the account that claimed them.
+    ///
+    /// - Returns: `true` if there was anything to adopt.
     func adopt(for account: Account, at now: Timestamp) async throws(EntitlementError) -> Bool {
         guard let name = account.name else { return false }
         let keys = try Self.keys(of: .anonymous)
@@ -41,7 +44,7 @@ struct Adoption: Sendable {
         throw entries.busy(keys.ledger, isUnknown: false)
     }
 
-    /// Completes what `account` has claimed; does nothing when the claim is another's, or there is none.
+    /// Completes the adoption that `account` has claimed. Does nothing if there is no claim or another account made it.
     func settle(claimOf account: Account) async throws(EntitlementError) {
         let held = try await entries.read(try Self.keys(of: .anonymous).ledger)
         guard let claim = held.ledger.claim, claim.account == account.name, claim.incarnation == account.incarnation
@@ -49,7 +52,7 @@ struct Adoption: Sendable {
         try await settle()
     }
 
-    /// Completes what was claimed; does nothing when nothing is.
+    /// Completes the adoption that was claimed. Does nothing if there is no claim.
     func settle() async throws(EntitlementError) {
         let keys = try Self.keys(of: .anonymous)
         for _ in 0..<LedgerEntries.maximumAttempts {
@@ -57,23 +60,24 @@ struct Adoption: Sendable {
             guard let claim = held.ledger.claim else { return }
             let owner = try Self.keys(of: Account(claim.account, incarnation: claim.incarnation))
             if try await entries.read(owner.ledger).ledger.isErased {
-                // There is nobody to adopt it any more: it is nobody's again.
+                // The claiming account has been erased, so the contents become anonymous again.
                 _ = try await entries.write(
                     LedgerDocument(ledger: held.ledger.withoutClaim), to: keys.ledger, if: held.precondition)
                 continue
             }
-            // What the device's part holds is the claimant's if it was read while the claim stood. Else it may be what
-            // nobody recorded after somebody else had completed the adoption.
+            // The device ledger's contents belong to the claimant only if they were read while the claim was in place.
+            // Otherwise they may have been recorded after another process had completed the adoption.
             let device = try await entries.read(keys.device)
             guard try await entries.read(keys.ledger, cached: held).version == held.version else { continue }
-            // The device's part first: as long as the claim stands, nobody can take it for anybody else's. It is
-            // emptied even where it is empty, so that whoever looked at it before the claim notices.
+            // The device ledger is moved first: while the claim is in place, no other account can adopt it. An empty
+            // one is written too, so that a concurrent adopter that read it before the claim gets a conflict.
             if !device.ledger.isEmpty { try await join(device.ledger, into: owner.device) }
             guard case .happened = try await entries.write(LedgerDocument(), to: keys.device, if: device.precondition)
             else { continue }
             try await join(held.ledger.withoutClaim, into: owner.ledger)
             try await ReplicaKey(backend: entries.backend, key: keys.replica, host: host).renew()
-            // Whoever recorded something behind the claim has changed the version: then it is moved as well.
+            // A record added behind the claim has changed the version. The write then conflicts, and the loop moves the
+            // record too.
             _ = try await entries.write(LedgerDocument(), to: keys.ledger, if: held.precondition)
         }
         throw entries.busy(keys.ledger, isUnknown: false)
@@ -89,7 +93,7 @@ struct Adoption: Sendable {
 }
 
 extension Ledger {
-    /// What goes to the account: everything but the claim itself.
+    /// The records that move to the account: all except the claim.
     fileprivate var withoutClaim: Ledger {
         Ledger(records.filter { $0.key != Claim.recordKey })
     }

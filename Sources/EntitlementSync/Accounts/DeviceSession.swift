@@ -1,36 +1,36 @@
 import Entitlements
 import SyncCore
 
-/// Who is logged in on this device, as the local store keeps it.
+/// The account that is logged in on this device, as stored in the local store.
 struct DeviceSession: Sendable {
     let backend: any KeyValueBackend
 
     private static let head = "entitlementsync session 1"
 
-    /// The account; nobody when no one is logged in.
+    /// Returns the account; the anonymous one if no account is logged in.
     func account() async throws(EntitlementError) -> Account {
         try await read().account
     }
 
-    /// The account, nobody after a log-out; `nil` when no one has ever logged in or out here.
+    /// Returns the account, which is the anonymous one after a log-out; `nil` before the first log-in or log-out.
     func noted() async throws(EntitlementError) -> Account? {
         let (account, precondition) = try await read()
         return precondition == .absent ? nil : account
     }
 
-    /// Notes who is logged in from now on, also in the place of an entry that cannot be read.
+    /// Stores the logged-in account. Replaces an entry that cannot be decoded.
     func set(_ account: Account) async throws(EntitlementError) {
         try await change { () throws(EntitlementError) in account }
     }
 
-    /// Notes that `account` is logged in no more, unless another one is by now.
+    /// Ends the session of `account`, unless another account has logged in since.
     func end(_ account: Account) async throws(EntitlementError) {
         try await change { () async throws(EntitlementError) in
             try await read().account == account ? .anonymous : nil
         }
     }
 
-    /// Notes the account that `next` gives, `nil` for no change.
+    /// Stores the account that `next` returns; `nil` leaves the entry unchanged.
     private func change(_ next: () async throws(EntitlementError) -> Account?) async throws(EntitlementError) {
         for _ in 0..<LedgerEntries.maximumAttempts {
             do {
@@ -45,14 +45,14 @@ struct DeviceSession: Sendable {
             } catch let error as EntitlementError {
                 throw error
             } catch let error as BackendError {
-                // When nobody knows the outcome it is simply written again.
+                // With an unknown outcome, write again.
                 guard error.disposition == .outcomeUnknown else { throw EntitlementError(error) }
             } catch {
                 throw EntitlementError(.storage, "local store: \(error)")
             }
         }
         throw EntitlementError(
-            BackendError(.busy, operation: .write, message: "who is logged in keeps changing, try again"))
+            BackendError(.busy, operation: .write, message: "the logged-in account keeps changing; try again"))
     }
 
     private static func bytes(naming account: Account) -> [UInt8] {
@@ -75,7 +75,7 @@ struct DeviceSession: Sendable {
         else {
             throw EntitlementError(
                 .damaged,
-                "local store: \(backend.label): \"\(LedgerKeys.session)\" does not say who is logged in; log in again")
+                "local store: \(backend.label): \"\(LedgerKeys.session)\" is malformed; log in again")
         }
         return (account, .matches(entry.version))
     }

@@ -1,28 +1,29 @@
 import Entitlements
 import SyncCore
 
-/// What logging out did.
+/// The result of logging out.
 public struct LogOutReport: Sendable {
-    /// Who was logged in.
+    /// The account that was logged in.
     public var account: Account
-    /// Whether the account's ledger on this device holds something that the remote is not known to have. It stays here
-    /// and goes out at the account's next log-in.
+    /// True if this device holds facts of the account that the remote may lack. They stay on this device and are sent
+    /// after the account's next log-in.
     public var hasUnsentFacts: Bool
-    /// Why the last sync failed, when it did.
+    /// The error of the last sync, if it failed.
     public var failure: EntitlementError?
 }
 
 extension EntitlementStore {
-    /// Makes an account, unless it is there already: two devices that do so at once make one. Nobody is logged in by
-    /// it.
+    /// Creates an account unless it exists. Does not log it in.
     ///
-    /// The account is noted in the remote where there is one, for every device to find, else on this device. An account
-    /// that was erased gets a new life: nothing of the old one comes back by itself.
+    /// The account is registered on the remote if there is one, where every device finds it, otherwise on this device.
+    /// Two devices that create the same account concurrently create one. Creating an erased account again starts an
+    /// empty one with a new incarnation.
     ///
-    /// - Parameter name: 1 to 255 bytes without control characters.
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unsuitableStore` (an account was erased on a remote that
-    ///   cannot write conditionally), `refused` (the remote is a server, which makes accounts itself), `sync` (the
-    ///   remote is out of reach) or `storage`.
+    /// - Parameter name: The name, 1 to 255 bytes without control characters.
+    /// - Returns: The new or existing account.
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `unsuitableStore` (the account was erased on a remote without
+    ///   conditional writes), `refused` (the remote is a server, which creates its accounts itself), `sync` (the remote
+    ///   is unreachable) or `storage`.
     @discardableResult
     public func createAccount(_ name: String) async throws(EntitlementError) -> Account {
         let fallback = try Account(name)
@@ -33,7 +34,7 @@ extension EntitlementStore {
                 else {
                     throw EntitlementError(
                         .unsuitableStore,
-                        "\"\(fallback)\" was erased, and \(remote.label) cannot write conditionally: take another name")
+                        "\"\(fallback)\" was erased, and \(remote.label) cannot write conditionally: use another name")
                 }
                 try await remember(fallback)
                 return fallback
@@ -46,7 +47,7 @@ extension EntitlementStore {
             throw error
         } catch let error as BackendError where error.isRefusal {
             throw EntitlementError(
-                refusedBy: remote.label, "makes accounts itself: sign up there, then log in here", error)
+                refusedBy: remote.label, "creates its accounts itself: sign up there, then log in here", error)
         } catch {
             throw Self.remoteError(error)
         }
@@ -60,33 +61,37 @@ extension EntitlementStore {
         }
     }
 
-    /// Logs an account in on this device. From now on this store, and every other one that was opened without naming an
-    /// account, shows and records what is that account's: this one at once, another one that runs as soon as it
-    /// notices, see ``run(pollingEvery:noticeBeforeExpiry:)``. Calls that are under way end as they began.
+    /// Logs an account in on this device.
     ///
-    /// Needs the remote once; afterwards the account is known on this device and logs in offline too. What the account
-    /// recorded here and could not send before goes out with the next sync.
+    /// From now on this store uses the account, and so does every other store that was opened without naming an
+    /// account. This store switches at once. Other stores switch when ``run(pollingEvery:noticeBeforeExpiry:)`` notices
+    /// the change. Calls in progress complete for the previous account.
+    ///
+    /// The first log-in on a device needs the remote. Afterwards the account is known on this device and can log in
+    /// offline. Facts that could not be sent earlier go out with the next sync.
     ///
     /// - Parameters:
-    ///   - name: an account that exists, see ``createAccount(_:)``.
-    ///   - adoptAnonymous: whether what nobody bought on this device becomes this account's, for good. Needs the
-    ///     remote, where there is one. Interrupted at any moment, it is completed by whoever logs in or records as
-    ///     nobody next.
-    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `accountErased`, `sync` (the account is not
-    ///   known here yet, and the remote is out of reach), `storage` or `damaged`.
+    ///   - name: The name of an existing account, see ``createAccount(_:)``.
+    ///   - adoptAnonymous: `true` to move the anonymous purchases of this device to this account, permanently. Needs
+    ///     the remote if there is one. An interrupted move is completed by the next log-in or the next anonymous
+    ///     recording.
+    /// - Returns: The account that is now logged in.
+    /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `accountErased`, `sync` (the remote is
+    ///   unreachable and the account is not known on this device, or anonymous purchases were to be adopted), `storage`
+    ///   or `damaged`.
     @discardableResult
     public func logIn(_ name: String, adoptAnonymous: Bool = false) async throws(EntitlementError) -> Account {
         let (account, isConfirmed) = try await find(name)
         guard isConfirmed || !adoptAnonymous else {
-            // What is adopted by an account that was erased meanwhile would be lost with it.
+            // Purchases adopted by an account that has been erased in the meantime would be lost with it.
             throw EntitlementError(
                 remote: BackendError(
                     .unavailable,
-                    message: "the remote is out of reach: log in without adopting, or adopt when it can be asked"))
+                    message: "the remote is unreachable: log in without adopting, or try again when it is online"))
         }
         try await completeErasure()
         let adoption = Adoption(backend: local, host: host)
-        // What an interrupted adoption left is somebody's: it goes to its owner before anybody else comes.
+        // Complete an interrupted adoption first. Its contents belong to the account that claimed them.
         try await adoption.settle()
         if adoptAnonymous {
             await refreshClock()
@@ -94,37 +99,38 @@ extension EntitlementStore {
         }
         try await DeviceSession(backend: local).set(account)
         try await switchSession(to: account)
-        await tell(of: [], in: session)
+        await publish([], in: session)
         return account
     }
 
-    /// Logs out. Pushes what the remote lacks if it can; what cannot be pushed stays on this device, in the account's
-    /// own place, and goes out at its next log-in.
+    /// Logs out.
     ///
-    /// - Throws: ``EntitlementError`` of kind `signInNeeded` (nobody is logged in), `storage` or `damaged`. A sync that
-    ///   fails is told in the report.
+    /// Sends what the remote lacks, if possible. Facts that cannot be sent stay in the account's ledger on this device
+    /// and go out after its next log-in. A failed sync does not fail the log-out; the report contains the error.
+    ///
+    /// - Throws: ``EntitlementError`` of kind `signInNeeded` (no account is logged in), `storage` or `damaged`.
     @discardableResult
     public func logOut() async throws(EntitlementError) -> LogOutReport {
         let session = session
         guard !session.account.isAnonymous else {
-            throw EntitlementError(.signInNeeded, "nobody is logged in")
+            throw EntitlementError(.signInNeeded, "no account is logged in")
         }
         var failure: EntitlementError?
         if remote != nil {
             do { try await sync() } catch { failure = error }
         }
         let hasUnsent = try await hasUnsentFacts(session.account)
-        // Another process may have logged somebody else in: that is not this session's to end.
+        // Another process may have logged in another account. Its session must not end here.
         try await DeviceSession(backend: local).end(session.account)
         try await switchSession(to: .anonymous)
         return LogOutReport(account: session.account, hasUnsentFacts: hasUnsent, failure: failure)
     }
 
-    /// Whether this device holds something of `account` that the remote is not known to have. Needs no network.
+    /// Returns `true` if this device holds facts of `account` that the remote may lack. Needs no network.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func hasUnsentFacts(_ account: Account) async throws(EntitlementError) -> Bool {
-        // Of an erased account there is nothing to send.
+        // An erased account has nothing to send.
         guard let engine, !account.isAnonymous, try await !isErasedHere(account) else { return false }
         do {
             return try await engine.hasUnsent(try LedgerKeys(account).ledger)
@@ -135,16 +141,16 @@ extension EntitlementStore {
         }
     }
 
-    /// Takes up what another process of this device changed about who is logged in.
+    /// Switches to the account that another process on this device has logged in or out.
     func followDevice() async throws(EntitlementError) {
         guard followsDevice else { return }
-        // A log-in or log-out of this store that comes in between has the last word.
+        // A concurrent log-in or log-out through this store takes precedence.
         let old = session
         try await switchSession(to: try await DeviceSession(backend: local).account(), from: old)
     }
 
-    /// The current life of `name`: by the remote's word where it can be asked, else by what this device knows.
-    /// Tells also whether the remote, where there is one, has confirmed it.
+    /// Returns the current incarnation of `name`, from the remote if it is reachable, otherwise from this device.
+    /// `isConfirmed` is `true` if the remote has confirmed it, or if there is no remote.
     private func find(_ name: String) async throws(EntitlementError) -> (account: Account, isConfirmed: Bool) {
         let initial = try Account(name)
         guard let remote else {
@@ -161,14 +167,14 @@ extension EntitlementStore {
             guard try await !isErasedHere(initial) else { throw EntitlementError.erased(initial) }
             let content = try await content(of: initial, on: remote)
             if content?.isErased == true {
-                try await bury(initial)
+                try await eraseLocally(initial)
                 throw EntitlementError.erased(initial)
             }
             if content == nil, try await findHere(name) == nil { throw EntitlementError.unknownAccount(initial) }
             try await remember(initial)
             return (initial, true)
         } catch let error where error.isUnreachable {
-            // Who was here before is known here.
+            // An account that was logged in on this device before is known locally.
             if let account = try await findHere(name) { return (account, false) }
             throw Self.remoteError(error)
         } catch let error as EntitlementError {
@@ -178,23 +184,25 @@ extension EntitlementStore {
         }
     }
 
-    /// The current life of `name` on a remote that has a directory; `nil` when there is none.
+    /// Returns the current incarnation of `name` on a remote with a directory; `nil` if there is none.
     ///
-    /// What either side knows of erased lives reaches the other: a remote that was put back from a backup has forgotten
-    /// some, and this device may not have synced since. A remote that forgot the account itself is told of it again,
-    /// because another life of it would not have what is still here.
+    /// Both sides exchange what they know about erased incarnations: a remote restored from a backup may lack some, and
+    /// this device may not have synced since. A remote that lost the account itself gets it back from this device,
+    /// because a new incarnation would not include the facts that this device still holds.
     private func current(_ name: String, on remote: any KeyValueBackend) async throws -> Account? {
         let directory = AccountDirectory(backend: remote)
         let known = try await entryHere(of: name)
-        let told = try await directory.entry(of: name)?.entry
-        for life in try Self.lives(of: name, known?.erased, except: told?.erased) {
-            do throws(EntitlementError) { try await erase(life, from: remote) } catch {
-                // A server that was put back from a backup knows by itself which lives it reaches.
+        let remoteEntry = try await directory.entry(of: name)?.entry
+        for erasedAccount in try Self.accounts(of: name, known?.erased, except: remoteEntry?.erased) {
+            do throws(EntitlementError) { try await erase(erasedAccount, from: remote) } catch {
+                // A server restored from a backup decides itself which incarnations are valid.
                 guard error.kind == .refused else { throw error }
             }
         }
-        for life in try Self.lives(of: name, told?.erased, except: known?.erased) { try await bury(life) }
-        if let account = try await directory.current(name, told: told) {
+        for erasedAccount in try Self.accounts(of: name, remoteEntry?.erased, except: known?.erased) {
+            try await eraseLocally(erasedAccount)
+        }
+        if let account = try await directory.current(name, basedOn: remoteEntry) {
             if try await isErasedHere(account) {
                 try await erase(account, from: remote)
                 return nil
@@ -202,12 +210,12 @@ extension EntitlementStore {
             try await remember(account)
             return account
         }
-        if let incarnation = told?.incarnation {
-            // Its erasure was interrupted before the directory heard of it.
-            let life = try Account(name, incarnation: incarnation)
-            if try await directory.isLedgerErased(of: life) == true {
-                try await directory.erase(life)
-                try await bury(life)
+        if let incarnation = remoteEntry?.incarnation {
+            // An interrupted erasure has not reached the directory yet.
+            let current = try Account(name, incarnation: incarnation)
+            if try await directory.isLedgerErased(of: current) == true {
+                try await directory.erase(current)
+                try await eraseLocally(current)
             }
         }
         let lives = try await directory.entry(of: name)?.entry
@@ -219,7 +227,7 @@ extension EntitlementStore {
         return try await directory.current(name)
     }
 
-    private static func lives(of name: String, _ incarnations: [String]?, except others: [String]?)
+    private static func accounts(of name: String, _ incarnations: [String]?, except others: [String]?)
         throws(EntitlementError) -> [Account]
     {
         let others = Set(others ?? [])
@@ -246,7 +254,7 @@ extension EntitlementStore {
         }
     }
 
-    /// Notes on this device which life of the account is the current one, for logging in offline.
+    /// Records the current incarnation on this device, so that the account can log in offline.
     private func remember(_ account: Account) async throws(EntitlementError) {
         do { try await AccountDirectory(backend: local).adopt(account) } catch { throw EntitlementError(error) }
     }
@@ -280,7 +288,7 @@ extension EntitlementError {
 }
 
 extension Error {
-    /// Whether the remote is out of reach, and not the answer the trouble.
+    /// True if the remote is unreachable, as opposed to having answered with an error.
     fileprivate var isUnreachable: Bool {
         switch self {
         case let error as BackendError: error.disposition != .permanent

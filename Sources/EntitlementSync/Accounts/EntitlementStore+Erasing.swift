@@ -2,29 +2,32 @@ import Entitlements
 import SyncCore
 
 extension EntitlementStore {
-    /// Erases an account: its ledger on the remote is replaced by a marker that nothing can be joined to, then what
-    /// this device holds of it. Other devices that sync with the remote erase theirs. This cannot be undone.
+    /// Erases an account on the remote and on this device. This cannot be undone.
     ///
-    /// Whoever can write to a shared folder can do so. A server erases by itself, by the account's password, and
-    /// refuses it here; afterwards the next sync finds the marker.
+    /// The account's ledger on the remote is replaced with a marker that absorbs every later merge, then the data on
+    /// this device is erased. Other devices erase their data when they sync with the remote.
+    ///
+    /// Any device with write access to a shared folder can erase its accounts. A server refuses this call: erase the
+    /// account there, with its password. The next sync then finds the marker.
     ///
     /// - Throws: ``EntitlementError`` of kind `invalid`, `unknownAccount`, `refused` (the remote is a server; nothing
-    ///   was erased), `sync` (the remote is out of reach; nothing
-    ///   was erased, or erasing it again completes it) or `storage`.
+    ///   was erased), `sync` (the remote is unreachable; nothing was erased, or the erasure is incomplete and can be
+    ///   repeated) or `storage`.
     public func eraseAccount(_ name: String) async throws(EntitlementError) {
-        let account = try await lifeToErase(of: name)
+        let account = try await accountToErase(name)
         if let remote { try await erase(account, from: remote) }
-        try await bury(account)
+        try await eraseLocally(account)
     }
 
-    /// The marker goes out like any other ledger, from a store of its own, and takes the place of everything: until
-    /// the remote has it, this device keeps what it has.
+    /// Erases an account on the remote. This device keeps its data until the remote holds the marker.
+    ///
+    /// The marker is synced from a temporary store like any other ledger, and replaces all records.
     func erase(_ account: Account, from remote: any KeyValueBackend) async throws(EntitlementError) {
         do {
             let key = try LedgerKeys(account).ledger
-            let desk = MemoryBackend(host: host)
-            _ = try await desk.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .absent)
-            var engine = SyncEngine(local: desk, remote: remote, merge: LedgerMerge(), host: host)
+            let scratch = MemoryBackend(host: host)
+            _ = try await scratch.write(LedgerDocument(ledger: .erased).encoded(), to: key, if: .absent)
+            var engine = SyncEngine(local: scratch, remote: remote, merge: LedgerMerge(), host: host)
             guard remote.capabilities.compareAndSwap else {
                 engine = engine.writing(as: "\(try await session.ledgers.replica())")
                 _ = try await engine.sync(key)
@@ -42,9 +45,11 @@ extension EntitlementStore {
         }
     }
 
-    /// Puts the marker in the place of what all replicas have written for an erased account on a remote that keeps an
-    /// entry for each: a device that never comes back would leave its entry there for good. Nothing is lost to a device
-    /// that writes its own at the same moment: what it writes is erased, too, and it clears again when it learns so.
+    /// Replaces the entries of all replicas of an erased account with the marker, on a remote that keeps one entry per
+    /// replica. Otherwise the entry of a device that never returns would stay there.
+    ///
+    /// A device that writes its entry concurrently loses nothing that is not erased anyway. It clears the entries again
+    /// when it learns of the erasure.
     func clear(_ key: EntryKey, on remote: any KeyValueBackend) async throws(BackendError) {
         let marker = LedgerDocument(ledger: .erased).encoded()
         var after: EntryKey?
@@ -57,8 +62,8 @@ extension EntitlementStore {
                     }
                     _ = try await remote.write(marker, to: item.key, if: .any)
                 } catch {
-                    // A tool's conflict copy is only read, and what cannot be read may be half of a marker: neither
-                    // keeps the others from being cleared, and the marker stands against both.
+                    // A conflict copy made by a sync tool is read-only, and an unreadable entry may be part of a
+                    // marker. Neither prevents clearing the others, and the marker overrides both.
                     guard error.disposition == .permanent, error.kind != .cancelled else { throw error }
                 }
             }
@@ -66,11 +71,12 @@ extension EntitlementStore {
         } while after != nil
     }
 
-    /// What the remote holds of `account`, asked from a store that knows nothing; `nil` when it holds nothing.
+    /// Returns the ledger of `account` on the remote; `nil` if there is none. Writes nothing.
     func content(of account: Account, on remote: any KeyValueBackend) async throws(EntitlementError) -> Ledger? {
         do {
-            let desk = MemoryBackend(host: host)
-            let engine = SyncEngine(local: desk, remote: remote, merge: LedgerMerge(), replica: "nobody", host: host)
+            let scratch = MemoryBackend(host: host)
+            let engine = SyncEngine(
+                local: scratch, remote: remote, merge: LedgerMerge(), replica: "dry-run", host: host)
             let content = try await engine.dryRun(try LedgerKeys(account).ledger).content
             return content.isEmpty && !content.isErased ? nil : content
         } catch let error as SyncError {
@@ -80,15 +86,15 @@ extension EntitlementStore {
         }
     }
 
-    /// The life of `name` that is to be erased, also one whose erasure was interrupted.
-    private func lifeToErase(of name: String) async throws(EntitlementError) -> Account {
+    /// Returns the incarnation of `name` to erase, including one with an interrupted erasure.
+    private func accountToErase(_ name: String) async throws(EntitlementError) -> Account {
         let initial = try Account(name)
         if let remote {
             do {
                 if !remote.capabilities.compareAndSwap {
                     let content = try await content(of: initial, on: remote)
                     if let content, !content.isErased { return initial }
-                } else if let account = try await life(of: name, in: remote) {
+                } else if let account = try await accountToErase(name, in: remote) {
                     return account
                 }
             } catch {
@@ -96,14 +102,16 @@ extension EntitlementStore {
             }
         }
         do {
-            if let account = try await life(of: name, in: local) { return account }
+            if let account = try await accountToErase(name, in: local) { return account }
         } catch {
             throw EntitlementError(error)
         }
         throw .unknownAccount(initial)
     }
 
-    private func life(of name: String, in backend: any KeyValueBackend) async throws(BackendError) -> Account? {
+    private func accountToErase(_ name: String, in backend: any KeyValueBackend) async throws(BackendError)
+        -> Account?
+    {
         let directory = AccountDirectory(backend: backend)
         let entry = try await directory.entry(of: name)?.entry
         if let incarnation = entry?.incarnation { return try AccountDirectory.account(name, incarnation) }
@@ -113,29 +121,32 @@ extension EntitlementStore {
         return isComplete ? nil : initial
     }
 
-    /// Completes what an interrupted erasure left of the account that is logged in.
+    /// Completes an interrupted erasure of the account that is logged in.
     func completeErasure() async throws(EntitlementError) {
         var accounts: Set = [session.account]
         do { accounts.insert(try await DeviceSession(backend: local).account()) } catch {
-            // An entry that cannot be read names nobody; logging in replaces it.
+            // A malformed entry names no account. Logging in replaces it.
             guard error.kind == .damaged else { throw error }
         }
         for account in accounts.sorted() where !account.isAnonymous {
-            if try await isErasedHere(account) { try await bury(account) }
+            if try await isErasedHere(account) { try await eraseLocally(account) }
         }
     }
 
-    /// A sync has found the marker: nothing stays here, and where other devices' entries may lie around, none there.
-    func learnOfErasure(of session: AccountSession) async throws(EntitlementError) {
-        try await bury(session.account)
+    /// Erases an account locally after a sync has found its marker. On a remote with one entry per replica, also clears
+    /// the entries of other devices.
+    func applyErasure(of session: AccountSession) async throws(EntitlementError) {
+        try await eraseLocally(session.account)
         if let remote, !remote.capabilities.compareAndSwap {
             do { try await clear(session.keys.ledger, on: remote) } catch { throw EntitlementError(remote: error) }
         }
     }
 
-    /// Replaces what this device holds of an erased account by markers, and ends its session. What the account is found
-    /// by comes last: interrupted, it is taken up by erasing again, or by the account's next sync.
-    func bury(_ account: Account) async throws(EntitlementError) {
+    /// Replaces the local data of an erased account with markers, and ends its session.
+    ///
+    /// The entries that identify the account come last, so that an interrupted erasure can be completed by erasing
+    /// again or by the account's next sync.
+    func eraseLocally(_ account: Account) async throws(EntitlementError) {
         let keys: LedgerKeys
         do { keys = try LedgerKeys(account) } catch { throw EntitlementError(error) }
         let entries = LedgerEntries(backend: local)
@@ -147,11 +158,12 @@ extension EntitlementStore {
             guard error.kind == .damaged else { throw error }
         }
         try await entries.replace(keys.ledger) { _ in .erased }
-        // What it had claimed and not moved yet is nobody's again: behind the claim nobody would see it.
+        // Contents that the account claimed but that have not moved yet become anonymous again. Behind the claim no
+        // reader would see them.
         try await Adoption(backend: local, host: host).settle(claimOf: account)
         do { try await AccountDirectory(backend: local).erase(account) } catch { throw EntitlementError(error) }
         if session.account == account {
-            feed.tell(.accountErased(account))
+            feed.publish(.accountErased(account))
             try await switchSession(to: .anonymous)
         }
     }
@@ -160,18 +172,18 @@ extension EntitlementStore {
 extension EntitlementError {
     fileprivate static func erasing(on remote: String, _ error: BackendError) -> EntitlementError {
         EntitlementError(
-            refusedBy: remote, "erases accounts itself: erase this one there, by its password; then sync here", error)
+            refusedBy: remote, "erases its accounts itself: erase this one there by password, then sync here", error)
     }
 }
 
 extension SyncError {
-    /// Why the remote did not take what it was sent; `nil` where it failed otherwise.
+    /// The error with which the remote refused a write; `nil` if the sync failed for another reason.
     fileprivate var refusal: BackendError? {
         if case .backend(let error) = reason, side == .remote, error.isRefusal { error } else { nil }
     }
 }
 
 extension BackendError {
-    /// Whether the store understood, and does not do it.
+    /// True if the backend understood the request and does not permit it.
     var isRefusal: Bool { (kind == .permissionDenied || kind == .refused) && disposition == .permanent }
 }

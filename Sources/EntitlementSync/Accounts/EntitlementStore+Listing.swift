@@ -1,7 +1,8 @@
 public import SyncCore
 
 extension EntitlementStore {
-    /// The accounts that have a ledger in `backend` and were not erased, ascending, ``Account/anonymous`` first.
+    /// Returns the accounts with a ledger in `backend`, in ascending order, ``Account/anonymous`` first. Erased
+    /// accounts are omitted.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public static func accounts(in backend: any KeyValueBackend) async throws(EntitlementError) -> [Account] {
@@ -24,7 +25,7 @@ extension EntitlementStore {
         return accounts.sorted()
     }
 
-    /// Whether a marker stands in the place of the account's ledger. One that cannot be read is a ledger.
+    /// Returns `true` if the account's ledger was erased. An undecodable ledger counts as not erased.
     private static func isErased(_ account: Account, in backend: any KeyValueBackend) async throws(BackendError) -> Bool
     {
         do { return try await AccountDirectory(backend: backend).isLedgerErased(of: account) == true } catch {
@@ -33,15 +34,18 @@ extension EntitlementStore {
         }
     }
 
-    /// The account that is logged in on the device whose store is `backend`, ``Account/anonymous`` after a log-out;
-    /// `nil` when no one has ever logged in or out there.
+    /// Returns the account that is logged in on the device whose local store is in `backend`.
+    ///
+    /// - Returns: The account, which is ``Account/anonymous`` after a log-out; `nil` before the first log-in or
+    ///   log-out.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public static func accountLoggedIn(in backend: any KeyValueBackend) async throws(EntitlementError) -> Account? {
         try await DeviceSession(backend: backend).noted()
     }
 
-    /// The current life of the account `name`, as far as `backend` knows; the initial one when it knows nothing.
+    /// Returns the current incarnation of the account `name` as known in `backend`, or the initial incarnation if
+    /// nothing is known.
     ///
     /// - Throws: ``EntitlementError`` of kind `invalid`, `accountErased`, `storage` or `damaged`.
     public static func account(_ name: String, in backend: any KeyValueBackend) async throws(EntitlementError)

@@ -1,28 +1,28 @@
 package import SyncCore
 
-/// Where things lie in a store. What begins with `device/` never leaves it.
+/// The keys of an account in a store. Keys that start with `device/` are never synced.
 package struct LedgerKeys: Sendable {
-    /// The account's ledger: what is synced, under the same key on every side.
+    /// The account's ledger, which is synced under the same key on every side.
     package let ledger: EntryKey
-    /// The ledger that this device keeps to itself: units under `ConsumableScope.deviceLocal`, pending purchases.
+    /// The ledger that stays on this device: units under `ConsumableScope.deviceLocal`, and pending purchases.
     let device: EntryKey
-    /// What the account's server decided: only the server writes it, every device reads it.
+    /// The server ledger. Only the account's server writes it; every device reads it.
     package let decisions: EntryKey
-    /// What the account's keys begin with on every side, empty for nobody's.
+    /// The prefix of the account's keys on every side; empty for the anonymous account.
     package let prefix: String
-    /// This device's copy of what the account's server decided.
+    /// This device's copy of the server ledger.
     let knownDecisions: EntryKey
-    /// What the remote held when it was last met, for rules that ask for it.
+    /// The remote's ledger at the last sync, for rules that depend on it.
     let remote: EntryKey
-    /// Which remotes this device has met for this account.
+    /// The remotes with which this device has synced this account.
     let knownRemotes: EntryKey
-    /// The id under which this store writes facts.
+    /// The replica id under which this store writes facts.
     let replica: EntryKey
-    /// What this device knows about time.
+    /// The marks of this device's clock.
     static let clock = "device/clock"
-    /// Who is logged in on this device.
+    /// The account that is logged in on this device.
     static let session = "device/session"
-    /// Whether these are the ledgers of nobody.
+    /// True for the keys of the anonymous account.
     let isAnonymous: Bool
 
     package init(_ account: Account) throws(BackendError) {
@@ -39,11 +39,11 @@ package struct LedgerKeys: Sendable {
         replica = try EntryKey("device/replica")
     }
 
-    /// What the keys of all accounts begin with.
+    /// The prefix of the keys of all accounts.
     package static let accountPrefix = "accounts/"
     static let anonymousPath = "anonymous"
 
-    /// The account whose ledger or device ledger lies under `key`, `nil` for any other key.
+    /// Returns the account whose ledger or device ledger is stored under `key`; `nil` for any other key.
     static func account(of key: EntryKey) -> Account? {
         var parts = key.text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
         if parts.first == "device" { parts.removeFirst() }
@@ -55,12 +55,12 @@ package struct LedgerKeys: Sendable {
         return try? Account(name, incarnation: incarnation)
     }
 
-    /// Where the directory keeps what is known of the account `name`.
+    /// Returns the key of the directory entry of the account `name`.
     package static func directoryEntry(of name: String) throws(BackendError) -> EntryKey {
         try EntryKey(accountPrefix + escaped(name) + "/account")
     }
 
-    /// A name as one level of a key: a slash would begin another.
+    /// Escapes a name for use as one level of a key: slashes separate levels.
     package static func escaped(_ name: String) -> String {
         var text = ""
         for scalar in name.unicodeScalars {

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Hands each element to every subscriber. A slow subscriber misses old elements, never the latest.
+/// Sends each element to all subscribers. A slow subscriber misses old elements, never the latest.
 final class Broadcast<Element: Sendable>: Sendable {
     private struct State {
         var subscribers: [UInt64: AsyncStream<Element>.Continuation] = [:]
@@ -8,14 +8,14 @@ final class Broadcast<Element: Sendable>: Sendable {
     }
     private let state = Mutex(State())
 
-    /// A stream of `first` and of all elements from now on.
+    /// Returns a stream of `first`, if given, and of all elements from now on. It buffers the latest `count` elements.
     func subscribe(startingWith first: Element? = nil, keeping count: Int) -> AsyncStream<Element> {
         let (stream, continuation) = AsyncStream.makeStream(
             of: Element.self, bufferingPolicy: .bufferingNewest(count))
         let id = state.withLock { state in
             state.nextSubscriber += 1
             state.subscribers[state.nextSubscriber] = continuation
-            // Under the lock, so that nothing newer comes before it.
+            // Under the lock, so that no newer element precedes it.
             if let first { continuation.yield(first) }
             return state.nextSubscriber
         }
@@ -26,7 +26,7 @@ final class Broadcast<Element: Sendable>: Sendable {
     }
 
     func send(_ element: Element) {
-        // Under the lock, so that all subscribers get all elements in one order.
+        // Under the lock, so that all subscribers receive all elements in the same order.
         state.withLock { state in
             for id in state.subscribers.keys.sorted() { state.subscribers[id]?.yield(element) }
         }

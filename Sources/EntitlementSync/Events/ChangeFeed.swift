@@ -2,12 +2,13 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// Tells subscribers what changed in a store: each change once, and never an older state after a newer one.
+/// Publishes the changes of a store to subscribers: each change once, and never an older state after a newer one.
 ///
-/// Whoever tells takes a turn, then reads what the store holds, then tells it. A turn that comes after a later one is
-/// dropped: the later one began to read when the earlier one's facts were durable, and has told them.
+/// A publisher takes a turn, then reads the store, then publishes what it read. A turn is dropped if a later turn has
+/// already been published: the later one started reading when the earlier one's facts were durable, and has published
+/// them too.
 final class ChangeFeed: Sendable {
-    private struct Told {
+    private struct Published {
         var turn: UInt64 = 0
         var facts: Facts
         var versions: [EntryVersion?]
@@ -16,10 +17,10 @@ final class ChangeFeed: Sendable {
     }
     private struct State {
         var lastTurn: UInt64 = 0
-        var told: Told?
-        /// What this store object recorded itself.
+        var published: Published?
+        /// The transactions that this store object recorded itself.
         var own: Set<TransactionReference> = []
-        /// Whose states are told.
+        /// The account whose states are published.
         var account: Account
     }
     private let state: Mutex<State>
@@ -37,21 +38,22 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// These purchases are this store object's: when they appear they were bought here, not restored.
+    /// Marks purchases as recorded by this store object: they are reported as purchased, not as restored.
     func claim(_ transactions: [TransactionReference], for account: Account) {
         state.withLock { state in
             if state.account == account { state.own.formUnion(transactions) }
         }
     }
 
-    /// From now on only states of `account` are told, beginning with `current`: what it has is nothing new.
+    /// Publishes only states of `account` from now on. Changes are counted from `current`, so its facts are not
+    /// reported as new.
     func switchAccount(to account: Account, _ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64) {
         state.withLock { state in
             let old = state.account
-            let before = state.told?.snapshot
+            let before = state.published?.snapshot
             state.account = account
             state.own = []
-            state.told = Told(
+            state.published = Published(
                 turn: turn, facts: current.facts, versions: current.versions,
                 snapshot: snapshot, conflicts: Set(current.replay.conflicts(at: snapshot.at)))
             events.send(.accountChanged(from: old, to: account))
@@ -61,15 +63,15 @@ final class ChangeFeed: Sendable {
         }
     }
 
-    /// Tells what is new. The first state that is told is where changes begin.
-    func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
+    /// Publishes what is new since the last published state. The first state is the baseline and publishes nothing.
+    func publish(_ current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64) {
         state.withLock { state in
-            // A call that began for another account has nothing to tell any more.
-            if state.account == account { tell(current, snapshot, turn: turn, &state) }
+            // Drop the state of a call that started under another account.
+            if state.account == account { publish(current, snapshot, turn: turn, &state) }
         }
     }
 
-    func tell(_ event: EntitlementEvent) {
+    func publish(_ event: EntitlementEvent) {
         events.send(event)
     }
 
@@ -77,43 +79,43 @@ final class ChangeFeed: Sendable {
         events.subscribe(keeping: 1_000)
     }
 
-    /// A stream of the newest state and of all that follow.
+    /// Returns a stream of the latest snapshot and of all snapshots that follow.
     func subscribe(
         startingWith current: LocalLedgers.State, _ snapshot: Snapshot, of account: Account, turn: UInt64
     ) -> AsyncStream<Snapshot> {
         state.withLock { state in
-            if state.account == account { tell(current, snapshot, turn: turn, &state) }
-            return snapshots.subscribe(startingWith: state.told?.snapshot ?? snapshot, keeping: 1)
+            if state.account == account { publish(current, snapshot, turn: turn, &state) }
+            return snapshots.subscribe(startingWith: state.published?.snapshot ?? snapshot, keeping: 1)
         }
     }
 
-    private func tell(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64, _ state: inout State) {
+    private func publish(_ current: LocalLedgers.State, _ snapshot: Snapshot, turn: UInt64, _ state: inout State) {
         let versions = current.versions
-        let news = Told(
+        let news = Published(
             turn: turn, facts: current.facts, versions: versions, snapshot: snapshot,
-            conflicts: versions == state.told?.versions
-                ? state.told?.conflicts ?? [] : Set(current.replay.conflicts(at: snapshot.at)))
-        guard let told = state.told else {
-            state.told = news
+            conflicts: versions == state.published?.versions
+                ? state.published?.conflicts ?? [] : Set(current.replay.conflicts(at: snapshot.at)))
+        guard let published = state.published else {
+            state.published = news
             return
         }
-        guard turn > told.turn else { return }
-        state.told = news
-        if versions != told.versions {
-            tellFacts(since: told.facts, now: current.facts, own: state.own)
-            let conflicts = Self.new(in: current.replay.conflicts(at: snapshot.at), since: told.conflicts)
+        guard turn > published.turn else { return }
+        state.published = news
+        if versions != published.versions {
+            publishFacts(since: published.facts, now: current.facts, own: state.own)
+            let conflicts = Self.new(in: current.replay.conflicts(at: snapshot.at), since: published.conflicts)
             if !conflicts.isEmpty { events.send(.conflicts(conflicts)) }
         }
-        let changes = AccessChange.between(told.snapshot, snapshot)
+        let changes = AccessChange.between(published.snapshot, snapshot)
         if !changes.isEmpty { events.send(.accessChanged(changes)) }
-        if !snapshot.holdsSame(as: told.snapshot) { snapshots.send(snapshot) }
+        if !snapshot.holdsSame(as: published.snapshot) { snapshots.send(snapshot) }
     }
 
     private static func new(in conflicts: [Conflict], since known: Set<Conflict>) -> [Conflict] {
         conflicts.filter { !known.contains($0) }
     }
 
-    private func tellFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
+    private func publishFacts(since old: Facts, now new: Facts, own: Set<TransactionReference>) {
         let known = Set(old.purchases.map(\.transaction))
         let arrived = new.purchases.map(\.transaction).filter { !known.contains($0) }
         let bought = arrived.filter(own.contains)
@@ -128,7 +130,7 @@ final class ChangeFeed: Sendable {
 }
 
 extension LocalLedgers.State {
-    /// By these two states are told apart.
+    /// The versions that identify a state.
     fileprivate var versions: [EntryVersion?] { [account.version, device.version, decisions.version] }
 }
 
@@ -139,7 +141,7 @@ extension Facts {
 }
 
 extension Snapshot {
-    /// Whether both say the same but for the instant they are of.
+    /// True if both snapshots are equal apart from their instants.
     fileprivate func holdsSame(as other: Snapshot) -> Bool {
         var copy = self
         copy.at = other.at

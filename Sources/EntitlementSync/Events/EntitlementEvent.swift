@@ -1,40 +1,40 @@
 public import Entitlements
 
-/// Something that an app may want to tell its user. See ``EntitlementStore/events``.
+/// A change that an app may want to show to its user. See ``EntitlementStore/events``.
 public enum EntitlementEvent: Sendable {
-    /// Purchases were recorded by this store object.
+    /// This store object recorded purchases.
     case purchased([TransactionReference])
-    /// Purchases arrived from elsewhere: by a sync, or from another process of this device.
+    /// Purchases arrived from elsewhere: through a sync, or from another process on this device.
     case restored([TransactionReference])
-    /// Purchases were taken back, here or elsewhere.
+    /// Purchases were revoked, here or elsewhere.
     case revoked([TransactionReference])
-    /// Purchases that had been taken back count again.
+    /// Revoked purchases count again.
     case reinstated([TransactionReference])
-    /// What was merged was not a plain union: new entries of the conflict log.
+    /// The conflict log has new entries.
     case conflicts([Conflict])
-    /// Access to an entitlement changed, by a fact or by time.
+    /// Access to entitlements changed, through a fact or the passage of time.
     case accessChanged([AccessChange])
-    /// Another account is logged in on this device, or nobody.
+    /// The account that is logged in on this device changed. After a log-out, `to` is the anonymous account.
     case accountChanged(from: Account, to: Account)
-    /// The account was erased, here or elsewhere. Nothing of it is left on this device.
+    /// The account was erased, here or elsewhere. None of its data is left on this device.
     case accountErased(Account)
-    /// A group that is active ends within the store's notice.
+    /// An active group ends within the notice passed to ``EntitlementStore/run(pollingEvery:noticeBeforeExpiry:)``.
     case expiring(GroupID, at: Timestamp)
-    /// A sync failed; what was recorded is safe on this device, and
-    /// ``EntitlementStore/run(pollingEvery:noticeBeforeExpiry:)`` goes on.
+    /// A sync or an access to the local store failed. Recorded facts are safe on this device, and
+    /// ``EntitlementStore/run(pollingEvery:noticeBeforeExpiry:)`` continues.
     case failed(EntitlementError)
 }
 
-/// Access to one entitlement, before and after.
+/// A change of access to one entitlement.
 public struct AccessChange: Hashable, Sendable {
     /// The entitlement.
     public var entitlement: EntitlementID
-    /// What held before.
+    /// The access before the change.
     public var before: Access
-    /// What holds now.
+    /// The access after the change.
     public var after: Access
 
-    /// The entitlements whose grant or denial differs, in ascending order. Both snapshots are of one catalogue.
+    /// Returns the entitlements whose access differs, in ascending order. Both snapshots must be of the same catalogue.
     static func between(_ before: Snapshot, _ after: Snapshot) -> [AccessChange] {
         zip(before.access, after.access).compactMap { old, new in
             old == new ? nil : AccessChange(entitlement: old.entitlement, before: old.access, after: new.access)

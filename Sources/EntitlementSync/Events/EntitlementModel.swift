@@ -2,7 +2,7 @@ public import Entitlements
 public import Observation
 import SyncCore
 
-/// The purchases of a store as rows for a shop page: what to offer for each product, kept current.
+/// An observable model for a shop page: one row per product with the offer to show, kept up to date.
 ///
 /// ```swift
 /// @State private var entitlements = EntitlementModel(store)
@@ -12,57 +12,59 @@ import SyncCore
 @MainActor
 @Observable
 public final class EntitlementModel {
-    /// What to offer for one product.
+    /// A product and its current offer.
     public struct Row: Hashable, Sendable, Identifiable {
         /// The product.
         public var product: Product
-        /// What to offer.
+        /// The offer for the product.
         public var offer: Offer
 
         /// The product's id.
         public var id: ProductID { product.id }
     }
 
-    /// What to offer for a product.
+    /// The offer to show for a product.
     public enum Offer: Hashable, Sendable {
-        /// It is sold to accounts, and nobody is signed in.
+        /// The product requires an account, and no account is logged in.
         case signIn
-        /// The account's purchases have never been fetched to this device: whoever buys now may buy twice.
+        /// The account's purchases have never been fetched to this device. Restore them first, to avoid a duplicate
+        /// purchase.
         case restore
-        /// Something to own, or units of which so many are left.
+        /// A one-time purchase. For a consumable, `unitsLeft` is the current balance; otherwise it is `nil`.
         case buy(unitsLeft: Int64?)
-        /// Time in a group in which nothing is active.
+        /// A first or renewed subscription: the product's group is not active.
         case subscribe
-        /// Time in a group that is active until then; buying now is appended.
+        /// An extension of an active group. A purchase now is appended to the current end.
         case renew(until: Timestamp, daysRemaining: Int)
-        /// A subscription that its store renews, active until then; `willRenew` is `nil` when the store did not say.
+        /// An active subscription that its store renews. `willRenew` is `nil` if the store did not report it.
         case subscribed(until: Timestamp, daysRemaining: Int, willRenew: Bool?)
-        /// Another product of a group that a store renews is active: buying this one is an upgrade or a downgrade.
+        /// A switch from the active product of a group that a store renews: an upgrade or a downgrade.
         case change(from: ProductID)
-        /// Owned for good.
+        /// The product is owned permanently.
         case owned
-        /// Asked for, and waiting for somebody's approval.
+        /// The purchase waits for approval.
         case pending
     }
 
-    /// A row for each product that is for sale, owned or pending, in the catalogue's order.
+    /// One row for each product that is for sale, owned or pending, in the catalogue's order.
     public private(set) var rows: [Row] = []
-    /// All that holds; `nil` until ``run()`` has read it.
+    /// Everything that holds now; `nil` until ``run()`` or ``refresh()`` has read the store.
     public private(set) var snapshot: Snapshot?
-    /// Why reading failed, when it did.
+    /// The error of the last attempt to read the store; `nil` after a success.
     public private(set) var failure: EntitlementError?
 
     @ObservationIgnored private let store: EntitlementStore
 
-    /// A model of `store`. Empty until ``run()`` runs.
+    /// Creates a model of `store`. It is empty until ``run()`` or ``refresh()`` has read the store.
     public init(_ store: EntitlementStore) {
         self.store = store
     }
 
-    /// Keeps the rows current until the task is cancelled. The store's own `run` syncs; this only shows.
+    /// Keeps the rows up to date until the task is cancelled. This does not sync; run
+    /// ``EntitlementStore/run(pollingEvery:noticeBeforeExpiry:)`` as well.
     ///
-    /// When the store cannot be read, ``failure`` says why, and it is tried again: at first after a second, then after
-    /// twice as long each time up to a minute.
+    /// If the store cannot be read, ``failure`` is set and the read is retried with exponential back-off, from one
+    /// second up to a minute.
     public func run() async {
         var failures = 0
         while !Task.isCancelled {
@@ -78,12 +80,12 @@ public final class EntitlementModel {
                 failures += 1
             }
             let pause = Duration.seconds(min(60, 1 << min(failures - 1, 6)))
-            // Sleeping ends early only by cancellation, which the loop looks at.
+            // The sleep throws only on cancellation, which the loop condition checks.
             do { try await store.host.sleep(for: pause) } catch {}
         }
     }
 
-    /// Reads the store once.
+    /// Reads the store once. Sets ``failure`` if that fails.
     public func refresh() async {
         do { show(try await store.snapshot()) } catch { if !Task.isCancelled { failure = error } }
     }

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A signal that tasks wait for and anybody may give; signals given while nobody waits count once.
+/// A signal from any task to waiting tasks. Signals sent while no task waits are coalesced into one.
 final class WakeUp: Sendable {
     private struct State {
         var isSignalled = false
@@ -18,7 +18,7 @@ final class WakeUp: Sendable {
         for key in waiters.keys.sorted() { waiters[key]?.resume() }
     }
 
-    /// Returns at the next signal, at once if one was given since the last wait, or when the task is cancelled.
+    /// Returns at the next signal, at once if a signal was sent since the last wait, or when the task is cancelled.
     func wait() async {
         let id = state.withLock { state in
             state.nextWaiter += 1
@@ -26,8 +26,8 @@ final class WakeUp: Sendable {
         }
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                // Cancellation is looked at under the lock: `onCancel` runs either before, and is seen here, or after,
-                // and finds the waiter.
+                // Check for cancellation under the lock. `onCancel` runs either before this check, which then sees the
+                // cancellation, or after it and finds the waiter.
                 let resumesNow = state.withLock { state in
                     if state.isSignalled || Task.isCancelled {
                         state.isSignalled = false

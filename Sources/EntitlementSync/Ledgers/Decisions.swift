@@ -2,28 +2,28 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// What an account's server has decided about its purchases, as it stood there under one version.
+/// One version of the server ledger: the decisions of an account's server about its purchases.
 struct Decisions: Sendable {
     var ledger: Ledger
-    /// Whose, and under which version: by this a device knows whether its copy is the newest.
+    /// The remote and the version that the ledger was read from. Shows whether this device's copy is current.
     var source: [UInt8]
 
     init(_ ledger: Ledger, version: EntryVersion, remote: String) {
         (self.ledger, source) = (ledger, Self.source(version: version, remote: remote))
     }
 
-    /// The version in digits, which end at the first space, and the remote's label.
+    /// Returns the version in decimal digits, a space, and the remote's label.
     static func source(version: EntryVersion, remote: String) -> [UInt8] { Array("\(version) \(remote)".utf8) }
 }
 
-/// What remotes said about entries that belong to those they were asked about.
+/// The versions of related entries that remotes have reported in their answers.
 final class RelatedVersions: Sendable {
     private let versions = Mutex<[EntryKey: EntryVersion]>([:])
 
-    /// The version of what was last said to belong to `key`; `nil` where nothing was.
+    /// The last reported version of the entry related to `key`; `nil` if none was reported.
     subscript(key: EntryKey) -> EntryVersion? { versions.withLock { $0[key] } }
 
-    /// An answer about `key` names `version`; one that names none says nothing.
+    /// Records the version that an answer about `key` reported. `nil` changes nothing.
     func note(_ version: EntryVersion?, of key: EntryKey) {
         guard let version else { return }
         versions.withLock { $0[key] = version }
@@ -31,11 +31,12 @@ final class RelatedVersions: Sendable {
 }
 
 extension EntitlementStore {
-    /// What the account's server has decided, where it has told of a version that this device does not know.
+    /// Returns the decisions of the account's server, if the remote has reported a version that this device does not
+    /// have.
     ///
-    /// One request then; none where the server decided nothing, or nothing new.
+    /// Sends one request in that case. Sends none if there are no decisions, or no new ones.
     ///
-    /// - Throws: ``EntitlementError`` of kind `sync` where it cannot be read.
+    /// - Throws: ``EntitlementError`` of kind `sync` if the decisions cannot be read.
     func newDecisions(for session: AccountSession, beyond known: VersionedLedger) async throws(EntitlementError)
         -> Decisions?
     {
@@ -45,7 +46,8 @@ extension EntitlementStore {
         let key = session.keys.decisions
         do throws(BackendError) {
             guard case .found(let entry) = try await remote.read(key).outcome else {
-                // Wiped since, together with the ledger that they are about: the next sync hears of other ones.
+                // The server ledger was deleted in the meantime, with the ledger it belongs to. The next sync reports
+                // other versions.
                 return nil
             }
             do throws(LedgerFormatError) {
@@ -54,7 +56,7 @@ extension EntitlementStore {
             } catch {
                 throw BackendError(
                     error.kind == .newerFormat ? .newerFormat : .damaged, operation: .read, key: key,
-                    message: "what the server decided cannot be read \(error)")
+                    message: "the server ledger cannot be read \(error)")
             }
         } catch {
             throw EntitlementError(remote: error)

@@ -1,25 +1,25 @@
 import Entitlements
 import SyncCore
 
-/// One ledger as it stands in the local store.
+/// A ledger document in the local store, with its version.
 struct VersionedLedger: Sendable {
     var version: EntryVersion?
     var document = LedgerDocument()
 
     var ledger: Ledger { document.ledger }
 
-    /// What must hold for a write in its place.
+    /// The precondition of a write that replaces this version.
     var precondition: Precondition { version.map(Precondition.matches) ?? .absent }
 }
 
-/// Reads and writes ledger documents in the local store, by compare-and-swap only.
+/// Reads and writes ledger documents in the local store, with compare-and-swap only.
 struct LedgerEntries: Sendable {
     let backend: any KeyValueBackend
 
-    /// How often a write is tried when other processes keep writing in between.
+    /// The maximum number of attempts to write while other processes keep writing.
     static let maximumAttempts = 100
 
-    /// What the store holds under `key`; the cached one when it still holds that.
+    /// Returns the document under `key`, or `cached` if the store still holds that version.
     func read(_ key: EntryKey, cached: VersionedLedger? = nil) async throws(EntitlementError) -> VersionedLedger {
         let outcome: ReadOutcome
         do { outcome = try await backend.read(key, unless: cached?.version).outcome } catch {
@@ -45,11 +45,11 @@ struct LedgerEntries: Sendable {
         }
     }
 
-    /// What became of a write.
+    /// The outcome of a write.
     enum WriteResult {
         case happened(EntryVersion)
         case conflicted
-        /// It may have happened: the next round finds its facts in place, or writes them.
+        /// The write may have happened. The next attempt finds its facts in place, or writes them.
         case unknown
     }
 
@@ -67,8 +67,10 @@ struct LedgerEntries: Sendable {
         }
     }
 
-    /// Puts `change` of what stands under `key` in its place, and returns what stood there. Writes even when nothing
-    /// changes: what can be seen need not be durable, and a writer who looked before must notice.
+    /// Replaces the ledger under `key` with the result of `change`, and returns the previous ledger.
+    ///
+    /// Writes even if nothing changes: a visible value need not be durable yet, and a writer that read the entry
+    /// earlier must get a conflict.
     @discardableResult
     func replace(_ key: EntryKey, _ change: (Ledger) async throws(EntitlementError) -> Ledger)
         async throws(EntitlementError) -> Ledger
@@ -86,6 +88,6 @@ struct LedgerEntries: Sendable {
         EntitlementError(
             BackendError(
                 .busy, operation: .write, key: key, disposition: isUnknown ? .outcomeUnknown : .transient,
-                message: "others wrote in between \(Self.maximumAttempts) times, try again"))
+                message: "other processes wrote first \(Self.maximumAttempts) times; try again"))
     }
 }

@@ -1,15 +1,15 @@
 public import Entitlements
 public import SyncCore
 
-/// Ledgers, for the engine.
+/// The merge of ledger documents, for a `SyncEngine`.
 public struct LedgerMerge: DocumentMerge {
-    /// Ledgers, for the engine.
+    /// Creates the merge.
     public init() {}
 
     /// A ledger without records.
     public var empty: Ledger { Ledger() }
 
-    /// Reads a ledger document.
+    /// Decodes a ledger document.
     public func open(_ bytes: [UInt8]) throws(DocumentError) -> OpenDocument<Ledger> {
         do {
             let document = try LedgerDocument(decoding: bytes)
@@ -19,7 +19,7 @@ public struct LedgerMerge: DocumentMerge {
         }
     }
 
-    /// Writes a ledger document.
+    /// Encodes a ledger document.
     public func close(_ document: OpenDocument<Ledger>) -> [UInt8] {
         LedgerDocument(ledger: document.content, localSection: document.localSection).encoded()
     }
@@ -30,7 +30,7 @@ public struct LedgerMerge: DocumentMerge {
         return Joined(content: join.ledger, leftLacks: join.leftLacks, rightLacks: join.rightLacks)
     }
 
-    /// Checksum and size of the ledger's records.
+    /// The checksum and the size of the ledger's records.
     public func digest(of content: Ledger) -> [UInt8] {
         LedgerDocument(ledger: content).contentDigest
     }

@@ -2,17 +2,18 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// The two ledgers of one account in the local store, read when they changed and not before.
+/// The ledgers of one account in the local store, decoded again only after they have changed.
 final class LocalLedgers: Sendable {
-    /// Both ledgers, and what they say.
+    /// The ledgers at one moment, and their replay.
     struct State: Sendable {
         var account: VersionedLedger
         var device: VersionedLedger
-        /// What the remote held when it was last met, where a rule asks for it.
+        /// The remote's ledger at the last sync, if a rule depends on it.
         var remote: VersionedLedger?
-        /// What the account's server decided, as far as this device has heard.
+        /// The server ledger, as far as this device has received it.
         var decisions: VersionedLedger
-        /// The account that adopted this ledger of nobody: what it holds is that account's, and shown to nobody else.
+        /// The claim of the account that adopted this anonymous ledger. From then on the contents belong to that
+        /// account, and are shown to no other.
         var claim: Claim?
         var replay: Replay
 
@@ -26,7 +27,7 @@ final class LocalLedgers: Sendable {
         }
     }
 
-    /// Which of the two.
+    /// The ledger to write to.
     enum Target: Sendable {
         case account
         case device
@@ -40,9 +41,9 @@ final class LocalLedgers: Sendable {
     private let asksRemote: Bool
     private let cache = Mutex<State?>(nil)
 
-    /// The ledgers under `keys`.
+    /// Creates the ledgers under `keys`. Reads nothing.
     ///
-    /// - Parameter hasRemote: whether there is a remote that a rule may ask about.
+    /// - Parameter hasRemote: `true` if there is a remote on which a rule may depend.
     init(
         backend: any KeyValueBackend, keys: LedgerKeys, host: HostServices, catalog: Catalog,
         environment: EnvironmentID, hasRemote: Bool
@@ -56,11 +57,11 @@ final class LocalLedgers: Sendable {
         asksRemote = hasRemote && (rules.expiry.asksRemote || rules.flags.asksRemote)
     }
 
-    /// What the local store holds now. Another process may have written to it, so it is asked each time; it answers
-    /// "unchanged" without a value.
+    /// Returns the current contents of the local store.
     ///
-    /// The device's ledger is read first: who adopts a ledger of nobody claims it before emptying the device's part,
-    /// so that nobody writes to that part without having seen the claim.
+    /// Asks the store each time, because another process may have written to it. If nothing has changed, the answer
+    /// carries no values. The device ledger is read first: an adoption writes its claim before it empties the device
+    /// ledger, so that no writer updates the device ledger without having seen the claim.
     func current() async throws(EntitlementError) -> State {
         let cached = cache.withLock { $0 }
         let device = try await entries.read(keys.device, cached: cached?.device)
@@ -90,19 +91,20 @@ final class LocalLedgers: Sendable {
         return state
     }
 
-    /// What was read last, for deciding how long to wait.
+    /// The replay of the last read. Used to compute how long to wait.
     var lastReplay: Replay? { cache.withLock { $0?.replay } }
 
-    /// What adding facts gave.
+    /// The result of adding facts.
     struct Addition: Sendable {
         /// The facts that were new.
         var facts: [Fact]
-        /// Both ledgers with them.
+        /// The ledgers after the addition.
         var state: State
     }
 
-    /// Adds the facts that `decide` wants for the state it is given, durably, and returns those that were new. `decide`
-    /// may be called several times: each time another writer came first.
+    /// Adds the facts that `decide` returns for the current state, durably, and returns those that were new.
+    ///
+    /// `decide` is called again each time another writer has changed the ledger first.
     func append(
         to target: Target, _ decide: (State) throws(EntitlementError) -> [Fact]
     ) async throws(EntitlementError) -> Addition {
@@ -111,8 +113,8 @@ final class LocalLedgers: Sendable {
         }
     }
 
-    /// Adds facts that name the replica which writes them. It is asked for with each state: an account that adopts the
-    /// ledger of nobody in between leaves a new one.
+    /// Adds facts that contain the id of the replica that writes them. The id is read again with each state, because an
+    /// adoption of the anonymous ledger renews it.
     func append(
         to target: Target, _ decide: (State, ReplicaID) throws(EntitlementError) -> [Fact]
     ) async throws(EntitlementError) -> Addition {
@@ -134,14 +136,15 @@ final class LocalLedgers: Sendable {
             guard !state.account.ledger.isErased else { throw Self.erased }
             let name = try await name()
             if let unsettledName, unsettledName != name {
-                // Whether the account that adopted this ledger got them, nobody can tell any more.
+                // An adoption came between. The earlier facts may have moved with it, which this device cannot find
+                // out.
                 throw entries.busy(keys.ledger, isUnknown: true)
             }
             let held = state[target]
             let facts: [Fact]
             let document: LedgerDocument
             if let unsettled, !Ledger.join(held.ledger, Ledger(unsettled.map(\.record))).leftLacks {
-                // They can be seen, which does not make them durable: they are written again until a write says so.
+                // The facts are visible, which does not make them durable. Write them again until a write succeeds.
                 facts = unsettled
                 document = held.document
             } else {
@@ -174,9 +177,10 @@ final class LocalLedgers: Sendable {
         throw entries.busy(keys.ledger, isUnknown: unsettled != nil)
     }
 
-    /// The ledger with `facts`, `nil` when it has them already.
+    /// Returns the ledger with `facts` added; `nil` if it contains all of them already.
     ///
-    /// - Throws: ``EntitlementError`` of kind `ledgerFull` when it would be too large.
+    /// - Throws: ``EntitlementError`` of kind `ledgerFull` if the result would exceed `LedgerLimits.standard`, or
+    ///   `accountErased`.
     static func union(of held: VersionedLedger, and facts: [Fact]) throws(EntitlementError) -> Ledger? {
         guard !held.ledger.isErased else { throw erased }
         let join = Ledger.join(held.ledger, Ledger(facts.map(\.record)))
@@ -191,19 +195,19 @@ final class LocalLedgers: Sendable {
     }
 
     private static let erased = EntitlementError(
-        .accountErased, "the account was erased: nothing can be recorded for it any more")
+        .accountErased, "the account was erased; nothing can be recorded for it")
 
-    /// Nobody has a server that decides.
+    /// The anonymous account has no server ledger.
     private func readDecisions(cached: VersionedLedger?) async throws(EntitlementError) -> VersionedLedger {
         keys.isAnonymous ? VersionedLedger() : try await entries.read(keys.knownDecisions, cached: cached)
     }
 
-    /// Keeps what the account's server has decided, as it stands there under `version`.
+    /// Stores a copy of the server ledger.
     func note(_ decisions: Decisions) async throws(EntitlementError) {
         guard !keys.isAnonymous else { return }
         for _ in 0..<LedgerEntries.maximumAttempts {
             let held = try await entries.read(keys.knownDecisions)
-            // Erased with the account, and for good.
+            // The copy was erased with the account, permanently.
             if held.ledger.isErased { return }
             let document = LedgerDocument(ledger: decisions.ledger, localSection: decisions.source)
             if held.document == document { return }
@@ -214,28 +218,29 @@ final class LocalLedgers: Sendable {
         throw entries.busy(keys.knownDecisions, isUnknown: false)
     }
 
-    /// Notes what the remote was last seen to hold, where a rule asks for it.
+    /// Stores the remote's ledger of the last sync, if a rule depends on it.
     func note(remote ledger: Ledger) async throws(EntitlementError) {
         guard asksRemote, try await current().remote?.ledger != ledger else { return }
         try await entries.replace(keys.remote) { $0.isErased ? $0 : ledger }
     }
 
-    /// The id under which this store writes; made at the first write. Asked for each time: it changes when an account
-    /// adopts the ledger of nobody.
+    /// Returns the replica id under which this store writes. Creates it on first use.
+    ///
+    /// The id is read each time, because an adoption of the anonymous ledger renews it.
     func replica() async throws(EntitlementError) -> ReplicaID {
         try await ReplicaKey(backend: entries.backend, key: keys.replica, host: host).current()
     }
 }
 
 extension Ledger {
-    /// The account that adopted this ledger of nobody.
+    /// The claim of the account that adopted this anonymous ledger.
     var claim: Claim? {
         guard !isEmpty, let record = self[Claim.recordKey], case .claim(let claim) = Fact(record) else { return nil }
         return claim
     }
 }
 
-/// The id under which a local store writes facts.
+/// The replica id of a local store.
 struct ReplicaKey: Sendable {
     let backend: any KeyValueBackend
     let key: EntryKey
@@ -258,13 +263,13 @@ struct ReplicaKey: Sendable {
             do {
                 if case .written = try await backend.write(new, to: key, if: .absent).outcome { return new }
             } catch let error where error.disposition == .outcomeUnknown {
-                continue  // The next read tells.
+                continue  // The next read shows the outcome.
             }
         }
-        throw BackendError(.busy, operation: .write, key: key, message: "the store does not settle")
+        throw BackendError(.busy, operation: .write, key: key, message: "the replica id keeps changing; try again")
     }
 
-    /// Begins to write under a new id.
+    /// Replaces the id with a new one.
     func renew() async throws(EntitlementError) {
         var generator = host.generator
         do {
@@ -277,13 +282,13 @@ struct ReplicaKey: Sendable {
                 do {
                     if case .written = try await backend.write(new, to: key, if: precondition).outcome { return }
                 } catch let error where error.disposition == .outcomeUnknown {
-                    continue  // One more new id does no harm.
+                    continue  // Renewing the id once more is harmless.
                 }
             }
         } catch {
             throw EntitlementError(error)
         }
         throw EntitlementError(
-            BackendError(.busy, operation: .write, key: key, message: "the store does not settle"))
+            BackendError(.busy, operation: .write, key: key, message: "the replica id keeps changing; try again"))
     }
 }

@@ -1,13 +1,13 @@
 import Entitlements
 
-/// The top level of a binary property list.
+/// A reader for the top level of a binary property list.
 ///
-/// Layout (CFBinaryPList.c of swift-corelibs-foundation describes it): the magic, objects, a table of their offsets,
-/// and a trailer of 32 bytes. A number in it is big-endian and as wide as the trailer says.
+/// The layout is that of CFBinaryPList.c in swift-corelibs-foundation: magic bytes, objects, a table of their offsets,
+/// and a trailer of 32 bytes. Numbers are big-endian; the trailer contains their widths.
 struct BinaryPropertyList {
     static let magic: [UInt8] = Array("bplist0".utf8)
     private static let trailerByteCount = 32
-    /// Seconds from 1970 to 2001, where dates of the format begin.
+    /// The seconds from 1970 to 2001, the reference date of the format.
     private static let referenceDate = 978_307_200.0
 
     private let bytes: [UInt8]
@@ -15,7 +15,7 @@ struct BinaryPropertyList {
     private let referenceWidth: Int
     private let objectCount: Int
     private let top: Int
-    /// Where the table of offsets begins; objects lie before it.
+    /// The offset of the offset table. Objects precede it.
     private let table: Int
 
     init(_ bytes: [UInt8]) throws(InputError) {
@@ -25,7 +25,7 @@ struct BinaryPropertyList {
         offsetWidth = Int(bytes[trailer + 6])
         referenceWidth = Int(bytes[trailer + 7])
         guard (1...8).contains(offsetWidth), (1...8).contains(referenceWidth) else {
-            throw Self.damaged(at: trailer + 6, "the trailer makes no sense, the file may be cut short")
+            throw Self.damaged(at: trailer + 6, "the trailer is invalid; the file may be truncated")
         }
         func number(at offset: Int) -> Int? {
             Int(exactly: bytes[offset..<offset + 8].reduce(UInt64(0)) { $0 << 8 | UInt64($1) })
@@ -33,14 +33,14 @@ struct BinaryPropertyList {
         guard let count = number(at: trailer + 8), let top = number(at: trailer + 16),
             let table = number(at: trailer + 24), top < count, table >= 8, table <= trailer,
             count <= (trailer - table) / offsetWidth
-        else { throw Self.damaged(at: trailer + 8, "the trailer makes no sense, the file may be cut short") }
+        else { throw Self.damaged(at: trailer + 8, "the trailer is invalid; the file may be truncated") }
         (objectCount, self.top, self.table) = (count, top, table)
     }
 
     mutating func root() throws(InputError) -> [ProductID: PropertyList.Value] {
         let (kind, _, position, count) = try object(top)
         guard kind == 0xD else {
-            throw InputError(path: "", reason: "user defaults are a dictionary, this is \(Self.name(of: kind))")
+            throw InputError(path: "", reason: "user defaults must be a dictionary, not \(Self.name(of: kind))")
         }
         guard count <= (table - position) / referenceWidth / 2 else {
             throw Self.damaged(at: position, "a dictionary is longer than the file")
@@ -50,13 +50,13 @@ struct BinaryPropertyList {
             let key = ProductID(try text(of: try reference(at: position + index * referenceWidth)))
             let value = try value(of: try reference(at: position + (count + index) * referenceWidth))
             guard values.updateValue(value, forKey: key) == nil else {
-                throw InputError(path: key.rawValue.singleLine, reason: "this key stands here twice")
+                throw InputError(path: key.rawValue.singleLine, reason: "duplicate key")
             }
         }
         return values
     }
 
-    /// The object's kind and the rest of its marker, where its content begins, and how long it is.
+    /// Returns the object's kind and the low bits of its marker, the offset of its content, and its length.
     private func object(_ index: Int) throws(InputError) -> (kind: UInt8, low: UInt8, position: Int, count: Int) {
         guard (0..<objectCount).contains(index) else {
             throw Self.damaged(at: table, "an object lies outside of the file")
@@ -66,20 +66,20 @@ struct BinaryPropertyList {
         else { throw Self.damaged(at: entry, "an object lies outside of the file") }
         let (kind, low) = (bytes[offset] >> 4, bytes[offset] & 0xF)
         guard low == 0xF, kind >= 0x4 else { return (kind, low, offset + 1, Int(low)) }
-        // The length is a whole number of its own.
+        // The length is a separate integer object.
         guard offset + 1 < table, bytes[offset + 1] >> 4 == 0x1 else {
             throw Self.damaged(at: offset + 1, "the length of an object is expected here")
         }
         let width = 1 << Int(bytes[offset + 1] & 0xF)
         guard width <= 8, let count = number(at: offset + 2, width: width) else {
-            throw Self.damaged(at: offset + 1, "the length of an object makes no sense")
+            throw Self.damaged(at: offset + 1, "the length of an object is invalid")
         }
         return (kind, low, offset + 2 + width, count)
     }
 
     private func reference(at position: Int) throws(InputError) -> Int {
         guard let reference = number(at: position, width: referenceWidth) else {
-            throw Self.damaged(at: position, "a reference makes no sense")
+            throw Self.damaged(at: position, "an object reference is invalid")
         }
         return reference
     }
@@ -93,7 +93,7 @@ struct BinaryPropertyList {
         let (kind, _, position, count) = try object(index)
         let unitWidth = kind == 0x6 ? 2 : 1
         guard [0x5, 0x6, 0x7].contains(kind) else {
-            throw Self.damaged(at: position, "a key is a string, this is \(Self.name(of: kind))")
+            throw Self.damaged(at: position, "a key must be a string, not \(Self.name(of: kind))")
         }
         guard count <= (table - position) / unitWidth else {
             throw Self.damaged(at: position, "a string is longer than the file")
@@ -106,7 +106,7 @@ struct BinaryPropertyList {
         } else {
             text = String(validating: content, as: UTF8.self)
         }
-        guard let text else { throw Self.damaged(at: position, "a string is not written as it should be") }
+        guard let text else { throw Self.damaged(at: position, "a string has an invalid encoding") }
         return text
     }
 
@@ -116,7 +116,7 @@ struct BinaryPropertyList {
         case (0x0, 0x8): return .bool(false)
         case (0x0, 0x9): return .bool(true)
         case (0x3, 0x3):
-            guard position + 8 <= table else { throw Self.damaged(at: position, "a date is cut short") }
+            guard position + 8 <= table else { throw Self.damaged(at: position, "a date is truncated") }
             let bits = bytes[position..<position + 8].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
             return Self.date(Double(bitPattern: bits))
         default: return .other(Self.name(of: kind))
@@ -127,7 +127,7 @@ struct BinaryPropertyList {
         let milliseconds = ((secondsSince2001 + referenceDate) * 1_000).rounded()
         let range = Double(Timestamp.earliest.milliseconds)...Double(Timestamp.latest.milliseconds)
         guard range.contains(milliseconds) else {
-            return .badDate("\(secondsSince2001) seconds after 2001 is no date of the years 1 to 9999")
+            return .badDate("\(secondsSince2001) seconds after 2001 is outside the years 1 to 9999")
         }
         return .date(Timestamp(milliseconds: Int64(milliseconds)))
     }

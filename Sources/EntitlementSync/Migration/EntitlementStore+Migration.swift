@@ -1,43 +1,47 @@
 public import Entitlements
 
-/// What a migration did.
+/// The result of a migration.
 public struct MigrationReport: Hashable, Sendable {
-    /// The facts that were new to the account's ledger. Migrating the same again adds none.
+    /// The facts that were new to the account's ledger. Empty if the same data was migrated before.
     public var newFacts: [Fact]
-    /// How many statements added nothing, because they are known or because purchases say as much.
+    /// The number of expiries and products that added nothing: they were known already, or purchases cover them.
     public var knownCount: Int
-    /// Expiries that had passed when they were stated: nothing is left of them, and nothing was added.
+    /// The expiries that had already passed at the time of the source's statement. They add nothing.
     public var lapsed: [Timestamp]
-    /// What looks like a purchase and was left out.
+    /// Values of the source that look like purchases and cannot be migrated.
     public var ignored: [Migration.Ignored]
 
-    /// The expiries that were added, ascending.
+    /// The added expiry dates, in ascending order.
     public var newExpiries: [Timestamp] {
         newFacts.compactMap { if case .assertion(let assertion) = $0 { assertion.reference.until } else { nil } }
             .sorted()
     }
 
-    /// The products whose unlocking was added, ascending.
+    /// The products that were added as owned, in ascending order.
     public var newlyOwned: [ProductID] {
         newFacts.compactMap { if case .flag(let flag) = $0 { flag.product } else { nil } }.sorted()
     }
 }
 
 extension EntitlementStore {
-    /// Takes over what an app knows that did it the tutorials' way. All of it is checked before anything is written,
-    /// and written at once: durable on return, or not there.
+    /// Imports the state of an app that stored a bare expiry date and ownership flags.
     ///
-    /// An expiry becomes an assertion: it adds the time from the end so far to its date, never a duration. An unlocked
-    /// product becomes a flag. Migrating again adds nothing, on any device, and so does the echo of an expiry that this
-    /// store computed itself, or of a product whose purchase it knows. Migrate before selling: of an expiry that comes
-    /// after a purchase nobody can tell whether it is that purchase's own.
+    /// The migration is checked completely before anything is written, and written atomically. It is durable on return.
+    ///
+    /// An expiry becomes an assertion: it adds the time from the end of the group so far to its date, never a fixed
+    /// duration. An owned product becomes a flag. A migration can be repeated on any device and then adds nothing. An
+    /// expiry that this store computed itself, and a product whose purchase it knows, add nothing either.
+    ///
+    /// Migrate before you sell anything through this store. An expiry that is migrated after a purchase may already
+    /// include that purchase.
     ///
     /// - Parameters:
-    ///   - migration: what the other system says.
-    ///   - group: what its expiries are for; when not given, the only non-renewing group of the catalogue.
-    /// - Throws: ``EntitlementError`` of kind `unknownProduct` (a product or a group that the catalogue does not have),
-    ///   `invalid` (no group is given and there is not just one, or a product is no non-consumable), `ledgerFull`,
-    ///   `accountErased`, `storage` or `damaged`.
+    ///   - migration: The state of the other system.
+    ///   - group: The group that the expiries apply to. The default is the only non-renewing group of the catalogue.
+    /// - Returns: The new facts, and what added nothing.
+    /// - Throws: ``EntitlementError`` of kind `unknownProduct` (a product or a group is not in the catalogue),
+    ///   `invalid` (`group` is missing and the catalogue does not have exactly one non-renewing group, or a product is
+    ///   not a non-consumable), `ledgerFull`, `accountErased`, `storage` or `damaged`.
     @discardableResult
     public func migrate(_ migration: Migration, group: GroupID? = nil) async throws(EntitlementError)
         -> MigrationReport
@@ -49,41 +53,42 @@ extension EntitlementStore {
         let before = try await session.ledgers.current()
         guard plan.statementCount > 0 else { return plan.report(of: [], in: before, now: now) }
         let trial = try plan.facts(in: before, replica: MigrationPlan.trialReplica, now: now)
-        // What adds nothing writes nothing, not even a replica's id. Of a ledger that was adopted nobody can tell yet.
+        // A migration that adds nothing writes nothing, not even a replica id. A claimed ledger can be checked only
+        // after its adoption is complete.
         guard try LocalLedgers.union(of: before.account, and: trial) != nil || before.claim != nil else {
             return plan.report(of: [], in: before, now: now)
         }
         let facts = try await session.ledgers.append(to: .account) { (state, replica) throws(EntitlementError) in
             try plan.facts(in: state, replica: replica, now: now)
         }.facts
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return plan.report(of: facts, in: before, now: now)
     }
 
-    /// Joins the facts of another ledger into the account's, all at once: durable on return, or not there.
+    /// Merges the facts of another ledger into the account's ledger, atomically. They are durable on return.
     ///
-    /// Facts keep their identity, so that joining twice adds nothing. What only its own place can say stays out:
-    /// claims, decisions of a server, requests that are pending and notes of a device.
+    /// Facts keep their identity, so that joining the same ledger again adds nothing. Facts that are meaningful only in
+    /// their original ledger are left out: claims, decisions of a server, pending purchases and a device's notes.
     ///
-    /// - Returns: the facts that were new.
-    /// - Throws: ``EntitlementError`` of kind `invalid` (the ledger is the marker of an erased account), `ledgerFull`,
+    /// - Returns: The facts that were new.
+    /// - Throws: ``EntitlementError`` of kind `invalid` (the ledger belongs to an erased account), `ledgerFull`,
     ///   `accountErased`, `storage` or `damaged`.
     @discardableResult
     public func join(_ ledger: Ledger) async throws(EntitlementError) -> [Fact] {
         guard !ledger.isErased else {
-            throw EntitlementError(.invalid, "the account of this ledger was erased: it holds nothing to take over")
+            throw EntitlementError(.invalid, "the account of this ledger was erased; it has no facts to join")
         }
         let records = ledger.transferable.records
         let session = session
         let facts = try await session.ledgers.append(to: .account) { state in
             state.account.ledger.missing(of: records).map(Fact.init(verbatim:))
         }.facts
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return facts
     }
 }
 
-/// A migration, checked against a catalogue.
+/// A migration that was checked against a catalogue.
 private struct MigrationPlan: Sendable {
     let migration: Migration
     private var assertions: RecordingPlan
@@ -91,7 +96,7 @@ private struct MigrationPlan: Sendable {
     private let expiries: [Timestamp]
     private let owned: [ProductID]
 
-    /// Stands for a replica's id while it is found out whether anything is new.
+    /// A placeholder for the replica id in the check for new facts.
     static let trialReplica: ReplicaID = {
         var generator = ZeroGenerator()
         return .random(using: &generator)
@@ -107,7 +112,7 @@ private struct MigrationPlan: Sendable {
             guard let known = store.catalog[product: product] else { throw .unknown(product) }
             guard known.kind == .nonConsumable else {
                 throw EntitlementError(
-                    .invalid, "\"\(product)\" is \(known.kind.name), only a nonConsumable has a flag")
+                    .invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
             }
         }
         let group = try Self.group(group, for: expiries, in: store.catalog)
@@ -118,7 +123,7 @@ private struct MigrationPlan: Sendable {
         }
     }
 
-    /// The group that expiries are for; `nil` when it does not matter.
+    /// Returns the group that expiries apply to; `nil` if there are no expiries and no group was given.
     private static func group(_ given: GroupID?, for expiries: [Timestamp], in catalog: Catalog)
         throws(EntitlementError) -> GroupID?
     {
@@ -136,26 +141,26 @@ private struct MigrationPlan: Sendable {
         guard !expiries.isEmpty else { return nil }
         guard groups.count == 1 else {
             let names = groups.sorted().map { "\"\($0)\"" }.joined(separator: ", ")
-            let choice = groups.isEmpty ? "the catalogue has no non-renewing group" : "it may be for \(names)"
-            throw EntitlementError(.invalid, "which group the expiry is for must be given: \(choice)")
+            let choice = groups.isEmpty ? "the catalogue has no non-renewing group" : "choose one of \(names)"
+            throw EntitlementError(.invalid, "the group of the expiry must be given: \(choice)")
         }
         return groups.first
     }
 
     var statementCount: Int { expiries.count + owned.count }
 
-    /// The facts that the account's ledger lacks.
+    /// Returns the facts that the account's ledger lacks.
     func facts(in state: LocalLedgers.State, replica: ReplicaID, now: Timestamp) throws(EntitlementError) -> [Fact] {
         var facts: [Fact] = []
         var time = state.facts.latestTime
         for fact in try assertions.facts(for: .account, in: state, replica: replica, now: now) {
             guard case .assertion(let assertion) = fact else { continue }
             time = max(time, assertion.logicalTime)
-            // Nothing is ever left of it.
+            // An expiry in the past never adds any time.
             guard assertion.reference.until > assertion.assertedAt else { continue }
             facts.append(fact)
         }
-        for product in owned where !state.facts.tells(of: product, in: environment) {
+        for product in owned where !state.facts.explainOwnership(of: product, in: environment) {
             time = time.next(at: now)
             facts.append(
                 .flag(
@@ -183,20 +188,20 @@ private struct MigrationPlan: Sendable {
 }
 
 extension Facts {
-    /// Whether it is known how `product` was come by: a purchase, or a mark that was once set. A mark besides a
-    /// purchase would stand against its refund; one set anew would stand against its withdrawal.
-    fileprivate func tells(of product: ProductID, in environment: EnvironmentID) -> Bool {
+    /// True if the facts explain the ownership of `product`: a purchase, or a flag that was set once. A flag added to a
+    /// purchase would outlive its refund, and a flag set again would undo its withdrawal.
+    fileprivate func explainOwnership(of product: ProductID, in environment: EnvironmentID) -> Bool {
         flags[FlagMarks.Reference(product, environment)]?.set != nil
             || purchases.contains { $0.product == product && $0.transaction.environment == environment }
     }
 }
 
 extension Fact {
-    /// The fact of `record`, whose bytes it keeps: one with fields that this version does not know is carried along
-    /// unread.
+    /// Decodes `record`. A record with fields that this version does not know becomes an unreadable fact, which
+    /// preserves its bytes.
     fileprivate init(verbatim record: Record) {
         let fact = Fact(record)
-        self = fact.record == record ? fact : .unreadable(record, reason: "it holds more than this version knows")
+        self = fact.record == record ? fact : .unreadable(record, reason: "it has fields of a later version")
     }
 }
 

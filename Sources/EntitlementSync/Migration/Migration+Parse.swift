@@ -1,26 +1,26 @@
 public import Entitlements
 
 extension Migration {
-    /// The largest export of Parse that is read, in bytes.
+    /// The maximum size of a Parse export, in bytes.
     static let maximumExportByteCount = 64 << 20
 
-    /// Reads one user of an export of Parse's `_User`: `ExpirationDate`, one date or an array of dates.
+    /// Reads one user from an export of Parse's `_User` class: `ExpirationDate`, one date or an array of dates.
     ///
-    /// The export is `{"results":[…]}`, an array, one object, or one object a line. A date is
-    /// `{"__type":"Date","iso":"…"}` or RFC 3339 text. Of a user nothing is read but `username`, `objectId`,
-    /// `updatedAt` and `ExpirationDate`: password hashes and session tokens are neither kept nor shown.
+    /// The export is `{"results":[…]}`, an array, a single object, or one object per line. A date is
+    /// `{"__type":"Date","iso":"…"}` or RFC 3339 text. Only `username`, `objectId`, `updatedAt` and `ExpirationDate`
+    /// are read; password hashes and session tokens are neither kept nor shown.
     ///
     /// - Parameters:
-    ///   - json: the export, at most 64 MiB.
-    ///   - user: the user's `username` or `objectId`; needed when there are several.
-    /// - Throws: `InputError` with the line of what is no JSON or the path of what is wrong; when nobody, or more than
-    ///   one, is the user.
+    ///   - json: The export, at most 64 MiB.
+    ///   - user: The user's `username` or `objectId`. Required if the export has several users.
+    /// - Throws: `InputError` with the line of a syntax error or the path of an invalid value, or if not exactly one
+    ///   user matches.
     public static func parse(json: some Collection<UInt8>, user: String? = nil) throws(InputError) -> Migration {
         guard json.count <= maximumExportByteCount else {
             throw InputError(
                 path: "",
-                reason: "an export of \(json.count) bytes is not read, at most \(maximumExportByteCount): "
-                    + "cut the user out of it")
+                reason: "the export must be at most \(maximumExportByteCount) bytes, not \(json.count): "
+                    + "extract the user from it")
         }
         var found: [ParseUser] = []
         var userCount = 0
@@ -41,7 +41,7 @@ extension Migration {
         }
         return found == 0
             ? "none of the \(count) users of the export is \"\(user.singleLine)\""
-            : "\(found) users of the export are \"\(user.singleLine)\": name one by objectId"
+            : "\(found) users of the export match \"\(user.singleLine)\": name one by objectId"
     }
 
     private static func objects(_ bytes: [UInt8]) throws(InputError) -> [JSONReader] {
@@ -52,7 +52,7 @@ extension Migration {
         return try root.object().required("results").array()
     }
 
-    /// The objects of an export that holds one a line, `nil` for any other.
+    /// Returns the objects of an export with one object per line; `nil` for any other export.
     private static func objectLines(_ bytes: [UInt8]) throws(InputError) -> [JSONReader]? {
         let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
         let filled = lines.indices.filter { !lines[$0].allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } }
@@ -73,7 +73,7 @@ extension Migration {
     }
 }
 
-/// What of a Parse user is looked at.
+/// The part of a Parse user that a migration reads.
 private struct ParseUser {
     private let members: JSONObjectReader
     private let username: String?
@@ -84,12 +84,12 @@ private struct ParseUser {
         username = try members["username"]?.string()
         objectID = try members["objectId"]?.string()
         guard username != nil || objectID != nil else {
-            throw reader.error("a user of Parse has a username and an objectId, this has neither")
+            throw reader.error("a Parse user needs a username or an objectId")
         }
     }
 
     func isCalled(_ name: String) -> Bool {
-        // Byte by byte, as accounts are compared.
+        // Compares bytes, like account names.
         [username, objectID].contains { $0.map { $0.utf8.elementsEqual(name.utf8) } ?? false }
     }
 
@@ -112,7 +112,7 @@ private struct ParseUser {
         case .object:
             let members = try reader.object()
             let type = try members.required("__type")
-            guard try type.string() == "Date" else { throw type.error("a date of Parse has the type Date") }
+            guard try type.string() == "Date" else { throw type.error("a Parse date must have the type Date") }
             return try members.required("iso").timestamp()
         default: throw reader.error("a date is expected, not \(reader.value.typeName)")
         }

@@ -1,32 +1,33 @@
 public import Entitlements
 
-/// What an app that did it the tutorials' way knows about a buyer: a bare expiry, and which products are unlocked.
-/// Hand it to ``EntitlementStore/migrate(_:group:)``.
+/// The purchase state of an app that stored a bare expiry date and ownership flags, or of another system without
+/// transactions.
 ///
-/// Reading is pure and takes everything or nothing. A `Migration` can also be made by hand, for any other system.
+/// Pass it to ``EntitlementStore/migrate(_:group:)``. Read it with ``userDefaults(propertyList:catalog:)`` or
+/// ``parse(json:user:)``, or create it for any other system. Reading is all or nothing and has no side effects.
 public struct Migration: Hashable, Sendable {
-    /// Something that was found and cannot be migrated.
+    /// A value that was found and cannot be migrated.
     public struct Ignored: Hashable, Sendable {
-        /// Its name in the source.
+        /// The value's name in the source.
         public var key: String
-        /// Why not.
+        /// The reason for leaving it out.
         public var reason: String
     }
 
-    /// Names the system: `userdefaults`, `parse`, …
+    /// The name of the source system: `userdefaults`, `parse`, …
     public var source: SourceID
-    /// The dates until which the subscription is paid, by the source's word. Several add nothing to each other.
+    /// The dates until which the subscription is paid, according to the source. Several dates do not add up.
     public var expiries: [Timestamp]
-    /// The non-consumables that the source has as bought.
+    /// The non-consumables that are owned, according to the source.
     public var owned: [ProductID]
-    /// As of when the source says so; `nil` when it does not tell.
+    /// The date of the source's statement; `nil` if unknown.
     public var statedAt: Timestamp?
-    /// What looks like a purchase and is left out.
+    /// Values that look like purchases and cannot be migrated.
     public var ignored: [Ignored]
-    /// How much else there was, which has nothing to do with purchases.
+    /// The number of other values, which are unrelated to purchases.
     public var otherCount: Int
 
-    /// What a system says about a buyer.
+    /// Creates a migration from a system's state.
     public init(
         source: SourceID, expiries: [Timestamp] = [], owned: [ProductID] = [], statedAt: Timestamp? = nil
     ) {
@@ -40,17 +41,16 @@ public struct Migration: Hashable, Sendable {
 }
 
 extension Migration {
-    /// The key of the expiry, in user defaults and in Parse.
+    /// The key of the expiry date, in user defaults and in Parse.
     static let expiryKey = "ExpirationDate"
 
-    /// Reads the user defaults of an app: `ExpirationDate`, a date, and for each product a Bool whose key is the
-    /// product's id.
+    /// Reads the user defaults of an app: the date `ExpirationDate`, and for each owned product a Boolean whose key is
+    /// the product id.
     ///
-    /// `true` means bought; `false` means nothing, it takes nothing back. A Bool that is no product of `catalog` is
-    /// ``ignored``, and so is what user defaults say of units and subscriptions besides the date. Other keys are
-    /// counted.
+    /// `true` means owned. `false` has no effect and revokes nothing. A Boolean whose key is not a product of `catalog`
+    /// is ``ignored``, and so are values for consumables and subscriptions. Other keys are only counted.
     ///
-    /// An app reads its own like this:
+    /// An app reads its own user defaults like this:
     ///
     /// ```swift
     /// let bytes = try PropertyListSerialization.data(
@@ -60,9 +60,9 @@ extension Migration {
     /// ```
     ///
     /// - Parameters:
-    ///   - propertyList: a property list, XML or binary, of at most 16 MiB.
-    ///   - catalog: what is sold.
-    /// - Throws: `InputError` with the place of what is no property list, or the key whose value is of a wrong type.
+    ///   - propertyList: An XML or binary property list of at most 16 MiB.
+    ///   - catalog: The products for sale.
+    /// - Throws: `InputError` with the position of a syntax error, or the key whose value has the wrong type.
     public static func userDefaults(propertyList: some Collection<UInt8>, catalog: Catalog) throws(InputError)
         -> Migration
     {

@@ -1,17 +1,17 @@
 import Entitlements
 
-/// The top level of a property list, in the XML form or the binary one: what user defaults are kept in.
+/// The top level of a property list in XML or binary form, the format of user defaults.
 ///
-/// Our own reader, because it is given files of strangers: it looks at the top level only and descends into nothing,
-/// so that no nesting and no object that is referred to a billion times can hurt, and it says where a file is wrong.
+/// This reader is safe for untrusted files. It reads only the top level, so deep nesting and repeated references cost
+/// nothing, and its errors contain the position of the mistake.
 struct PropertyList {
-    /// What stands behind a key.
+    /// The value of a key.
     enum Value: Hashable {
         case bool(Bool)
         case date(Timestamp)
-        /// A date that cannot be one.
+        /// A date that is malformed or out of range.
         case badDate(String)
-        /// Anything else, named for a message.
+        /// A value of another type, described for an error message.
         case other(String)
 
         var typeName: String {
@@ -24,7 +24,7 @@ struct PropertyList {
         }
     }
 
-    /// Keys are ids: compared byte by byte.
+    /// The values by key. Keys are compared byte by byte.
     let values: [ProductID: Value]
 
     static let maximumByteCount = 16 << 20
@@ -32,7 +32,7 @@ struct PropertyList {
     init(_ bytes: [UInt8]) throws(InputError) {
         guard bytes.count <= Self.maximumByteCount else {
             throw InputError(
-                path: "", reason: "user defaults of \(bytes.count) bytes are not read, at most \(Self.maximumByteCount)"
+                path: "", reason: "user defaults must be at most \(Self.maximumByteCount) bytes, not \(bytes.count)"
             )
         }
         if bytes.starts(with: BinaryPropertyList.magic) {

@@ -1,9 +1,9 @@
 import Entitlements
 
-/// The top level of a property list in XML.
+/// A reader for the top level of an XML property list.
 ///
-/// Of XML it reads what property lists are written in: elements, comments, character data and the five entities, in
-/// UTF-8. A document type that declares entities of its own is refused.
+/// It supports the subset of XML that property lists use: elements, comments, character data and the five predefined
+/// entities, in UTF-8. A document type with its own declarations is rejected.
 struct XMLPropertyList {
     private let bytes: [UInt8]
     private var position = 0
@@ -40,13 +40,13 @@ struct XMLPropertyList {
         let dictionary = try tag()
         guard dictionary.name == "dict", !dictionary.isClosing else {
             throw failure(
-                "user defaults are a dictionary, this is <\(dictionary.name.singleLine)>", at: dictionary.start)
+                "user defaults must be a dictionary, not <\(dictionary.name.singleLine)>", at: dictionary.start)
         }
         let values = dictionary.isEmpty ? [:] : try entries()
         let end = try tag()
         guard end.name == "plist", end.isClosing else { throw failure("</plist> is expected", at: end.start) }
         try skipMisc()
-        guard position == bytes.count else { throw failure("something follows the end of the property list") }
+        guard position == bytes.count else { throw failure("unexpected content after the end of the property list") }
         return values
     }
 
@@ -61,7 +61,7 @@ struct XMLPropertyList {
             let key = ProductID(tag.isEmpty ? "" : try text(of: "key"))
             let value = try value(of: key)
             guard values.updateValue(value, forKey: key) == nil else {
-                throw failure("the key \"\(key.rawValue.singleLine)\" stands here twice", at: tag.start)
+                throw failure("duplicate key \"\(key.rawValue.singleLine)\"", at: tag.start)
             }
         }
     }
@@ -75,7 +75,7 @@ struct XMLPropertyList {
         case "true", "false":
             let content = tag.isEmpty ? "" : try text(of: tag.name)
             guard content.utf8.allSatisfy(Self.isSpace) else {
-                throw failure("<\(tag.name)> holds nothing", at: tag.start)
+                throw failure("<\(tag.name)> must be empty", at: tag.start)
             }
             return .bool(tag.name == "true")
         case "date":
@@ -89,11 +89,11 @@ struct XMLPropertyList {
             if !tag.isEmpty { try skip(tag) }
             return .other(tag.name == "array" ? "an array" : "a dictionary")
         default:
-            throw failure("<\(tag.name.singleLine)> is no element of a property list", at: tag.start)
+            throw failure("<\(tag.name.singleLine)> is not a property list element", at: tag.start)
         }
     }
 
-    /// Skips to the end of `outermost`, however deep it goes.
+    /// Skips to the end of `outermost`, at any depth of nesting.
     private mutating func skip(_ outermost: Tag) throws(InputError) {
         var open = [outermost.name]
         while let innermost = open.last {
@@ -109,7 +109,7 @@ struct XMLPropertyList {
         }
     }
 
-    /// The text up to `</name>`.
+    /// Returns the text up to `</name>`.
     private mutating func text(of name: String) throws(InputError) -> String {
         var text: [UInt8] = []
         while position < bytes.count {
@@ -146,10 +146,10 @@ struct XMLPropertyList {
                 return Character(scalar)
             }
         }
-        throw failure("no such character: & is written as &amp;", at: start)
+        throw failure("unknown entity; write & as &amp;", at: start)
     }
 
-    /// The next tag, after space and comments.
+    /// Returns the next tag, after white space and comments.
     private mutating func tag() throws(InputError) -> Tag {
         try skipMisc()
         guard position < bytes.count else { throw failure("the file ends where a tag is expected") }
@@ -163,7 +163,7 @@ struct XMLPropertyList {
         let name = bytes[position...].prefix { !Self.isSpace($0) && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: ">") }
         tag.name = String(decoding: name, as: UTF8.self)
         position += name.count
-        // An attribute may hold ">".
+        // An attribute value may contain ">".
         var quote: UInt8?
         while position < bytes.count, quote != nil || bytes[position] != UInt8(ascii: ">") {
             let byte = bytes[position]
@@ -180,7 +180,7 @@ struct XMLPropertyList {
         return tag
     }
 
-    /// Skips space, comments, the XML declaration and the document type.
+    /// Skips white space, comments, the XML declaration and the document type.
     private mutating func skipMisc() throws(InputError) {
         while position < bytes.count {
             if Self.isSpace(bytes[position]) {
@@ -190,12 +190,12 @@ struct XMLPropertyList {
             } else if follows("<?") {
                 let declaration = String(decoding: try take(until: "?>"), as: UTF8.self).lowercased()
                 guard !declaration.contains("encoding") || declaration.contains("utf-8") else {
-                    throw failure("the XML property list is not said to be UTF-8")
+                    throw failure("the XML property list must declare UTF-8")
                 }
             } else if follows("<!DOCTYPE") {
                 let start = position
                 guard !(try take(until: ">")).contains(UInt8(ascii: "[")) else {
-                    throw failure("a document type that declares something is not read", at: start)
+                    throw failure("a document type with declarations is not supported", at: start)
                 }
             } else {
                 return
@@ -203,7 +203,7 @@ struct XMLPropertyList {
         }
     }
 
-    /// Whether `<![CDATA[…]]>` stood here.
+    /// Skips a `<![CDATA[…]]>` section. Returns `false` if there is none at this position.
     private mutating func skipCharacterData() throws(InputError) -> Bool {
         guard follows("<![CDATA[") else { return false }
         _ = try take(until: "]]>")

@@ -6,19 +6,21 @@ public import Foundation
 #endif
 
 extension Catalog {
-    /// Reads a catalogue from a JSON file, or from the StoreKit configuration that Xcode writes (`.storekit`, which
-    /// is told by its content too).
+    /// Reads a catalogue from a JSON file or from a StoreKit configuration that Xcode writes (`.storekit`).
+    ///
+    /// A StoreKit configuration is also recognized by its content, whatever the file's extension.
     ///
     /// - Parameters:
-    ///   - url: the file.
-    ///   - supplement: what a StoreKit configuration does not say; nothing for a catalogue of our own.
-    /// - Throws: `InputError` that names the file, and in it the line or path of what is wrong.
+    ///   - url: The location of the file.
+    ///   - supplement: The settings that a StoreKit configuration cannot express. Pass nothing for a catalogue in this
+    ///     package's own format.
+    /// - Throws: `InputError` with the file, and the line or path of the mistake inside it.
     public static func json(at url: URL, supplement: StoreKitSupplement = StoreKitSupplement())
         throws(InputError) -> Catalog
     {
         let bytes: Data
         do { bytes = try Data(contentsOf: url) } catch {
-            throw InputError(path: url.path, reason: "it cannot be read: \(error)")
+            throw InputError(path: url.path, reason: "the file cannot be read: \(error)")
         }
         do {
             return url.pathExtension == "storekit"

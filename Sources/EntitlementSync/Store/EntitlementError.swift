@@ -1,8 +1,10 @@
 public import SyncCore
 
-/// The store could not do what it was asked. Bad input changed nothing; an interrupted sync may have got half way.
+/// An error that an ``EntitlementStore`` throws.
+///
+/// Invalid input changes nothing. An interrupted sync may have completed in part; repeating it is safe.
 public struct EntitlementError: Error, Sendable, CustomStringConvertible {
-    /// What went wrong. More kinds may come; switch with a default.
+    /// The category of an ``EntitlementError``. New kinds may be added, so a `switch` needs a default case.
     public struct Kind: Hashable, Sendable, CustomStringConvertible {
         private enum Code: String {
             case unknownProduct, unknownEntitlement, invalid, contradiction, ledgerFull, signInNeeded, noRemote
@@ -11,48 +13,48 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         }
         private let code: Code
 
-        /// The catalogue has no product of this id.
+        /// The catalogue has no product or group with this id.
         public static let unknownProduct = Kind(code: .unknownProduct)
-        /// The catalogue has no entitlement of this id.
+        /// The catalogue has no entitlement with this id.
         public static let unknownEntitlement = Kind(code: .unknownEntitlement)
         /// An argument is out of range or malformed.
         public static let invalid = Kind(code: .invalid)
-        /// The transaction is already recorded, with other contents.
+        /// The transaction is already recorded with different contents.
         public static let contradiction = Kind(code: .contradiction)
         /// The ledger has reached `LedgerLimits.standard`.
         public static let ledgerFull = Kind(code: .ledgerFull)
-        /// Syncing is for accounts, and nobody is signed in.
+        /// Syncing needs an account, and no account is logged in.
         public static let signInNeeded = Kind(code: .signInNeeded)
-        /// The store was made without a remote.
+        /// The store has no remote.
         public static let noRemote = Kind(code: .noRemote)
-        /// There is no account of this name, as far as can be known now.
+        /// No account with this name is known.
         public static let unknownAccount = Kind(code: .unknownAccount)
-        /// The account was erased. Nothing of it is left, and nothing can be recorded for it.
+        /// The account was erased. None of its data is left, and nothing can be recorded for it.
         public static let accountErased = Kind(code: .accountErased)
-        /// The remote does not let a device do this; the message says who can.
+        /// The remote does not permit devices to do this. The message names the alternative.
         public static let refused = Kind(code: .refused)
-        /// A backend lacks what a ledger needs of it.
+        /// A backend lacks a capability that the store needs.
         public static let unsuitableStore = Kind(code: .unsuitableStore)
         /// The local store failed.
         public static let storage = Kind(code: .storage)
-        /// A document in the local store cannot be read. It was left as it is.
+        /// A document in the local store cannot be decoded. It was left unchanged.
         public static let damaged = Kind(code: .damaged)
-        /// A document in the local store was written by a later version of this software. It was left as it is.
+        /// A document in the local store was written by a later version of this software. It was left unchanged.
         public static let newerFormat = Kind(code: .newerFormat)
-        /// A sync could not be finished; what was recorded is safe on this device.
+        /// A sync did not finish, or another request to the remote failed. All recorded facts are safe on this device.
         public static let sync = Kind(code: .sync)
 
         /// The kind's name.
         public var description: String { code.rawValue }
     }
 
-    /// What went wrong.
+    /// The category of the error.
     public let kind: Kind
-    /// One line for a person: what is wrong and what to do.
+    /// One line for a person: the problem and its remedy.
     public let message: String
-    /// The backend's error, when one is behind this.
+    /// The backend's error that caused this one, if any.
     public let backendError: BackendError?
-    /// The engine's error, for kind ``Kind/sync``.
+    /// The sync engine's error that caused this one, for ``Kind/sync``.
     public let syncError: SyncError?
 
     init(_ kind: Kind, _ message: String) {
@@ -75,7 +77,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         syncError = nil
     }
 
-    /// The remote keeps its accounts itself, and does not let a device do `what`.
+    /// Creates an error of kind ``Kind/refused``: `remote` manages its accounts itself and does not permit `what`.
     init(refusedBy remote: String, _ what: String, _ error: BackendError) {
         kind = .refused
         message = "\(remote) \(what) (\(error.message))"
@@ -83,7 +85,7 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         syncError = nil
     }
 
-    /// The remote failed outside of a sync.
+    /// Creates an error for a request to the remote that was not part of a sync.
     init(remote error: BackendError) {
         kind = .sync
         message = "remote store: \(error)"
@@ -98,11 +100,11 @@ public struct EntitlementError: Error, Sendable, CustomStringConvertible {
         syncError = error
     }
 
-    /// Whether the same call may succeed later.
+    /// True if the same call may succeed later.
     public var isTransient: Bool {
         syncError?.isTransient ?? (backendError.map { $0.disposition != .permanent } ?? false)
     }
 
-    /// The message.
+    /// The error's message.
     public var description: String { message }
 }

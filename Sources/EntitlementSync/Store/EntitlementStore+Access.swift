@@ -1,7 +1,7 @@
 public import Entitlements
 
 extension EntitlementStore {
-    /// Whether content may be shown now, by what the local store holds. Needs no network.
+    /// Returns the current access to an entitlement, as derived from the local store. Needs no network.
     ///
     /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `storage` or `damaged`.
     public func access(to entitlement: EntitlementID) async throws(EntitlementError) -> Access {
@@ -15,7 +15,7 @@ extension EntitlementStore {
         return access
     }
 
-    /// All that holds now, by what the local store holds.
+    /// Returns everything that holds now, as derived from the local store. Needs no network.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshot() async throws(EntitlementError) -> Snapshot {
@@ -24,14 +24,14 @@ extension EntitlementStore {
         return try await snapshot(of: try await session.ledgers.current(), in: session)
     }
 
-    /// The facts of the local store under the catalogue's rules, for explanations and tests.
+    /// Returns the local facts as replayed under the catalogue's rules, for explanations and tests.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func replay() async throws(EntitlementError) -> Replay {
         try await session.ledgers.current().replay
     }
 
-    /// The account's ledger as the local store holds it, and the one that stays on this device.
+    /// Returns the account's ledger as the local store holds it, and the ledger that stays on this device.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func localLedgers() async throws(EntitlementError) -> (account: Ledger, device: Ledger) {
@@ -39,41 +39,45 @@ extension EntitlementStore {
         return (state.account.document.ledger, state.device.document.ledger)
     }
 
-    /// The end of `product`'s group if it were bought now, for a renewal dialogue.
+    /// Returns the date on which `product`'s group would end if the product were bought now. Useful in a renewal
+    /// dialogue.
     ///
     /// - Parameters:
-    ///   - product: a non-renewing subscription of the catalogue.
-    ///   - quantity: how many, 1 to 10,000.
+    ///   - product: A non-renewing subscription of the catalogue.
+    ///   - quantity: The number of items to buy, 1 to 10,000.
     /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid`, `storage` or `damaged`.
     public func preview(buying product: ProductID, quantity: Int64 = 1) async throws(EntitlementError) -> Timestamp {
         guard let known = catalog[product: product] else { throw .unknown(product) }
         guard case .nonRenewing = known.kind else {
             throw EntitlementError(
-                .invalid, "\"\(product)\" is \(known.kind.name), only a nonRenewing has an end to preview")
+                .invalid, "\"\(product)\" is \(known.kind.name); only a nonRenewing has an end to preview")
         }
         guard Purchase.quantityRange.contains(quantity),
             let end = try await session.ledgers.current().replay.end(afterBuying: product, quantity: quantity, at: now)
-        else { throw EntitlementError(.invalid, "a quantity is 1 to 10000, not \(quantity)") }
+        else { throw EntitlementError(.invalid, "quantity must be 1 to 10,000, not \(quantity)") }
         return end
     }
 
-    /// What ``use(_:id:)`` did.
+    /// The result of ``EntitlementStore/use(_:id:)``.
     public enum UseOutcome: Hashable, Sendable {
-        /// A period or an ownership grants it; no unit was spent.
+        /// A period or an ownership grants access; no unit was spent.
         case granted(Access.Grant)
-        /// A unit was spent, and so many are left. The same id again spends nothing more.
+        /// A unit of the product was spent. Repeating the call with the same id spends nothing more.
         case spent(remaining: Int64, of: ProductID)
-        /// It is denied; nothing changed.
+        /// Access is denied; nothing changed.
         case denied(Access.Denial)
     }
 
-    /// Uses an entitlement once: by a period or ownership where there is one, else by a unit.
+    /// Uses an entitlement once. A period or an ownership covers the use if there is one; otherwise the use spends a
+    /// unit.
     ///
     /// - Parameters:
-    ///   - entitlement: what to use.
-    ///   - id: an idempotency key: one id spends once, however often the call is repeated. Random when not given.
-    /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `invalid` (the id), `ledgerFull`, `storage` or
-    ///   `damaged`.
+    ///   - entitlement: The entitlement to use.
+    ///   - id: An idempotency key. One id spends at most one unit, however often the call is repeated. The default is a
+    ///     random id.
+    /// - Returns: The source that covered the use, or the reason for denying it.
+    /// - Throws: ``EntitlementError`` of kind `unknownEntitlement`, `invalid` (the id), `contradiction` (the id has
+    ///   spent a unit of a product that does not grant this entitlement), `ledgerFull`, `storage` or `damaged`.
     public func use(_ entitlement: EntitlementID, id: SpendID? = nil) async throws(EntitlementError) -> UseOutcome {
         let id = id ?? SpendID(host.randomUUID())
         do { try id.validate() } catch { throw EntitlementError(.invalid, "spend id: \(error)") }
@@ -82,7 +86,7 @@ extension EntitlementStore {
         let now = now
         let before = try await session.ledgers.current()
         let context = try await context(of: session)
-        // What spends nothing writes nothing, not even a replica's id.
+        // A use that spends no unit writes nothing, not even a replica id.
         guard let product = try before.replay.spends(for: entitlement, id: id, at: now, context: context) else {
             return try outcome(of: entitlement, id: id, in: before.replay, at: now, context: context)
         }
@@ -108,17 +112,17 @@ extension EntitlementStore {
                 ]
             }
             if let other {
-                // Meanwhile another process has spent the last unit of that ledger.
+                // Another process has spent the last unit of that ledger in the meantime.
                 target = other
                 continue
             }
-            await tell(of: addition.facts, in: session)
+            await publish(addition.facts, in: session)
             return try outcome(of: entitlement, id: id, in: addition.state.replay, at: now, context: context)
         }
-        throw EntitlementError(.storage, "others kept spending units in between, try again")
+        throw EntitlementError(.storage, "other processes kept spending units at the same time; try again")
     }
 
-    /// What a use has done that left things as `replay` has them.
+    /// Returns the outcome of a use after which the state is `replay`.
     private func outcome(
         of entitlement: EntitlementID, id: SpendID, in replay: Replay, at instant: Timestamp, context: AccessContext
     ) throws(EntitlementError) -> UseOutcome {
@@ -143,14 +147,16 @@ extension EntitlementStore {
     }
 
     func context(of session: AccountSession) async throws(EntitlementError) -> AccessContext {
-        AccessContext(isSignedIn: !session.account.isAnonymous, hasRestored: try await hasMetRemote(for: session))
+        AccessContext(
+            isSignedIn: !session.account.isAnonymous, hasRestored: try await hasSyncedWithRemote(for: session))
     }
 }
 
 extension LocalLedgers.State {
-    /// Where a spend of `product` belongs: into the ledger whose units it takes. Under `ConsumableScope.shared` the
-    /// device may still hold units that were bought before; those are spent first, and from the device's ledger, so
-    /// that they are not taken from what other devices see.
+    /// Returns the ledger that a spend of `product` belongs to: the one whose units it takes.
+    ///
+    /// Under `ConsumableScope.shared` the device ledger may still hold units that were bought under `deviceLocal`. They
+    /// are spent first, and from the device ledger, so that other devices do not lose shared units for them.
     fileprivate func ledger(ofUnits product: ProductID, at instant: Timestamp) -> LocalLedgers.Target {
         guard replay.rules.consumables == .shared else { return .device }
         guard !device.ledger.isEmpty else { return .account }
@@ -164,8 +170,8 @@ extension LocalLedgers.State {
 }
 
 extension Replay {
-    /// Whose unit a use spends; `nil` when something better grants the entitlement, nothing does, or the id has spent
-    /// already.
+    /// Returns the product of which a use spends a unit. Returns `nil` if the use spends nothing: a period or an
+    /// ownership grants the entitlement, access is denied, or the id has already spent a unit.
     fileprivate func spends(
         for entitlement: EntitlementID, id: SpendID, at instant: Timestamp, context: AccessContext
     ) throws(EntitlementError) -> ProductID? {

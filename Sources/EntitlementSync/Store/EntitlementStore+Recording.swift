@@ -1,22 +1,27 @@
 public import Entitlements
 
 extension EntitlementStore {
-    /// Records that something was bought. Durable in the local store on return; a remote gets it with the next sync.
+    /// Records evidence of a purchase. It is durable in the local store on return; a remote receives it with the next
+    /// sync.
     ///
     /// Recording the same transaction again, on this device or another, adds nothing.
     ///
+    /// - Returns: The transactions, and the facts that were new.
     /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid` (a quantity or an id), `contradiction` (the
-    ///   transaction is known with another product, date, quantity or end, or signed by a store whose word nobody else
-    ///   can take back), `ledgerFull`, `storage` or `damaged`.
+    ///   transaction is already recorded with a different product, date, quantity or end, or the evidence is an
+    ///   unsigned revocation or reinstatement of a transaction that its store has signed), `ledgerFull`, `storage` or
+    ///   `damaged`.
     @discardableResult
     public func record(_ evidence: Evidence) async throws(EntitlementError) -> RecordingReceipt {
         try await record([evidence])
     }
 
-    /// Records several statements. All are checked before any is written; a crash half way is mended by recording them
-    /// again.
+    /// Records several pieces of evidence.
     ///
-    /// - Throws: as ``record(_:)-(Evidence)``.
+    /// All of them are checked before the first is written. If a crash interrupts the write, record them again.
+    ///
+    /// - Returns: The transactions, and the facts that were new.
+    /// - Throws: The errors of ``record(_:)-(Evidence)``.
     @discardableResult
     public func record(_ evidence: [Evidence]) async throws(EntitlementError) -> RecordingReceipt {
         var plan = RecordingPlan(catalog: catalog, environment: environment, host: host)
@@ -25,7 +30,7 @@ extension EntitlementStore {
         await refreshClock()
         let now = now
         let before = try await session.ledgers.current()
-        // Nothing is written before everything was found sound.
+        // Nothing is written until all evidence has been checked.
         try plan.checkAgreement(with: before.facts)
         plan.settle(in: before.facts)
         let settled = plan
@@ -42,14 +47,15 @@ extension EntitlementStore {
                 try settled.facts(for: target, in: state, replica: replica, now: now)
             }.facts
         }
-        await tell(of: newFacts, in: session)
-        if environment == .production, let date = settled.latestSignature { clock.vouch(for: date) }
+        await publish(newFacts, in: session)
+        if environment == .production, let date = settled.latestSignature { clock.noteSignedDate(date) }
         return RecordingReceipt(transactions: plan.transactions, newFacts: newFacts)
     }
 
-    /// Records that a purchase was taken back: ``record(_:)-(Evidence)`` of `.refunded`.
+    /// Records that a purchase was revoked. Equivalent to ``record(_:)-(Evidence)`` with
+    /// ``Evidence/refunded(_:at:reason:signedAt:)``.
     ///
-    /// - Returns: the fact if it was new, `nil` when the purchase was already revoked at that date.
+    /// - Returns: The new fact; `nil` if the purchase was already revoked at that date.
     @discardableResult
     public func refund(_ transaction: TransactionReference, at date: Timestamp? = nil, reason: String = "")
         async throws(EntitlementError) -> Fact?
@@ -57,9 +63,10 @@ extension EntitlementStore {
         try await record(.refunded(transaction, at: date, reason: reason)).newFacts.first
     }
 
-    /// Records that a refund was reversed: ``record(_:)-(Evidence)`` of `.reinstated`.
+    /// Records that a refund was reversed. Equivalent to ``record(_:)-(Evidence)`` with
+    /// ``Evidence/reinstated(_:reason:signedAt:)``.
     ///
-    /// - Returns: the fact if it was new, `nil` when there is nothing to reverse.
+    /// - Returns: The new fact; `nil` if there is no refund to reverse.
     @discardableResult
     public func reinstate(_ transaction: TransactionReference, reason: String = "")
         async throws(EntitlementError) -> Fact?
@@ -67,15 +74,17 @@ extension EntitlementStore {
         try await record(.reinstated(transaction, reason: reason)).newFacts.first
     }
 
-    /// Puts a test environment back: everything that it holds up to now counts nothing any more, on every device of the
-    /// account. Facts stay; purchases that are made afterwards count.
+    /// Resets a test environment: facts of the environment up to now no longer count, on every device of the account.
     ///
-    /// - Returns: the facts that say so, for the account's ledger and this device's.
-    /// - Throws: ``EntitlementError`` of kind `invalid` for `production`, `ledgerFull`, `storage` or `damaged`.
+    /// The facts stay in the ledgers. Purchases made after the reset count.
+    ///
+    /// - Returns: The facts that record the reset, one in the account's ledger and one in this device's.
+    /// - Throws: ``EntitlementError`` of kind `invalid` for `production` or a malformed name, `ledgerFull`, `storage`
+    ///   or `damaged`.
     @discardableResult
     public func reset(_ environment: EnvironmentID) async throws(EntitlementError) -> [Fact] {
         guard environment != .production else {
-            throw EntitlementError(.invalid, "what was bought in production is never put back; refund it instead")
+            throw EntitlementError(.invalid, "the production environment cannot be reset; refund purchases instead")
         }
         do { try environment.validate() } catch { throw EntitlementError(.invalid, "environment: \(error)") }
         let session = session
@@ -88,22 +97,26 @@ extension EntitlementStore {
                 return [.reset(EnvironmentReset(environment: environment, date: now, logicalTime: time))]
             }.facts
         }
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return facts
     }
 
-    /// Marks a non-consumable as owned, or no longer so, without a transaction.
+    /// Sets or clears the ownership flag of a non-consumable, without a transaction.
     ///
-    /// Which mark counts is the flag rule's to say: under `purchasedWins` a mark once set counts, whatever was cleared.
+    /// The catalogue's flag rule decides which flag counts. Under `purchasedWins` a flag that was set once counts, even
+    /// if it was cleared later.
     ///
-    /// - Returns: the fact if it changed anything.
-    /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid` (no non-consumable), `ledgerFull`, `storage`
-    ///   or `damaged`.
+    /// - Parameters:
+    ///   - product: A non-consumable of the catalogue.
+    ///   - isSet: `true` to mark the product as owned, `false` to clear the mark.
+    /// - Returns: The new fact; `nil` if the flag already had this value.
+    /// - Throws: ``EntitlementError`` of kind `unknownProduct`, `invalid` (the product is not a non-consumable),
+    ///   `ledgerFull`, `storage` or `damaged`.
     @discardableResult
     public func flag(_ product: ProductID, isSet: Bool = true) async throws(EntitlementError) -> Fact? {
         guard let known = catalog[product: product] else { throw .unknown(product) }
         guard known.kind == .nonConsumable else {
-            throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name), only a nonConsumable has a flag")
+            throw EntitlementError(.invalid, "\"\(product)\" is \(known.kind.name); only a nonConsumable has a flag")
         }
         let (session, environment) = (session, environment)
         await refreshClock()
@@ -119,7 +132,7 @@ extension EntitlementStore {
                         logicalTime: time))
             ]
         }.facts
-        await tell(of: facts, in: session)
+        await publish(facts, in: session)
         return facts.first
     }
 }

@@ -3,11 +3,11 @@ import SyncCore
 import Synchronization
 
 extension EntitlementStore {
-    /// What holds now, and what holds after every change from now on. A slow reader misses old states, never the
-    /// latest.
+    /// Returns a stream of the current snapshot and of every snapshot after a change.
     ///
-    /// Changes of this store object appear at once; those of other processes, of other devices and of time passing
-    /// while ``run(pollingEvery:noticeBeforeExpiry:)`` runs.
+    /// A slow reader misses intermediate snapshots, never the latest. Changes made through this store object appear at
+    /// once. Changes by other processes, by other devices and by the passage of time appear while
+    /// ``run(pollingEvery:noticeBeforeExpiry:)`` runs.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func snapshots() async throws(EntitlementError) -> AsyncStream<Snapshot> {
@@ -18,24 +18,27 @@ extension EntitlementStore {
         return feed.subscribe(startingWith: state, snapshot, of: session.account, turn: turn)
     }
 
-    /// What happens from now on. A reader that falls behind by more than 1,000 events misses the oldest.
+    /// The events from now on. A reader that falls behind by more than 1,000 events misses the oldest.
     public var events: AsyncStream<EntitlementEvent> {
         feed.subscribeToEvents()
     }
 
-    /// Keeps this device current until the task is cancelled: syncs at once, when something was recorded here, when
-    /// the remote signals, and now and then; notices what other processes wrote and when a period begins or ends.
+    /// Keeps this device up to date until the task is cancelled.
     ///
-    /// A sync that fails is told by ``EntitlementEvent/failed(_:)`` and tried again, at first after a second, then
-    /// after twice as long each time up to the polling interval. Without a remote or an account it only watches.
+    /// Syncs at once, after each recording, when the remote signals a change, and at least once per polling interval.
+    /// Also detects changes by other processes, and the start and end of periods. Without a remote or an account it
+    /// does not sync.
+    ///
+    /// A failed sync is reported as ``EntitlementEvent/failed(_:)`` and retried with exponential back-off, from one
+    /// second up to the polling interval.
     ///
     /// - Parameters:
-    ///   - interval: how long to wait at most before looking again, more than zero.
-    ///   - notice: how long before the end of a group ``EntitlementEvent/expiring(_:at:)`` is sent.
+    ///   - interval: The longest time between two syncs. Must be positive.
+    ///   - notice: The time before the end of a group at which ``EntitlementEvent/expiring(_:at:)`` is sent.
     public func run(
         pollingEvery interval: Duration = .seconds(60), noticeBeforeExpiry notice: Duration = .seconds(3 * 86_400)
     ) async {
-        precondition(interval > .zero, "an interval is more than zero")
+        precondition(interval > .zero, "the polling interval must be positive")
         await withTaskGroup(of: Void.self) { group in
             for stream in [remote?.signals(), local.signals()].compactMap({ $0 }) {
                 group.addTask { for await _ in stream { self.wakeUp.signal() } }
@@ -58,25 +61,25 @@ extension EntitlementStore {
             if remote != nil, !session.account.isAnonymous {
                 do { _ = try await sync(session, isDryRun: false) } catch { failure = error }
             }
-            // Also without a connection time passes, and other processes write.
+            // Time passes and other processes write even if the sync failed.
             do {
-                announce(endsOf: try await tell(session).replay, within: notice, except: &announced)
+                announce(endsOf: try await publish(session).replay, within: notice, except: &announced)
             } catch {
                 failure = failure ?? error
             }
             if Task.isCancelled { return }
             failures = failure == nil ? 0 : failures + 1
-            if let failure { feed.tell(.failed(failure)) }
-            await waitForNews(atMost: pause(interval: interval, failures: failures, notice: notice))
+            if let failure { feed.publish(.failed(failure)) }
+            await waitForSignal(atMost: pause(interval: interval, failures: failures, notice: notice))
         }
     }
 
-    /// Returns when something was signalled or `duration` is over.
-    private func waitForNews(atMost duration: Duration) async {
+    /// Returns after a signal or after `duration`, whichever comes first.
+    private func waitForSignal(atMost duration: Duration) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.wakeUp.wait() }
             group.addTask {
-                // Sleeping ends early only by cancellation, and then nothing is left to do.
+                // The sleep throws only on cancellation, after which there is nothing left to do.
                 do { try await self.host.sleep(for: duration) } catch {}
             }
             await group.next()
@@ -93,9 +96,9 @@ extension EntitlementStore {
             replay.nextBoundary(after: Timestamp(milliseconds: now.milliseconds + notice.milliseconds))
                 .map { Timestamp(milliseconds: $0.milliseconds - notice.milliseconds) },
         ]
-        // While a mark holds the clock it stands still, and it is longer until a boundary than it shows.
-        let shown = clock.shown
-        let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - shown.milliseconds) }
+        // The clock stands still while a mark holds it, so a boundary is further away than `now` suggests.
+        let corrected = clock.corrected
+        let waits = boundaries.compactMap { $0 }.map { Duration.milliseconds($0.milliseconds - corrected.milliseconds) }
         return ([longest] + waits.filter { $0 > .zero }).min() ?? longest
     }
 
@@ -107,49 +110,49 @@ extension EntitlementStore {
                 end.milliseconds - now.milliseconds <= notice.milliseconds
             else { continue }
             announced[subscription.group] = end
-            feed.tell(.expiring(subscription.group, at: end))
+            feed.publish(.expiring(subscription.group, at: end))
         }
     }
 
-    /// Tells everybody what changed since they were told last, by this store or by others.
+    /// Publishes all changes since the last publication, made through this store object or elsewhere.
     @discardableResult
-    func tell(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
+    func publish(_ session: AccountSession) async throws(EntitlementError) -> LocalLedgers.State {
         await refreshClock()
         let turn = feed.takeTurn()
         let state = try await session.ledgers.current()
-        feed.tell(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
+        feed.publish(state, try await snapshot(of: state, in: session), of: session.account, turn: turn)
         return state
     }
 
-    /// Takes up what other processes know of the time, and keeps what this one knows.
+    /// Loads the marks of the time that other processes wrote, and stores this process's marks.
     ///
-    /// Who asks for access does not depend on it: where the local store fails, what is known already counts, and the
-    /// failure is told, once until it has gone well again.
+    /// An access check does not depend on the outcome. If the local store fails, the marks in memory still count, and
+    /// the failure is reported once until a refresh succeeds.
     func refreshClock() async {
         do throws(EntitlementError) {
             try await clock.load()
             try await clock.keep()
             clock.didRefresh()
         } catch {
-            // A caller who was cancelled has stopped listening to the reasons.
-            if !Task.isCancelled, clock.didFailToRefresh() { feed.tell(.failed(error)) }
+            // Cancellation of the caller is not reported as a failure.
+            if !Task.isCancelled, clock.didFailToRefresh() { feed.publish(.failed(error)) }
         }
     }
 
-    /// Tells of facts that this store has just written. They are written, whatever becomes of telling.
-    func tell(of facts: [Fact], in session: AccountSession) async {
+    /// Publishes facts that this store object has just written. The facts are durable even if publishing fails.
+    func publish(_ facts: [Fact], in session: AccountSession) async {
         if !facts.isEmpty { wakeUp.signal() }
         do {
-            try await tell(session)
+            try await publish(session)
         } catch {
-            // A caller who was cancelled has stopped listening to the reasons.
-            if !Task.isCancelled { feed.tell(.failed(error)) }
+            // Cancellation of the caller is not reported as a failure.
+            if !Task.isCancelled { feed.publish(.failed(error)) }
         }
     }
 }
 
 extension Duration {
-    /// Whole milliseconds; what is longer than 10,000 years is cut.
+    /// The duration in whole milliseconds, limited to 10,000 years.
     fileprivate var milliseconds: Int64 {
         let seconds = min(components.seconds, 315_576_000_000)
         return seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000

@@ -2,57 +2,59 @@ public import Entitlements
 public import SyncCore
 import Synchronization
 
-/// What a sync did, or in a dry run would do.
+/// The result of a sync, or of a dry run.
 public struct SyncReport: Sendable {
-    /// Facts that came from the remote and that this device did not have.
+    /// The facts from the remote that this device did not have.
     public var received: [Fact]
-    /// Whether the remote lacked something that this device has.
+    /// True if the remote lacked facts that this device has.
     public var didSend: Bool
-    /// Entitlements whose access changed by it.
+    /// The entitlements whose access changed through the sync.
     public var accessChanges: [AccessChange]
-    /// What was not a plain union: one transaction id with two contents, of which the stronger counts.
+    /// Contradictions found in the merge: one transaction id with two contents, of which the stronger counts.
     public var conflicts: [Conflict]
-    /// How often a write met somebody else's and was merged.
+    /// The number of writes that collided with another client's write and were merged.
     public var collisions: Int
-    /// What the remote holds of other devices and could not be read, by key; all else was merged. Only a remote that
-    /// keeps an entry for each device has such parts.
+    /// Parts of the remote that were written by other devices and could not be read, by key. Everything else was
+    /// merged. Only a remote that keeps one entry per device has such parts.
     public var unreadable: [UnreadableEntry]
 }
 
-/// What a restore brought back.
+/// The result of a restore.
 public struct RestoreReport: Sendable {
-    /// Purchases that this device did not know, in ascending order of date.
+    /// The purchases that this device did not know, in ascending order of date.
     public var purchases: [Purchase]
-    /// All that holds afterwards.
+    /// Everything that holds after the restore.
     public var snapshot: Snapshot
-    /// What the sync underneath did.
+    /// The report of the underlying sync.
     public var sync: SyncReport
 }
 
 extension EntitlementStore {
-    /// Makes this device and the remote hold the same facts.
+    /// Merges the facts of this device and of the remote, and stores the result on both sides.
     ///
-    /// Safe to repeat, to interrupt and to run on many devices at once.
+    /// A sync can be repeated, interrupted, and run on many devices at the same time.
     ///
-    /// - Throws: ``EntitlementError`` of kind `noRemote`, `signInNeeded`, `sync` (what was recorded is safe on this
-    ///   device), `storage` or `damaged`.
+    /// - Returns: The facts received, and the changes they caused.
+    /// - Throws: ``EntitlementError`` of kind `noRemote`, `signInNeeded`, `accountErased`, `sync` (recorded facts stay
+    ///   safe on this device), `storage` or `damaged`.
     @discardableResult
     public func sync() async throws(EntitlementError) -> SyncReport {
         try await sync(session, isDryRun: false)
     }
 
-    /// What ``sync()`` would do, without writing anything on either side.
+    /// Returns the report that ``sync()`` would return, without writing anything on either side.
     ///
-    /// - Throws: as ``sync()``.
+    /// - Throws: The errors of ``sync()``.
     public func syncDryRun() async throws(EntitlementError) -> SyncReport {
         try await sync(session, isDryRun: true)
     }
 
-    /// Brings back what the account bought: syncs, and tells what is new.
+    /// Restores the account's purchases on this device: syncs and reports the new ones.
     ///
-    /// Subscriptions and unlocks come back on any device; units of consumables do under `ConsumableScope.shared`.
+    /// Subscriptions and unlocks are restored on every device. Units of consumables are restored only under
+    /// `ConsumableScope.shared`.
     ///
-    /// - Throws: as ``sync()``.
+    /// - Throws: The errors of ``sync()``.
     @discardableResult
     public func restore() async throws(EntitlementError) -> RestoreReport {
         let session = session
@@ -66,15 +68,15 @@ extension EntitlementStore {
     func sync(_ session: AccountSession, isDryRun: Bool) async throws(EntitlementError) -> SyncReport {
         guard let engine else { throw EntitlementError(.noRemote, "there is no remote to sync with") }
         guard !session.account.isAnonymous else {
-            throw EntitlementError(.signInNeeded, "only an account is synced, and nobody is signed in")
+            throw EntitlementError(.signInNeeded, "syncing needs an account, and no account is logged in")
         }
-        // So that a contact of another process is not taken for older than ours.
+        // Load first, so that a contact recorded by another process is not taken for an older one.
         try await clock.load()
         let before = try await session.ledgers.current()
         let snapshotBefore = try await snapshot(of: before, in: session)
         let report = try await reconcile(engine, for: session, isDryRun: isDryRun)
         if report.content.isErased {
-            if !isDryRun { try await learnOfErasure(of: session) }
+            if !isDryRun { try await applyErasure(of: session) }
             throw .erased(session.account)
         }
         let decisions = try await decisions(for: session, beyond: before.decisions, isDryRun: isDryRun)
@@ -91,14 +93,14 @@ extension EntitlementStore {
         } else {
             if let decisions { try await session.ledgers.note(decisions) }
             try await log(contradictions, in: session)
-            // Nothing was written there where the remote answered "unchanged": it holds what this device holds.
+            // After the answer "unchanged" nothing was written: the remote holds the same as this device.
             var held = report.remoteContent ?? report.content
-            // What cannot be read now was read before, and is still there as far as anyone knows.
+            // A part that cannot be read now was read before, and is assumed to be unchanged.
             if !report.unreadable.isEmpty, let known = before.remote?.ledger { held = held.joined(with: known) }
             try await session.ledgers.note(remote: held)
-            // What could not be read may be what this device misses.
-            if report.unreadable.isEmpty { try await noteMeeting(for: session) }
-            after = try await snapshot(of: try await tell(session), in: session)
+            // The unreadable parts may hold facts that this device lacks.
+            if report.unreadable.isEmpty { try await rememberRemote(for: session) }
+            after = try await snapshot(of: try await publish(session), in: session)
         }
         return SyncReport(
             received: report.received.map { Fact($0) }, didSend: report.remoteGains,
@@ -107,8 +109,9 @@ extension EntitlementStore {
             unreadable: report.unreadable)
     }
 
-    /// What the account's server has decided since this device heard of it. Where that cannot be read, all else that
-    /// the sync brought is kept and told.
+    /// Returns the decisions of the account's server that this device does not have yet; `nil` if there are none.
+    ///
+    /// If they cannot be read, the facts that the sync received are kept and published before the error is thrown.
     private func decisions(for session: AccountSession, beyond known: VersionedLedger, isDryRun: Bool)
         async throws(EntitlementError) -> Decisions?
     {
@@ -116,26 +119,27 @@ extension EntitlementStore {
             return try await newDecisions(for: session, beyond: known)
         } catch {
             if !isDryRun {
-                try await noteMeeting(for: session)
-                await tell(of: [], in: session)
+                try await rememberRemote(for: session)
+                await publish([], in: session)
             }
             throw error
         }
     }
 
-    /// The most contradictions that are noted.
+    /// The maximum number of contradictions in the conflict log.
     private static let longestLog = 1_000
 
-    /// Notes what merging dropped, in the ledger that stays on this device.
+    /// Writes contradictions found in a merge to the conflict log, which is part of the device ledger.
     private func log(_ contradictions: [Contradiction], in session: AccountSession) async throws(EntitlementError) {
-        // The log is for people, who read no more than this; a rival who goes on contradicting fills no ledger.
+        // The log is for people, who read no more than this. The limit keeps repeated contradictions from filling the
+        // ledger.
         let known = try await session.ledgers.current().facts.contradictions.count
         guard !contradictions.isEmpty, known < Self.longestLog else { return }
         _ = try await session.ledgers.append(to: .device) { _ in contradictions.map(Fact.contradiction) }
     }
 
-    /// The conflict log of this device: what merging dropped, what the account's server decided about purchases, and
-    /// what devices that did not know of each other overspent.
+    /// Returns this device's conflict log: contradictions found in merges, decisions of the account's server about
+    /// purchases, and units that several devices overspent without knowing of each other.
     ///
     /// - Throws: ``EntitlementError`` of kind `storage` or `damaged`.
     public func conflicts() async throws(EntitlementError) -> [Conflict] {
@@ -146,8 +150,8 @@ extension EntitlementStore {
         async throws(EntitlementError) -> DocumentReport<Ledger>
     {
         do throws(SyncError) {
-            // A dry run writes nothing, so it needs no name to write under, and makes none.
-            if isDryRun { return try await engine.writing(as: "nobody").dryRun(session.keys.ledger) }
+            // A dry run writes nothing, so it needs no replica id to write under and creates none.
+            if isDryRun { return try await engine.writing(as: "dry-run").dryRun(session.keys.ledger) }
         } catch {
             throw EntitlementError(error)
         }
@@ -158,30 +162,31 @@ extension EntitlementStore {
         do throws(SyncError) {
             return try await engine.sync(session.keys.ledger)
         } catch {
-            if error.hasReceived { try await noteMeeting(for: session) }
-            // Some of it may have been saved before the failure.
-            await tell(of: [], in: session)
+            if error.hasReceived { try await rememberRemote(for: session) }
+            // Part of it may have been saved before the failure.
+            await publish([], in: session)
             throw EntitlementError(error)
         }
     }
 
-    /// Whether the facts at hand are the account's, as far as anyone can know: there is no remote, or it was met. What
-    /// nobody bought is on no remote.
-    func hasMetRemote(for session: AccountSession) async throws(EntitlementError) -> Bool {
-        guard let remote, !session.account.isAnonymous, !session.hasMet.withLock({ $0 }) else { return true }
+    /// Returns `true` if the local facts are the account's facts as far as can be known: there is no remote, the
+    /// account is anonymous, or this device has synced with the remote before.
+    func hasSyncedWithRemote(for session: AccountSession) async throws(EntitlementError) -> Bool {
+        guard let remote, !session.account.isAnonymous, !session.hasSynced.withLock({ $0 }) else { return true }
         do {
             guard case .found(let entry) = try await local.read(session.keys.knownRemotes).outcome else { return false }
-            let met = Self.knownRemotes(in: entry).contains(Self.line(naming: remote))
-            if met { session.hasMet.withLock { $0 = true } }
-            return met
+            let isKnown = Self.knownRemotes(in: entry).contains(Self.singleLineLabel(of: remote))
+            if isKnown { session.hasSynced.withLock { $0 = true } }
+            return isKnown
         } catch {
             throw EntitlementError(error)
         }
     }
 
-    /// Remembers that the remote was met, also where it held nothing: from then on "not purchased" is an answer.
-    private func noteMeeting(for session: AccountSession) async throws(EntitlementError) {
-        guard let remote, try await !hasMetRemote(for: session) else { return }
+    /// Remembers that this device has synced with the remote, even if the remote held nothing: from now on access is
+    /// denied as "not purchased" instead of "restore needed".
+    private func rememberRemote(for session: AccountSession) async throws(EntitlementError) {
+        guard let remote, try await !hasSyncedWithRemote(for: session) else { return }
         let key = session.keys.knownRemotes
         do {
             for _ in 0..<10 {
@@ -191,31 +196,31 @@ extension EntitlementStore {
                     labels = Self.knownRemotes(in: entry)
                     precondition = .matches(entry.version)
                 }
-                labels.append(Self.line(naming: remote))
+                labels.append(Self.singleLineLabel(of: remote))
                 let value = Array(labels.joined(separator: "\n").utf8)
                 if case .written = try await local.write(value, to: key, if: precondition).outcome { break }
             }
         } catch let error where error.disposition == .outcomeUnknown {
-            // Only a hint: written or not, the next sync looks again.
+            // This is only a hint. The next sync checks whether it was written.
         } catch {
             throw EntitlementError(error)
         }
-        session.hasMet.withLock { $0 = true }
+        session.hasSynced.withLock { $0 = true }
     }
 
-    /// A remote's label as one line, whatever its path has in it.
-    private static func line(naming remote: any KeyValueBackend) -> String {
+    /// The remote's label on a single line: line breaks are replaced with spaces.
+    private static func singleLineLabel(of remote: any KeyValueBackend) -> String {
         String(remote.label.map { $0.isNewline ? " " : $0 })
     }
 
-    /// Labels of remotes, one a line.
+    /// Returns the labels of the known remotes. The entry holds one per line.
     private static func knownRemotes(in entry: Entry) -> [String] {
         String(decoding: entry.value, as: UTF8.self).split(separator: "\n").map(String.init)
     }
 }
 
 extension DocumentReport<Ledger> {
-    /// The records that came from the remote, were not there before, and stood their ground in the union.
+    /// The records that came from the remote, were not known locally, and are part of the union.
     fileprivate var received: [Record] {
         guard let arrivedContent else { return [] }
         let arrived = Set(arrivedContent.records)

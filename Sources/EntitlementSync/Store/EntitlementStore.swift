@@ -2,11 +2,14 @@ public import Entitlements
 public import SyncCore
 import Synchronization
 
-/// What an app asks about purchases, and tells about them. Works offline; syncs when there is a remote.
+/// The purchases and entitlements of one account on this device.
 ///
-/// Everything recorded is durable in the local store when the call returns, as durable as that store's
-/// `Capabilities.durability` says. Several stores, in one process or in many, may use one local backend at once.
-/// All calls may be made from any task.
+/// An app records ``Evidence`` of purchases and asks for access to its content. Both work offline; with a remote the
+/// store syncs the account's facts to all devices.
+///
+/// Everything recorded is durable in the local store when the call returns, to the degree that the local backend's
+/// `Capabilities.durability` promises. Several stores, in one process or in many, may share one local backend. All
+/// methods may be called from any task.
 ///
 /// ```swift
 /// let store = try await EntitlementStore(
@@ -16,13 +19,13 @@ import Synchronization
 /// switch try await store.access(to: "random-owls") {
 /// case .granted(let grant): show(until: grant.until)
 /// case .denied(.restoreNeeded): try await store.restore()
-/// case .denied(let why): explain(why)
+/// case .denied(let denial): explain(denial)
 /// }
 /// ```
 public final class EntitlementStore: Sendable {
-    /// What is sold, and by which rules facts are read.
+    /// The products for sale, and the rules by which facts are interpreted.
     public let catalog: Catalog
-    /// Whose ledger this is now: the account that is logged in, or nobody.
+    /// The account whose ledger is in use: the one that is logged in, or the anonymous account.
     public var account: Account { session.account }
     /// The environment whose transactions count.
     public let environment: EnvironmentID
@@ -35,27 +38,29 @@ public final class EntitlementStore: Sendable {
     let feed: ChangeFeed
     let clock: TrustedClock
     let relatedVersions = RelatedVersions()
-    /// Whether the account is the one that is logged in on this device, also when another process changes that.
+    /// True if the store uses the account that is logged in on this device, and follows when another process changes
+    /// it.
     let followsDevice: Bool
     private let currentSession: Mutex<AccountSession>
 
-    /// The account of calls that begin now.
+    /// The session that calls starting now use.
     var session: AccountSession { currentSession.withLock { $0 } }
 
-    /// A store over `local`, synced with `remote` where there is one.
+    /// Opens a store over a local backend, and a remote one if given.
     ///
-    /// Opening reads the local ledger, so that a damaged one is known at once; it writes nothing and needs no network.
+    /// Opening reads the local ledger, so that damage is reported immediately. It writes nothing and needs no network.
     ///
     /// - Parameters:
-    ///   - catalog: what is sold.
-    ///   - local: the store on this device. It must be able to write conditionally.
-    ///   - remote: the store that all devices share, if any. It must be there already, see
-    ///     `KeyValueBackend.requiringExisting`. Wrap it in `RetryBackend` if it can be out of reach for a moment.
-    ///   - account: whose ledger. When not given, that of the account that is logged in on this device, see
-    ///     ``logIn(_:adoptAnonymous:)``, else nobody's.
-    ///   - environment: the environment whose transactions count.
-    ///   - clock: by which clock access is decided.
-    ///   - host: clock, timer and randomness; a test replaces them.
+    ///   - catalog: The products for sale.
+    ///   - local: The backend on this device. It must support conditional writes.
+    ///   - remote: The backend that all devices share, if any. Its store must already exist, see
+    ///     `KeyValueBackend.requiringExisting`. Wrap the backend in `RetryBackend` if it can be unreachable for short
+    ///     times.
+    ///   - account: The account to use. The default is the account that is logged in on this device, see
+    ///     ``logIn(_:adoptAnonymous:)``, or the anonymous account if there is none.
+    ///   - environment: The environment whose transactions count.
+    ///   - clock: The clock that decides access.
+    ///   - host: The clock, timer and random source of the host. Tests replace them.
     /// - Throws: ``EntitlementError`` of kind `unsuitableStore`, `storage` or `damaged`.
     public init(
         catalog: Catalog, local: any KeyValueBackend, remote: (any KeyValueBackend)? = nil,
@@ -64,15 +69,17 @@ public final class EntitlementStore: Sendable {
     ) async throws(EntitlementError) {
         guard local.capabilities.compareAndSwap else {
             throw EntitlementError(
-                .unsuitableStore, "\(local.label) cannot write conditionally, and a device's own ledger needs that")
+                .unsuitableStore, "\(local.label) cannot write conditionally, but the local store must")
         }
         self.catalog = catalog
         self.local = local
         let clock = TrustedClock(backend: local, host: host, isTrusted: clock == .trusted)
         let relatedVersions = relatedVersions
-        let remote = remote.map { TimekeepingBackend(wrapped: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions) }
+        let remote = remote.map {
+            TimekeepingBackend(wrapped: $0.requiringExisting, clock: clock, relatedVersions: relatedVersions)
+        }
         self.clock = clock
-        // Also what is asked outside of a sync makes no remote that is missing.
+        // Requests outside of a sync must not create a missing remote store either.
         self.remote = remote?.requiringExisting
         self.environment = environment
         self.host = host
@@ -86,12 +93,13 @@ public final class EntitlementStore: Sendable {
             try AccountSession(
                 owner, local: local, hasRemote: remote != nil, host: host, catalog: catalog,
                 environment: environment))
-        try await tell(session)
+        try await publish(session)
     }
 
-    /// Makes `account` the one of calls that begin from now on, and tells observers.
+    /// Makes `account` the account that calls starting now use, and notifies observers.
     ///
-    /// - Parameter old: when given, the session that must still be current: whoever switched meanwhile knew better.
+    /// - Parameter old: If given, the switch happens only while this session is current. A concurrent switch takes
+    ///   precedence.
     func switchSession(to account: Account, from old: AccountSession? = nil) async throws(EntitlementError) {
         guard session.account != account else { return }
         let new = try AccountSession(
@@ -101,16 +109,16 @@ public final class EntitlementStore: Sendable {
         let snapshot = try await snapshot(of: state, in: new)
         currentSession.withLock { session in
             if let old, session !== old { return }
-            // Both at once: of two log-ins at the same moment one comes last, for calls and for observers.
+            // Calls and observers switch together, so that both see concurrent log-ins in the same order.
             session = new
             feed.switchAccount(to: account, state, snapshot, turn: turn)
         }
         wakeUp.signal()
     }
 
-    /// A store over `local` alone, for a backend written as `.file("…")`.
+    /// Opens a store over a local backend alone. Accepts shorthand such as `.file("…")`.
     ///
-    /// - Throws: as the designated initializer.
+    /// - Throws: The errors of the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, account: Account? = nil,
         environment: EnvironmentID = .production, clock: ClockSource = .trusted,
@@ -121,9 +129,9 @@ public final class EntitlementStore: Sendable {
             environment: environment, clock: clock, host: host)
     }
 
-    /// A store over `local`, synced with `remote`, for backends written as `.file("…")`.
+    /// Opens a store over a local and a remote backend. Accepts shorthand such as `.file("…")`.
     ///
-    /// - Throws: as the designated initializer.
+    /// - Throws: The errors of the designated initializer.
     public convenience init(
         catalog: Catalog, local: some KeyValueBackend, remote: some KeyValueBackend, account: Account? = nil,
         environment: EnvironmentID = .production, clock: ClockSource = .trusted,
@@ -134,6 +142,6 @@ public final class EntitlementStore: Sendable {
             account: account, environment: environment, clock: clock, host: host)
     }
 
-    /// The time by which access is decided, see ``ClockSource/trusted``.
+    /// The time that decides access. See ``ClockSource/trusted``.
     var now: Timestamp { clock.now }
 }

@@ -1,8 +1,9 @@
 public import Entitlements
 
-/// Why an app believes that something was bought. Hand it to ``EntitlementStore/record(_:)-(Evidence)``.
+/// A statement that something was bought, refunded, renewed or granted.
 ///
-/// What a store signed is stronger than what an app reports; more kinds come without changing the call.
+/// Pass it to ``EntitlementStore/record(_:)-(Evidence)``. Evidence signed by a store takes precedence over what an app
+/// reports. More kinds of evidence may be added.
 public struct Evidence: Sendable {
     enum Content: Sendable {
         case reported(ReportedPurchase)
@@ -15,22 +16,23 @@ public struct Evidence: Sendable {
 
     let content: Content
 
-    /// Somebody's word that something was bought: the app's own, or a store's that the caller has verified.
+    /// A purchase, reported by the app or verified by the caller with the store that sold it.
     ///
     /// - Parameters:
-    ///   - product: a product of the catalogue. What a store sold may be unknown to it; the purchase is kept then, and
-    ///     counts once a catalogue knows the product.
-    ///   - transaction: the store's id, so that the same purchase seen by two devices counts once; a new random one
-    ///     when there is none.
-    ///   - date: when it was bought; now when not given.
-    ///   - quantity: how many, 1 to 10,000.
-    ///   - expires: the end that the store gave, for a subscription that it renews.
-    ///   - original: the first transaction of the subscription that this one renews; itself when not given.
-    ///   - isIntroductory: whether it was sold at the introductory offer.
-    ///   - store: where the transaction id is from.
-    ///   - environment: where it was sold; that of the ``EntitlementStore`` when not given.
-    ///   - signedAt: the date of the store's signature, when the caller has verified one. What is signed is stronger
-    ///     than what is not, and a later signature than an earlier.
+    ///   - product: A product of the catalogue. A product sold by a store may be unknown to this catalogue; the
+    ///     purchase is then kept, and counts as soon as a catalogue contains the product.
+    ///   - transaction: The store's transaction id. It ensures that a purchase seen by two devices counts once. The
+    ///     default is a new random id.
+    ///   - date: The date of the purchase. The default is the time of recording.
+    ///   - quantity: The number of items, 1 to 10,000.
+    ///   - expires: The end of the period as given by the store, for a subscription that the store renews.
+    ///   - original: The first transaction of the subscription that this one renews. The default is this transaction
+    ///     itself.
+    ///   - isIntroductory: `true` if the introductory offer applied.
+    ///   - store: The store that issued the transaction id.
+    ///   - environment: The environment of the purchase. The default is that of the ``EntitlementStore``.
+    ///   - signedAt: The date of the store's signature, if the caller has verified one. Signed evidence takes
+    ///     precedence over unsigned evidence, and a later signature over an earlier one.
     public static func reported(
         _ product: ProductID, transaction: TransactionID? = nil, date: Timestamp? = nil, quantity: Int64 = 1,
         expires: Timestamp? = nil, original: TransactionID? = nil, isIntroductory: Bool = false,
@@ -44,13 +46,13 @@ public struct Evidence: Sendable {
                     signedAt: signedAt)))
     }
 
-    /// A purchase was taken back. The purchase need not be known yet.
+    /// A revocation of a purchase. The purchase need not be known yet.
     ///
     /// - Parameters:
-    ///   - transaction: the purchase.
-    ///   - date: from when on it counts nothing; now when not given.
-    ///   - reason: in the store's words, at most 1,000 bytes.
-    ///   - signedAt: the date of the store's signature, when the caller has verified one.
+    ///   - transaction: The revoked purchase.
+    ///   - date: The date from which the purchase no longer counts. The default is the time of recording.
+    ///   - reason: The reason in the store's words, at most 1,000 bytes.
+    ///   - signedAt: The date of the store's signature, if the caller has verified one.
     public static func refunded(
         _ transaction: TransactionReference, at date: Timestamp? = nil, reason: String = "", signedAt: Timestamp? = nil
     ) -> Evidence {
@@ -59,12 +61,12 @@ public struct Evidence: Sendable {
                 transaction, at: date, isReinstated: false, reason: reason, signedAt: signedAt))
     }
 
-    /// A refund was reversed: the purchase counts again, as if it had never been taken back.
+    /// The reversal of a refund: the purchase counts again, as if it had never been revoked.
     ///
     /// - Parameters:
-    ///   - transaction: the purchase.
-    ///   - reason: in the store's words, at most 1,000 bytes.
-    ///   - signedAt: the date of the store's signature, when the caller has verified one.
+    ///   - transaction: The reinstated purchase.
+    ///   - reason: The reason in the store's words, at most 1,000 bytes.
+    ///   - signedAt: The date of the store's signature, if the caller has verified one.
     public static func reinstated(
         _ transaction: TransactionReference, reason: String = "", signedAt: Timestamp? = nil
     ) -> Evidence {
@@ -72,15 +74,15 @@ public struct Evidence: Sendable {
             content: .revocation(transaction, at: nil, isReinstated: true, reason: reason, signedAt: signedAt))
     }
 
-    /// A store says how a subscription that it renews goes on. Replaces what it said before.
+    /// The renewal state of a subscription that its store renews. Replaces the previous state.
     ///
     /// - Parameters:
-    ///   - line: the subscription's first transaction.
-    ///   - willRenew: whether the store will renew it.
-    ///   - graceEnd: until when access goes on although a payment failed.
-    ///   - isInBillingRetry: whether a payment failed and the store keeps trying.
-    ///   - pendingProduct: what it renews as, when that is another product.
-    ///   - signedAt: the date of the store's signature, when the caller has verified one.
+    ///   - line: The first transaction of the subscription.
+    ///   - willRenew: `true` if the store will renew the subscription.
+    ///   - graceEnd: The end of the grace period, during which access continues although a payment failed.
+    ///   - isInBillingRetry: `true` if a payment failed and the store keeps retrying it.
+    ///   - pendingProduct: The product to which the subscription renews, if it is a different one.
+    ///   - signedAt: The date of the store's signature, if the caller has verified one.
     public static func renewal(
         of line: TransactionReference, willRenew: Bool, graceEnd: Timestamp? = nil, isInBillingRetry: Bool = false,
         pendingProduct: ProductID? = nil, signedAt: Timestamp? = nil
@@ -92,16 +94,19 @@ public struct Evidence: Sendable {
                     pendingProduct: pendingProduct, stamp: Stamp(signedDate: signedAt, logicalTime: .zero))))
     }
 
-    /// A system that keeps no purchases says until when a group is paid: the expiry of an app that did it the
-    /// tutorials' way, or a promotion. Adds the time from the end so far to `until`, never more.
+    /// An expiry date from a system that keeps no purchases, such as the stored date of an earlier app version, or a
+    /// promotion.
+    ///
+    /// It adds the time from the end of the group so far to `until`, never more.
     ///
     /// - Parameters:
-    ///   - group: a group of the catalogue.
-    ///   - until: the date.
-    ///   - source: names the system: `parse`, `userdefaults`, `promotion`, …
-    ///   - assertedAt: as of when the source says so; now when not given. When the ledger holds a later purchase, the
-    ///     date of that purchase is taken instead, so that the echo of an expiry of our own adds nothing.
-    ///   - environment: where it counts; that of the ``EntitlementStore`` when not given.
+    ///   - group: A group of the catalogue.
+    ///   - until: The expiry date.
+    ///   - source: The name of the system: `parse`, `userdefaults`, `promotion`, …
+    ///   - assertedAt: The date of the source's statement. The default is the time of recording. If the ledger holds a
+    ///     later purchase, the date of that purchase is used instead, so that an expiry derived from this ledger adds
+    ///     nothing when it is imported again.
+    ///   - environment: The environment in which the date counts. The default is that of the ``EntitlementStore``.
     public static func asserted(
         _ group: GroupID, until: Timestamp, source: SourceID, assertedAt: Timestamp? = nil,
         environment: EnvironmentID? = nil
@@ -112,15 +117,17 @@ public struct Evidence: Sendable {
                     group: group, until: until, source: source, assertedAt: assertedAt, environment: environment)))
     }
 
-    /// A purchase was asked for and waits for somebody's approval ("Ask to Buy"). Pending until a purchase of the
-    /// product is recorded, or the request is ``withdrawn(_:)``. Kept on this device.
+    /// A purchase that waits for approval ("Ask to Buy").
+    ///
+    /// It is pending until a purchase of the product is recorded or the request is ``withdrawn(_:)``. Pending purchases
+    /// stay on this device.
     public static func deferred(_ product: ProductID) -> Evidence { Evidence(content: .deferred(product)) }
 
-    /// A request was declined or taken back.
+    /// A request for approval that was declined or cancelled.
     public static func withdrawn(_ product: ProductID) -> Evidence { Evidence(content: .withdrawn(product)) }
 }
 
-/// What an app reports of a purchase.
+/// The parameters of reported evidence of a purchase.
 struct ReportedPurchase: Sendable {
     var product: ProductID
     var transaction: TransactionID?
@@ -134,7 +141,7 @@ struct ReportedPurchase: Sendable {
     var signedAt: Timestamp?
 }
 
-/// A bare date that another system keeps.
+/// The parameters of an expiry date that another system keeps.
 struct AssertedExpiry: Sendable {
     var group: GroupID
     var until: Timestamp
@@ -143,10 +150,10 @@ struct AssertedExpiry: Sendable {
     var environment: EnvironmentID?
 }
 
-/// What recording did.
+/// The result of recording evidence.
 public struct RecordingReceipt: Hashable, Sendable {
-    /// The transactions, in the order of the evidence, those of purchases only.
+    /// The transactions of the recorded purchases, in the order of the evidence.
     public var transactions: [TransactionReference]
-    /// The facts that were new to this store. Recording the same purchase again adds nothing.
+    /// The facts that were new to this store. Empty if the evidence was recorded before.
     public var newFacts: [Fact]
 }

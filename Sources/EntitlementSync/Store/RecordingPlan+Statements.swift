@@ -1,7 +1,7 @@
 import Entitlements
 
 extension RecordingPlan {
-    /// What is recorded besides purchases and requests.
+    /// Evidence other than purchases and approval requests.
     struct Statement: Sendable {
         enum Content: Sendable {
             case revocation(Revocation, isDated: Bool)
@@ -11,7 +11,7 @@ extension RecordingPlan {
         let content: Content
         var target = LocalLedgers.Target.account
 
-        /// When a store signed it, in production.
+        /// The date of the store's signature, in production only.
         var signedAt: Timestamp? {
             switch content {
             case .revocation(let revocation, _) where revocation.transaction.environment == .production:
@@ -27,9 +27,9 @@ extension RecordingPlan {
         case .revocation(let transaction, let date, let isReinstated, let reason, let signedAt):
             try Self.check(transaction)
             guard reason.utf8.count <= 1_000 else {
-                throw EntitlementError(.invalid, "a reason has at most 1000 bytes, this one has \(reason.utf8.count)")
+                throw EntitlementError(.invalid, "reason must be at most 1,000 bytes, not \(reason.utf8.count)")
             }
-            // An undated revocation is as of the moment of recording, which comes later.
+            // A revocation without a date takes the time of recording, which is not known yet.
             let revocation = Revocation(
                 transaction: transaction, revokedAt: isReinstated ? nil : date ?? .latest, reason: reason,
                 stamp: Stamp(signedDate: signedAt, logicalTime: .zero))
@@ -48,12 +48,14 @@ extension RecordingPlan {
             do { try asserted.source.validate() } catch { throw EntitlementError(.invalid, "source: \(error)") }
             statements.append(Statement(content: .assertion(asserted)))
         case .reported, .deferred, .withdrawn:
-            preconditionFailure("purchases and requests are no statements")
+            preconditionFailure("purchases and requests are handled elsewhere")
         }
     }
 
-    /// Decides which ledger each statement goes to: one about units that stay on this device stays with them. Once, so
-    /// that a purchase which arrives meanwhile cannot make a statement fall between the two.
+    /// Decides which ledger each statement goes to. A statement about units that stay on this device goes to the device
+    /// ledger.
+    ///
+    /// The choice is made once, so that a purchase that arrives concurrently cannot make both ledgers skip a statement.
     mutating func settle(in facts: Facts) {
         for index in statements.indices {
             guard case .revocation(let revocation, _) = statements[index].content else { continue }
@@ -64,7 +66,7 @@ extension RecordingPlan {
         }
     }
 
-    /// The fact that `statement` adds to what is known; `nil` when it says nothing new.
+    /// Returns the fact that `statement` adds to the state; `nil` if it says nothing new.
     func fact(
         for statement: Statement, in state: LocalLedgers.State, replica: ReplicaID, time: inout LogicalTime,
         now: Timestamp
@@ -99,7 +101,8 @@ extension RecordingPlan {
                 throw .signed(revocation.transaction, isReinstated: revocation.revokedAt == nil)
             }
         }
-        // Nothing to reverse; but what a store signed is kept, it is stronger than a refund that is yet to arrive.
+        // There is no refund to reverse. A signed reinstatement is kept even so: it overrides a refund that arrives
+        // later.
         guard let known else { return revocation.revokedAt != nil || revocation.stamp.signedDate != nil }
         if known.revokedAt == revocation.revokedAt {
             return revocation.stamp.isSignedLater(than: known.stamp)
@@ -115,7 +118,8 @@ extension RecordingPlan {
         let environment = asserted.environment ?? environment
         let latestPurchase = state.facts.purchases.last { $0.transaction.environment == environment }?.date
         let assertedAt = [asserted.assertedAt ?? now, latestPurchase].compactMap { $0 }.max() ?? now
-        // The echo of what is covered anyway is no statement of anybody else's: kept, it would stand against a refund.
+        // A date that the group covers anyway adds nothing. If it were kept, it would outlive a refund of the purchase
+        // that covers it.
         if environment == state.replay.environment,
             let chain = state.replay.timelines[asserted.group]?.chain(at: assertedAt), chain.end >= asserted.until,
             asserted.until > assertedAt
@@ -132,8 +136,8 @@ extension RecordingPlan {
 }
 
 extension Stamp {
-    /// Whether a store signed this, and the other earlier or not at all. The same words signed later are stronger
-    /// than other words, signed in between, that another device may have.
+    /// True if this statement is signed, and `other` is unsigned or signed earlier. Equal contents with a later
+    /// signature still count as later: another device may hold different contents that were signed in between.
     fileprivate func isSignedLater(than other: Stamp) -> Bool {
         guard let signedDate else { return false }
         return other.signedDate.map { $0 < signedDate } ?? true
@@ -143,8 +147,8 @@ extension Stamp {
 extension EntitlementError {
     fileprivate static func signed(_ transaction: TransactionReference, isReinstated: Bool) -> EntitlementError {
         let id = transaction.id.rawValue.singleLine
-        let deed = isReinstated ? "reverse its refund" : "take it back"
+        let action = isReinstated ? "reinstate it" : "revoke it"
         return EntitlementError(
-            .contradiction, "transaction \"\(id)\" is signed by its store: only the store's signed word can \(deed)")
+            .contradiction, "transaction \"\(id)\" is signed by its store: only a signed statement can \(action)")
     }
 }

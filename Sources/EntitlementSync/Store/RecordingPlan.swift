@@ -1,12 +1,12 @@
 import Entitlements
 package import SyncCore
 
-/// Evidence, checked and turned into facts for the state that a ledger is in.
+/// Checked evidence, to be turned into facts for the current state of a ledger.
 struct RecordingPlan: Sendable {
     private struct Sale: Sendable {
         let transaction: TransactionReference
         let report: ReportedPurchase
-        /// `nil` when a store sold something that the catalogue does not know.
+        /// `nil` if a store sold a product that the catalogue does not contain.
         let terms: Terms?
         let target: LocalLedgers.Target
     }
@@ -25,10 +25,10 @@ struct RecordingPlan: Sendable {
         self.host = host
     }
 
-    /// The transactions of all purchases, in the order in which they were added.
+    /// The transactions of all purchases, in the order of insertion.
     var transactions: [TransactionReference] { sales.map(\.transaction) }
 
-    /// Whether anything may have to be written to `target`.
+    /// Returns `true` if the plan may have to write to `target`.
     func concerns(_ target: LocalLedgers.Target) -> Bool {
         sales.contains { $0.target == target } || (target == .device && !requests.isEmpty)
             || statements.contains { $0.target == target }
@@ -45,18 +45,19 @@ struct RecordingPlan: Sendable {
 
     private mutating func add(request product: ProductID, isWithdrawn: Bool) throws(EntitlementError) {
         guard catalog[product: product] != nil else { throw .unknown(product) }
-        // The last word counts.
+        // The last request for a product counts.
         requests.removeAll { $0.product == product }
         requests.append((product, isWithdrawn))
     }
 
     private mutating func add(_ report: ReportedPurchase) throws(EntitlementError) {
         let terms = catalog.terms(of: report.product)
-        // A store may sell what this version of the app does not know yet; by hand it would be a slip.
+        // A store may sell products that this version of the app does not know. An app that reports an unknown product
+        // has made a mistake.
         guard terms != nil || report.store != .reported else { throw .unknown(report.product) }
         do { try report.product.validate() } catch { throw EntitlementError(.invalid, "product: \(error)") }
         guard Purchase.quantityRange.contains(report.quantity) else {
-            throw EntitlementError(.invalid, "a quantity is 1 to 10000, not \(report.quantity)")
+            throw EntitlementError(.invalid, "quantity must be 1 to 10,000, not \(report.quantity)")
         }
         let id = report.transaction ?? TransactionID(host.randomUUID())
         let transaction = TransactionReference(
@@ -65,13 +66,13 @@ struct RecordingPlan: Sendable {
         if let original = report.original {
             do { try original.validate() } catch { throw EntitlementError(.invalid, "original transaction: \(error)") }
         }
-        if let twin = positions[transaction].map({ sales[$0] }) {
-            guard twin.report.saysSame(as: report) else {
-                throw .contradiction(transaction, "itself, earlier in the same input")
+        if let earlier = positions[transaction].map({ sales[$0] }) {
+            guard earlier.report.hasSameContents(as: report) else {
+                throw .contradiction(transaction, "earlier in the same input")
             }
             return
         }
-        // What was asked for has arrived.
+        // The purchase fulfils a pending request.
         requests.removeAll { $0.product == report.product }
         let isUnits = if case .consumable? = terms?.kind { true } else { false }
         let staysHere = isUnits && catalog.policy.rules.consumables == .deviceLocal
@@ -80,14 +81,14 @@ struct RecordingPlan: Sendable {
             Sale(transaction: transaction, report: report, terms: terms, target: staysHere ? .device : .account))
     }
 
-    /// The latest date at which a store signed any of what it sold in production: the clocks of test environments run
-    /// as they like.
+    /// The latest signature date of all purchases and statements in production. The clocks of test environments are not
+    /// reliable.
     var latestSignature: Timestamp? {
         let sold = sales.filter { $0.transaction.environment == .production }
         return (sold.compactMap(\.report.signedAt) + statements.compactMap(\.signedAt)).max()
     }
 
-    /// Where a purchase of this plan goes.
+    /// Returns the ledger that a purchase of this plan goes to.
     func target(ofSale transaction: TransactionReference) -> LocalLedgers.Target? {
         positions[transaction].map { sales[$0].target }
     }
@@ -102,7 +103,7 @@ struct RecordingPlan: Sendable {
         }
     }
 
-    /// Checks all purchases against what is known, whichever ledger they go to.
+    /// Checks that all purchases agree with the known facts, whichever ledger they go to.
     func checkAgreement(with facts: Facts) throws(EntitlementError) {
         for sale in sales {
             guard let known = facts[sale.transaction] else { continue }
@@ -110,7 +111,7 @@ struct RecordingPlan: Sendable {
         }
     }
 
-    /// The facts that `target` lacks.
+    /// Returns the facts that `target` lacks.
     func facts(for target: LocalLedgers.Target, in state: LocalLedgers.State, replica: ReplicaID, now: Timestamp)
         throws(EntitlementError) -> [Fact]
     {
@@ -132,7 +133,7 @@ struct RecordingPlan: Sendable {
                 stamp: Stamp(signedDate: sale.report.signedAt, logicalTime: time))
             if isStronger { facts.append(.purchase(purchase)) }
             if recordings.contains(where: { $0.replica == replica }) { continue }
-            // The end of a group that has this very purchase in it is no end to append to.
+            // A group end that already includes this purchase is not the end before it.
             let knownEnd = known == nil ? knownEnds.end(before: purchase) : nil
             let recording = Recording(
                 transaction: sale.transaction, replica: replica, recordedAt: now, knownEnd: knownEnd,
@@ -159,7 +160,7 @@ struct RecordingPlan: Sendable {
     }
 }
 
-/// The ends of groups as a device sees them that records one purchase after the other, the way the tutorials store
+/// The group ends that a device knows while it records one purchase after the other. The rule `latestExpiryWins` needs
 /// them.
 private struct KnownEnds {
     let replay: Replay
@@ -169,7 +170,7 @@ private struct KnownEnds {
         self.replay = replay
     }
 
-    /// The end known before `purchase`, which counts from then on.
+    /// Returns the end of the group before `purchase`, and counts the purchase from then on.
     mutating func end(before purchase: Purchase) -> Timestamp? {
         guard let terms = purchase.terms, case .nonRenewing(let group, let duration) = terms.kind else { return nil }
         let known = ends[group] ?? replay.knownEnd(of: group)
@@ -180,13 +181,14 @@ private struct KnownEnds {
 }
 
 extension ReportedPurchase {
-    /// Whether both say the same, in the same words and with the same signature.
-    fileprivate func saysSame(as other: ReportedPurchase) -> Bool {
+    /// True if both reports have equal contents and the same signature date.
+    fileprivate func hasSameContents(as other: ReportedPurchase) -> Bool {
         product == other.product && date == other.date && quantity == other.quantity && expires == other.expires
             && original == other.original && isIntroductory == other.isIntroductory && signedAt == other.signedAt
     }
 
-    /// Signed statements replace what was known; an unsigned one must agree with it.
+    /// Checks an unsigned report against the known purchase. Signed reports replace the known purchase and need no
+    /// check.
     fileprivate func checkAgreement(with known: Purchase, statedDate: Timestamp) throws(EntitlementError) {
         guard signedAt == nil else { return }
         if known.product != product { throw .contradiction(known.transaction, "product \(known.product)") }
@@ -197,8 +199,9 @@ extension ReportedPurchase {
         }
     }
 
-    /// Whether this says more than what is known: it is new, signed where that is not, or signed later with other
-    /// contents. A store signs anew at each delivery; that alone is nothing new.
+    /// True if this report adds something to the known purchase: the purchase is new, was unsigned and now is signed,
+    /// or is signed later with different contents. A store signs anew at each delivery, so a later signature alone adds
+    /// nothing.
     fileprivate func isStronger(than known: Purchase?) -> Bool {
         guard let known else { return true }
         guard let signedAt else { return false }

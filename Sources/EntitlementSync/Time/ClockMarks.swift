@@ -1,77 +1,80 @@
 import Entitlements
 
-/// What this device knows about time besides its own wall clock. A value; time arrives as a value.
+/// The times that correct this device's wall clock. A pure value: every time is a parameter.
 ///
-/// now = max(wall clock + offset, mark, soft mark). A live answer of a server replaces all three, backwards too: then a
-/// clock that ran ahead, the device's or by mistake the server's, locks nobody out after the next answer. The soft mark
-/// is the greatest now seen since that answer, so that setting the clock back revives nothing beyond what passed
-/// unseen. Before the first answer there is no soft mark: a device that never meets a server has nobody who could
-/// correct it, and believes its clock.
+/// now = max(wall clock + offset, server time of the last contact, soft mark). The answer of a server replaces all
+/// three, also with earlier times, so that a clock that ran ahead, the device's or the server's, denies access only
+/// until the next answer. The soft mark is the greatest time seen since that answer, so that setting the clock back
+/// reactivates nothing that has expired before. Before the first answer there is no soft mark: a device without a
+/// server has no way to correct a wrong mark, so it trusts its own clock.
 struct ClockMarks: Hashable, Sendable {
-    /// Who said what time it is, and when.
+    /// The last time a server reported its clock.
     struct Contact: Hashable, Sendable {
         /// The server's time.
         var serverTime: Timestamp
-        /// The device's wall clock when the answer came.
+        /// The device's wall clock when the answer arrived.
         var wallClock: Timestamp
         /// The remote's label.
         var remote: String
-        /// Counts the contacts of this device that were kept, whichever process had them: the higher number knows
-        /// better.
+        /// The number of the contact among those this device has stored, in whichever process. A higher number is more
+        /// recent.
         var number: UInt64 = 1
     }
 
-    /// The last answer; `nil` before the first.
+    /// The most recent contact; `nil` before the first.
     var contact: Contact?
-    /// The greatest time seen since then, or vouched for by a store's signature.
+    /// The greatest time seen since the last contact, or the latest date signed by a store if that is greater.
     var softMark = Timestamp.earliest
 
-    /// The longest round trip, in milliseconds, whose answer is believed: it is as exact as the trip was short.
+    /// The longest round trip, in milliseconds, whose answer is accepted. The error of an answer is at most its round
+    /// trip.
     static let longestRoundTrip: Int64 = 120_000
 
-    /// The server's time minus the device's, in milliseconds; 0 before the first answer.
+    /// The server's time minus the device's, in milliseconds; 0 before the first contact.
     var offset: Int64 {
         contact.map { $0.serverTime.milliseconds - $0.wallClock.milliseconds } ?? 0
     }
 
-    /// The time, when the wall clock shows `wall`.
+    /// Returns the time when the wall clock shows `wall`.
     func now(at wall: Timestamp) -> Timestamp {
-        max(shown(at: wall), contact?.serverTime ?? .earliest, softMark)
+        max(corrected(at: wall), contact?.serverTime ?? .earliest, softMark)
     }
 
-    /// The wall clock, corrected; no mark holds it.
-    func shown(at wall: Timestamp) -> Timestamp {
+    /// Returns the corrected wall clock, which can be earlier than the marks.
+    func corrected(at wall: Timestamp) -> Timestamp {
         let (sum, overflow) = wall.milliseconds.addingReportingOverflow(offset)
         return overflow ? wall : Timestamp(milliseconds: sum)
     }
 
-    /// Notes that this time was seen.
-    mutating func see(_ now: Timestamp) {
+    /// Raises the soft mark to a time that was seen. Does nothing before the first contact.
+    mutating func observe(_ now: Timestamp) {
         if contact != nil { softMark = max(softMark, now) }
     }
 
-    /// Notes a date that a store has signed: it is at least that late.
-    mutating func vouch(for date: Timestamp) {
+    /// Raises the soft mark to a date that a store has signed: the present is at least that late.
+    mutating func noteSignedDate(_ date: Timestamp) {
         softMark = max(softMark, date)
     }
 
-    /// Keeps `before`, which this device took for now, where it is ahead of the marks by no more than so many
-    /// milliseconds: as exact as that they are not, and time that goes back puts what was just bought into the future.
+    /// Keeps `before`, the time before a correction, if it is ahead of the marks by at most `tolerance` milliseconds.
+    ///
+    /// The error of the correction is of that size. If the time went back, a recent purchase would lie in the future.
     mutating func keep(_ before: Timestamp, ifAheadByAtMost tolerance: Int64, at wall: Timestamp) {
         let ahead = before.milliseconds.subtractingReportingOverflow(now(at: wall).milliseconds)
-        if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { see(before) }
+        if !ahead.overflow, (0...tolerance).contains(ahead.partialValue) { observe(before) }
     }
 
-    /// Takes the time from a live answer, which `sent` asked for and which came at `received`, both by the wall clock.
-    /// The server looked at its clock in between, so that the time is right to within the round trip, and never ahead.
-    /// What this device took for now stays where the answer does not contradict it: somebody who bought while the
-    /// answer was under way would otherwise have bought in the future.
+    /// Accepts the time of a server's answer. Request and answer happened at `sent` and `received` by the wall clock.
     ///
-    /// - Parameter number: one more than that of the last contact that was kept: of those that nobody has kept yet,
-    ///   each process has its own.
-    /// - Returns: whether the answer was believed: a round trip is not negative and not longer than
-    ///   ``longestRoundTrip``. Otherwise the wall clock was moved meanwhile, or the answer is stale.
-    mutating func meet(
+    /// The server read its clock in between, so the accepted time is never ahead, and behind by at most the round trip.
+    /// The previous time is kept where the answer does not contradict it. Otherwise a purchase made while the request
+    /// was under way would lie in the future.
+    ///
+    /// - Parameter number: The number of the last stored contact plus one. Processes may use the same number for
+    ///   different contacts until one of them is stored.
+    /// - Returns: `true` if the answer was accepted. It is rejected if the round trip is negative or longer than
+    ///   ``longestRoundTrip``: the wall clock was moved in the meantime, or the answer is stale.
+    mutating func accept(
         _ serverTime: Timestamp, of remote: String, number: UInt64, sent: Timestamp, received: Timestamp
     ) -> Bool {
         let (trip, overflow) = received.milliseconds.subtractingReportingOverflow(sent.milliseconds)
@@ -87,7 +90,7 @@ struct ClockMarks: Hashable, Sendable {
 extension ClockMarks {
     private static let head = "entitlementsync clock 1"
 
-    /// The marks as text: a head, a line for each part, and an end.
+    /// The encoded marks: a header line, a line for each part, and an end line.
     var bytes: [UInt8] {
         var lines = [Self.head, "soft \(softMark.milliseconds)"]
         if let contact {
@@ -100,7 +103,7 @@ extension ClockMarks {
         return Array((lines + ["end", ""]).joined(separator: "\n").utf8)
     }
 
-    /// Reads marks; `nil` when these are none.
+    /// Decodes marks; `nil` if the bytes are malformed.
     init?(_ bytes: [UInt8]) {
         guard let text = String(validating: bytes, as: UTF8.self) else { return nil }
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)

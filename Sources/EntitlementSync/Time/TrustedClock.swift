@@ -2,22 +2,24 @@ import Entitlements
 import SyncCore
 import Synchronization
 
-/// The time by which access is decided: the wall clock, corrected by what servers and stores said.
+/// The time that decides access: the wall clock, corrected by servers and by dates that stores signed.
 ///
-/// The marks are this device's own, in its local store, never in a ledger. They are written when a server corrects
-/// them, and otherwise when they have moved on by ten minutes, so that asking for access costs no write: after a kill
-/// and a set-back at most so much comes back. A copy of the local store that is put back brings its old marks back.
+/// The marks are stored per device, in the local store, never in a ledger. They are written after a correction by a
+/// server, and otherwise each time they have advanced by ten minutes, so that an access check costs no write. If the
+/// process is killed and the clock is set back, at most ten minutes of expired access return. Restoring an old copy of
+/// the local store restores its old marks.
 final class TrustedClock: Sendable {
     private struct State {
         var marks = ClockMarks()
-        /// The marks that the local store holds, as far as is known.
+        /// The marks in the local store, as far as known.
         var kept = ClockMarks()
         /// The version of the entry that holds them.
         var keptVersion: EntryVersion?
-        /// Requests are numbered as they begin; the answer to an earlier one does not replace that to a later one.
+        /// Requests are numbered in the order of their start. A late answer to an earlier request does not replace a
+        /// newer one.
         var lastRequest: UInt64 = 0
         var answeredRequest: UInt64 = 0
-        /// Whether it was told that the marks cannot be read or kept.
+        /// True after a failure to read or write the marks was reported.
         var hasFailed = false
     }
 
@@ -26,10 +28,10 @@ final class TrustedClock: Sendable {
     private let isTrusted: Bool
     private let state = Mutex(State())
 
-    /// By how many milliseconds the marks may be ahead of those that are kept.
+    /// The time in milliseconds by which the marks may run ahead of the stored ones.
     static let granularity: Int64 = 600_000
 
-    /// A clock that keeps its marks in `backend`, or one that is the host's alone.
+    /// Creates a clock that stores its marks in `backend`. If `isTrusted` is `false` it is the host's clock alone.
     init(backend: any KeyValueBackend, host: HostServices, isTrusted: Bool) {
         self.backend = backend
         self.host = host
@@ -38,40 +40,39 @@ final class TrustedClock: Sendable {
 
     private var wall: Timestamp { Timestamp(milliseconds: host.now()) }
 
-    /// The time now.
+    /// The time that decides access.
     var now: Timestamp {
         let wall = wall
         guard isTrusted else { return wall }
         return state.withLock { state in
             let now = state.marks.now(at: wall)
-            state.marks.see(now)
+            state.marks.observe(now)
             return now
         }
     }
 
-    /// What the corrected clock would show if no mark held it: where this is earlier than ``now``, time stands still
-    /// until it has caught up.
-    var shown: Timestamp {
+    /// The corrected clock without the marks. While it is earlier than ``now``, time stands still.
+    var corrected: Timestamp {
         let wall = wall
-        return isTrusted ? state.withLock { $0.marks.shown(at: wall) } : wall
+        return isTrusted ? state.withLock { $0.marks.corrected(at: wall) } : wall
     }
 
-    /// What is known, for showing.
+    /// The current marks.
     var marks: ClockMarks { state.withLock { $0.marks } }
 
-    /// Notes a date that a store has signed, where it is news: where it is later than what the clock shows.
-    func vouch(for date: Timestamp) {
+    /// Raises the soft mark to a date that a store has signed, if the date is later than the current time.
+    func noteSignedDate(_ date: Timestamp) {
         let wall = wall
         guard isTrusted else { return }
         state.withLock { state in
-            if date > state.marks.now(at: wall) { state.marks.vouch(for: date) }
+            if date > state.marks.now(at: wall) { state.marks.noteSignedDate(date) }
         }
     }
 
-    /// The marks were read, and kept where that was worth it.
+    /// Notes that reading and storing the marks succeeded.
     func didRefresh() { state.withLock { $0.hasFailed = false } }
 
-    /// The marks could not be read or kept. Returns whether that is news.
+    /// Notes that reading or storing the marks failed. Returns `true` if this failure is the first in a row.
     func didFailToRefresh() -> Bool {
         state.withLock { state in
             defer { state.hasFailed = true }
@@ -79,7 +80,7 @@ final class TrustedClock: Sendable {
         }
     }
 
-    /// A request to the remote begins. Its number and when.
+    /// Starts a request to the remote. Returns its number and its start by the wall clock.
     func begin() -> (number: UInt64, at: Timestamp) {
         let wall = wall
         return state.withLock { state in
@@ -88,7 +89,7 @@ final class TrustedClock: Sendable {
         }
     }
 
-    /// The remote answered a request with its time.
+    /// Finishes a request that the remote answered with its time.
     func end(_ request: (number: UInt64, at: Timestamp), serverTime: Int64?, of remote: String) {
         guard isTrusted, let serverTime else { return }
         let wall = wall
@@ -96,16 +97,16 @@ final class TrustedClock: Sendable {
             guard request.number > state.answeredRequest else { return }
             let time = Timestamp(milliseconds: serverTime)
             let number = (state.kept.contact?.number ?? 0) &+ 1
-            if state.marks.meet(time, of: remote, number: number, sent: request.at, received: wall) {
+            if state.marks.accept(time, of: remote, number: number, sent: request.at, received: wall) {
                 state.answeredRequest = request.number
             }
         }
     }
 
-    /// Reads the marks that another process may have left, or this one before it ended.
+    /// Reads the marks that another process, or an earlier run of this one, has stored.
     ///
-    /// What cannot be understood counts as no marks: whoever can damage the entry can remove it as well, and nobody
-    /// shall be locked out by a damaged hint. A store that cannot be read is an error.
+    /// Malformed marks count as absent. Rejecting them would protect nothing, since write access to the entry suffices
+    /// to remove it, and would lock users out because of a damaged hint. A failing local store is an error.
     func load() async throws(EntitlementError) {
         guard isTrusted else { return }
         let known = state.withLock { $0.keptVersion }
@@ -120,7 +121,7 @@ final class TrustedClock: Sendable {
         }
     }
 
-    /// Takes up what the local store was found to hold.
+    /// Adopts the marks found in the local store.
     private func take(_ entry: Entry?) {
         let wall = wall
         state.withLock { state in
@@ -130,10 +131,10 @@ final class TrustedClock: Sendable {
         }
     }
 
-    /// Writes the marks if they are worth it: after a correction, or when they moved on.
+    /// Writes the marks if a correction or their advance makes it worthwhile.
     func keep() async throws(EntitlementError) {
         guard isTrusted else { return }
-        _ = now  // What is seen now is what is kept.
+        _ = now  // Raises the soft mark to the present.
         for _ in 0..<LedgerEntries.maximumAttempts {
             let (marks, kept, version) = state.withLock { ($0.marks, $0.kept, $0.keptVersion) }
             guard marks.isWorthKeeping(instead: kept) else { return }
@@ -145,7 +146,7 @@ final class TrustedClock: Sendable {
                 case .written(let version):
                     state.withLock { ($0.kept, $0.keptVersion) = (marks, version) }
                     return
-                // Another process was here.
+                // Another process has written the marks in the meantime.
                 case .conflict(let current): take(current)
                 case .deleted: preconditionFailure("a write does not delete")
                 }
@@ -158,7 +159,7 @@ final class TrustedClock: Sendable {
 }
 
 extension ClockMarks {
-    /// Takes over what another process knows better: the later contact, and of one contact the later mark.
+    /// Adopts the more recent contact, and of equal contacts the later mark.
     fileprivate mutating func learn(from other: ClockMarks, at wall: Timestamp) {
         if other.contact == contact {
             softMark = max(softMark, other.softMark)
@@ -169,27 +170,28 @@ extension ClockMarks {
         }
     }
 
-    /// Whether its contact came after another's. A contact that changed little is not kept at once, and none is where
-    /// the store fails, so that two processes may count different ones alike; of these the server's own time tells.
+    /// True if its contact is more recent. Contacts with a small correction are not stored at once, and none are while
+    /// the store fails, so two processes may give different contacts the same number. The server's time decides between
+    /// these.
     private func isLater(than other: ClockMarks) -> Bool {
         guard let theirs = other.contact else { return contact != nil }
         guard let contact else { return false }
         return (contact.number, contact.serverTime) > (theirs.number, theirs.serverTime)
     }
 
-    /// Whether a restart with `kept` would be wrong by more than the granularity, in either direction.
+    /// True if a restart with `kept` would be wrong by more than the granularity, in either direction.
     fileprivate func isWorthKeeping(instead kept: ClockMarks) -> Bool {
         if self == kept { return false }
         guard (contact == nil) == (kept.contact == nil) else { return true }
         let (correction, overflow) = offset.subtractingReportingOverflow(kept.offset)
         if overflow || abs(correction) > 5_000 { return true }
-        // A mark that went back must be kept, or it would lock somebody out after a restart.
+        // Store a mark that went back. Otherwise the old mark would deny access after a restart.
         return softMark < kept.softMark
             || softMark.milliseconds - kept.softMark.milliseconds >= TrustedClock.granularity
     }
 }
 
-/// Passes everything on to the remote, tells the clock what time its answers say it is, and notes what else they tell.
+/// A backend that reports the times of the remote's answers to the clock, and notes related versions.
 struct TimekeepingBackend: KeyValueBackend {
     let wrapped: any KeyValueBackend
     let clock: TrustedClock

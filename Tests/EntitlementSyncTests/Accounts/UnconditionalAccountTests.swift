@@ -58,7 +58,7 @@ struct UnconditionalAccountTests {
             #expect(refused?.kind == .unsuitableStore)
             #expect(
                 refused?.message
-                    == #""alice" was erased, and \#(remote.label) cannot write conditionally: take another name"#)
+                    == #""alice" was erased, and \#(remote.label) cannot write conditionally: use another name"#)
             try await store.record(.reported(Owls.couchOwl, transaction: "unadopted"))
             let erased = await #expect(throws: EntitlementError.self) {
                 try await store.logIn("alice", adoptAnonymous: true)

@@ -150,7 +150,7 @@ struct MigrationTests {
         old.owned = [Owls.nightOwl, Owls.randomOwls]
         #expect(
             await refusal { try await store.migrate(old) }
-                == "invalid: \"\(Owls.randomOwls)\" is consumable, only a nonConsumable has a flag")
+                == "invalid: \"\(Owls.randomOwls)\" is consumable; only a nonConsumable has a flag")
         old.owned = []
         #expect(
             await refusal { try await store.migrate(old, group: "nothing") }
@@ -172,9 +172,9 @@ struct MigrationTests {
             return try await Household(catalog: Catalog(products: products + [renewing])).offlineDevice()
         }
         let old = try Self.old(until: "2026-03-10")
-        let reason = "invalid: which group the expiry is for must be given: "
+        let reason = "invalid: the group of the expiry must be given: "
         #expect(
-            await refusal { try await store(["b", "a"]).migrate(old) } == reason + #"it may be for "a", "b""#)
+            await refusal { try await store(["b", "a"]).migrate(old) } == reason + #"choose one of "a", "b""#)
         #expect(
             await refusal { try await store([]).migrate(old) }
                 == reason + "the catalogue has no non-renewing group")

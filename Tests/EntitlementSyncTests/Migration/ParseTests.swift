@@ -58,7 +58,7 @@ struct ParseTests {
         #expect(refusal(of: "[]") == "the export holds no user")
         #expect(
             refusal(of: "[\(Self.ann),\(Self.ann)]", user: "ann")
-                == #"2 users of the export are "ann": name one by objectId"#)
+                == #"2 users of the export match "ann": name one by objectId"#)
     }
 
     @Test(
@@ -67,7 +67,7 @@ struct ParseTests {
             ("", "line 1, column 1: the text ends where a value is expected"),
             ("7", "an array is expected, not a number"),
             ("[7]", "[0]: an object is expected, not a number"),
-            (#"[{"name":"x"}]"#, "[0]: a user of Parse has a username and an objectId, this has neither"),
+            (#"[{"name":"x"}]"#, "[0]: a Parse user needs a username or an objectId"),
             ("[\(ann)", "line 1, column \(ann.utf8.count + 2): \",\" or \"]\" is expected"),
             ("\(ann)\n\(bob.dropLast())", "line 2, column \(bob.utf8.count): \",\" or \"}\" is expected"),
             ("\(ann)\n7", "line 2: an object is expected, not a number"),
@@ -75,7 +75,7 @@ struct ParseTests {
             (user("x", #","ExpirationDate":[null]"#), "ExpirationDate[0]: a date is expected, not null"),
             (
                 user("x", #","ExpirationDate":{"__type":"File","iso":"2026-01-01"}"#),
-                "ExpirationDate.__type: a date of Parse has the type Date"
+                "ExpirationDate.__type: a Parse date must have the type Date"
             ),
             (user("x", #","ExpirationDate":{"iso":"2026-01-01"}"#), "ExpirationDate.__type: this is missing"),
             (
@@ -103,6 +103,6 @@ struct ParseTests {
             _ = try Migration.parse(json: repeatElement(0x20, count: (64 << 20) + 1))
             message = nil
         } catch { message = "\(error)" }
-        #expect(message == "an export of 67108865 bytes is not read, at most 67108864: cut the user out of it")
+        #expect(message == "the export must be at most 67108864 bytes, not 67108865: extract the user from it")
     }
 }

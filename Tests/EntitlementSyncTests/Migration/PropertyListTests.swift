@@ -128,32 +128,32 @@ struct PropertyListTests {
             ("{ ExpirationDate = 1; }", "this is neither an XML nor a binary property list"),
             ("<", "line 1, column 1: the file ends within a tag"),
             ("<html></html>", "line 1, column 1: <plist> is expected"),
-            ("<plist><array/></plist>", "line 1, column 8: user defaults are a dictionary, this is <array>"),
+            ("<plist><array/></plist>", "line 1, column 8: user defaults must be a dictionary, not <array>"),
             ("<plist><dict></plist>", "line 1, column 14: <key> or </dict> is expected, not <plist>"),
-            ("<plist><dict/></plist>x", "line 1, column 23: something follows the end of the property list"),
+            ("<plist><dict/></plist>x", "line 1, column 23: unexpected content after the end of the property list"),
             ("<plist><dict><key>a</key></dict></plist>", #"line 1, column 26: the key "a" has no value"#),
             (
                 "<plist><dict><key>a</key><set/></dict></plist>",
-                "line 1, column 26: <set> is no element of a property list"
+                "line 1, column 26: <set> is not a property list element"
             ),
             ("<plist><dict><key>a</key><array><dict></array></dict></plist>", "line 1, column 39: </dict> is expected"),
             (
                 "<plist><dict><key>a&b;</key><true/></dict></plist>",
-                "line 1, column 20: no such character: & is written as &amp;"
+                "line 1, column 20: unknown entity; write & as &amp;"
             ),
             (
                 "<plist><dict><key>a</key><true/>\n<key>a</key><false/></dict></plist>",
-                #"line 2, column 1: the key "a" stands here twice"#
+                #"line 2, column 1: duplicate key "a""#
             ),
             (
                 "<!DOCTYPE plist [<!ENTITY a \"b\">]><plist><dict/></plist>",
-                "line 1, column 1: a document type that declares something is not read"
+                "line 1, column 1: a document type with declarations is not supported"
             ),
             (
                 "<?xml version=\"1.0\" encoding=\"UTF-16\"?><plist><dict/></plist>",
-                "line 1, column 40: the XML property list is not said to be UTF-8"
+                "line 1, column 40: the XML property list must declare UTF-8"
             ),
-            ("<plist><dict><key>a</key><true>yes</true></dict></plist>", "line 1, column 26: <true> holds nothing"),
+            ("<plist><dict><key>a</key><true>yes</true></dict></plist>", "line 1, column 26: <true> must be empty"),
             (
                 "<plist><dict><key>ExpirationDate</key><string>2026-01-01</string></dict></plist>",
                 "ExpirationDate: a date is expected, not a string"
@@ -199,7 +199,7 @@ struct PropertyListTests {
             #expect(
                 refusal(of: bytes)
                     == "ExpirationDate: a date is expected, not a date that cannot be read: \(name) seconds after 2001 "
-                    + "is no date of the years 1 to 9999")
+                    + "is outside the years 1 to 9999")
         }
         #expect(try read(written).expiries == [try date("2001-01-01T00:00:01.500Z")])
     }
@@ -258,10 +258,10 @@ struct PropertyListTests {
         let endless = Array("bplist00".utf8) + [0xDF, 0x13] + [UInt8](repeating: 0xFF, count: 8)
         #expect(
             refusal(of: endless + [8] + Self.trailer(count: 1, table: 18))
-                == "byte 9: the binary property list is damaged: the length of an object makes no sense")
+                == "byte 9: the binary property list is damaged: the length of an object is invalid")
         #expect(
             refusal(of: [UInt8](repeating: 0x78, count: 17 << 20))
-                == "user defaults of 17825792 bytes are not read, at most 16777216")
+                == "user defaults must be at most 16777216 bytes, not 17825792")
         #expect(
             refusal(of: [UInt8](repeating: 0x78, count: 16 << 20))
                 == "this is neither an XML nor a binary property list")

@@ -34,7 +34,7 @@ struct BadInputTests {
     func quantity(_ quantity: Int64) async throws {
         let error = try await refusal(of: [.reported(Owls.threeMonths, quantity: quantity)])
         #expect(error?.kind == .invalid)
-        #expect(error?.message == "a quantity is 1 to 10000, not \(quantity)")
+        #expect(error?.message == "quantity must be 1 to 10,000, not \(quantity)")
     }
 
     @Test("Quantities of 1 and 10,000 are accepted", arguments: [1, 10_000])

@@ -34,7 +34,7 @@ struct MigrationRefusalTests {
             3, "import good.plist --format userdefaults --group nothing", #"the catalogue has no group "nothing""#),
         Refusal(
             2, "import good.plist --format userdefaults --catalog two.json",
-            #"which group the expiry is for must be given: it may be for "a", "b" (with --group)"#),
+            #"the group of the expiry must be given: choose one of "a", "b" (with --group)"#),
         Refusal(
             2, "import good.plist --format userdefaults --asserted-at soon",
             #"--asserted-at: "soon" is not a date: the year needs 4 digits (write 2026-01-31T12:00:00Z or "#

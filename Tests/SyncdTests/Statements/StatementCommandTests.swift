@@ -30,7 +30,7 @@ struct StatementCommandTests {
         #expect(
             try sandbox.run("record refund 1 --store app-store --at 2026-02-01")
                 == .refused(
-                    5, #"transaction "1" is signed by its store: only the store's signed word can take it back"#))
+                    5, #"transaction "1" is signed by its store: only a signed statement can revoke it"#))
         try expect("check night-owl --at 2026-02-03", prints: "granted for good by product:\(Owls.night)")
         try expect(
             "record refund 1 --store app-store --signed-at 2026-01-20 --at 2026-02-01",
