@@ -7,7 +7,7 @@ import Testing
 final class TLSServer {
     /// The certificate in PEM.
     let certificate: String
-    /// `127.0.0.1:PORT`.
+    /// The address of the server, `127.0.0.1:PORT`.
     let authority: String
     private let folder: TemporaryFolder
     private let process: ChildProcess
@@ -61,6 +61,6 @@ final class TLSServer {
         authority = "127.0.0.1:\(try #require(port))"
     }
 
-    /// The certificate's file.
+    /// The path of the certificate's file.
     var file: String { folder.path + "/cert" }
 }

@@ -39,8 +39,8 @@ extension HTTPStreamingTransport {
 }
 
 extension RawServer {
-    /// Starts a server that answers the first request of a connection, and each later one with the ID of the request
-    /// before it.
+    /// Starts a server that repeats the right ID in its first answer of a connection, and in later ones the ID of the
+    /// previous request.
     static func alwaysLate(_ body: String) throws -> RawServer {
         try RawServer { connection, _ in
             let field = "\(WireFields.requestID): "

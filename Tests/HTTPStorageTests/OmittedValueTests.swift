@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 @Suite("Conflicts whose value the server omitted")
-struct LeftOutValueTests {
+struct OmittedValueTests {
     private let key: EntryKey
     private let version = EntryVersion(bytes: [1])
 
