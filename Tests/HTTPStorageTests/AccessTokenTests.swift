@@ -9,8 +9,8 @@ import Testing
 
 @Suite("Access tokens", .timeLimit(.minutes(1)))
 struct AccessTokenTests {
-    /// Refuses every token but the last, and counts.
-    private final class Authority: HTTPTransport {
+    /// A server that accepts only the current token and counts the requests with any other.
+    private final class TokenCheckingTransport: HTTPTransport {
         private let state = Mutex((current: 2, refusedCount: 0))
         var refusedCount: Int { state.withLock { $0.refusedCount } }
 
@@ -28,7 +28,7 @@ struct AccessTokenTests {
         }
     }
 
-    /// Counts calls.
+    /// A counter of calls.
     private final class Counter: Sendable {
         private let value = Mutex(0)
         var count: Int { value.withLock { $0 } }
@@ -41,18 +41,18 @@ struct AccessTokenTests {
         }
     }
 
-    @Test("are refreshed once for a hundred requests that are refused together")
+    @Test("are refreshed once when 100 concurrent requests are rejected")
     func once() async throws {
         let refreshes = Mutex<[String?]>([])
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
-        let authority = Authority()
+        let transport = TokenCheckingTransport()
         let tokens = AccessTokens("t1") { refused in
             refreshes.withLock { $0.append(refused) }
-            // Until all others have been refused too.
-            for await _ in gate where authority.refusedCount == 100 { break }
+            // Waits until all other requests have been rejected too.
+            for await _ in gate where transport.refusedCount == 100 { break }
             return "t2"
         }
-        let backend = try HTTPBackend(server: "http://127.0.0.1:1", transport: authority) {
+        let backend = try HTTPBackend(server: "http://127.0.0.1:1", transport: transport) {
             (refused) async throws(BackendError) in try await tokens.token(refused: refused)
         }
         let key = try EntryKey("k")
@@ -64,7 +64,7 @@ struct AccessTokenTests {
                 }
             }
             group.addTask {
-                while authority.refusedCount < 100 { await Task.yield() }
+                while transport.refusedCount < 100 { await Task.yield() }
                 open.yield()
                 return nil
             }
@@ -72,12 +72,12 @@ struct AccessTokenTests {
         }
         #expect(found == 100)
         #expect(refreshes.withLock { $0 } == ["t1"])
-        // A request that was sent before, and is refused late, takes what is there.
+        // A request that was sent earlier and rejected late uses the token that is already there.
         #expect(try await tokens.token(refused: "t1") == "t2")
         #expect(try await tokens.token() == "t2")
     }
 
-    @Test("that cannot be refreshed fail all who wait, once; the next one tries again")
+    @Test("A failed refresh fails all waiting callers, and the next caller refreshes again")
     func failures() async throws {
         let calls = Counter()
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
@@ -92,7 +92,7 @@ struct AccessTokenTests {
                     do { return try await tokens.token() == "t" ? false : nil } catch { return true }
                 }
             }
-            // Whoever comes before the gate opens waits for the first; whoever comes after begins anew.
+            // Callers that arrive before the gate opens wait for the first refresh; later ones start another.
             for _ in 0..<1_000 { await Task.yield() }
             open.yield()
             return await group.reduce(into: 0) { count, hasFailed in count += hasFailed == true ? 1 : 0 }
@@ -102,7 +102,7 @@ struct AccessTokenTests {
         #expect(try await tokens.token() == "t")
     }
 
-    @Test("are refreshed by another when the task that did is cancelled")
+    @Test("are refreshed by another caller when the refreshing task is cancelled")
     func handover() async throws {
         let calls = Counter()
         let (begun, begin) = AsyncStream.makeStream(of: Void.self)
@@ -120,7 +120,7 @@ struct AccessTokenTests {
                     group.addTask { await expectKind(.cancelled) { try await tokens.token() } }
                     var beginning = begun.makeAsyncIterator()
                     await beginning.next()
-                    // The other one waits by now, or comes later; both end well.
+                    // The other task is waiting by now or arrives later; it must succeed in both cases.
                     for _ in 0..<100 { await Task.yield() }
                     group.cancelAll()
                 }
@@ -130,7 +130,7 @@ struct AccessTokenTests {
                 #expect((try? await tokens.token()) == "t")
             }
         }
-        // Waiting ends by cancellation too.
+        // Cancellation also ends a wait.
         await withTaskGroup(of: Void.self) { group in
             group.addTask { _ = try? await AccessTokens { _ in "x" }.token() }
             group.cancelAll()

@@ -8,7 +8,7 @@ import SyncService
 import TestSupport
 import Testing
 
-/// A server that also takes batches, over a store of its own.
+/// An in-process server with its own store that also supports batches.
 private struct BatchingTransport: HTTPTransport {
     private let store = MemoryBackend()
     private let direct: DirectTransport
@@ -72,7 +72,7 @@ struct BatchTests {
         }
     }
 
-    @Test("are one request for each 256 operations, or about 4 MiB")
+    @Test("are split into requests of at most 256 operations or about 4 MiB")
     func requests() async throws {
         let version = EntryVersion(bytes: [1])
         let read = BatchResult.read(.absent)
@@ -86,7 +86,7 @@ struct BatchTests {
         #expect(reads.outcome.count == 300)
         let value = [UInt8](repeating: 1, count: 1 << 20)
         var writes = try keys(6).map { WriteRequest($0, value: value, if: .any) }
-        // Refused unsent, in its place.
+        // Too large: rejected without being sent, and reported at its position.
         writes.insert(WriteRequest(try EntryKey("long"), value: Array(repeating: 1, count: 3 << 20), if: .any), at: 4)
         let written = try await backend.write(writes)
         #expect(written.outcome.count == 7)
@@ -100,7 +100,7 @@ struct BatchTests {
         #expect(transport.requests[0].headerFields[.contentType] == BatchBody.mediaType)
     }
 
-    @Test("leave every write open when their exchange breaks, and say of the rest that it was not sent")
+    @Test("report an unknown outcome for the writes of a broken exchange, and all later ones as not sent")
     func broken() async throws {
         let version = EntryVersion(bytes: [1])
         let lost = TransportError(.interrupted, mayHaveArrived: true, message: "the connection ended")
@@ -118,8 +118,8 @@ struct BatchTests {
                 }
             }
         }
-        // Nothing was asked: thrown, as the contract says.
-        let unsent = TransportError(.unreachable, mayHaveArrived: false, message: "nobody is there")
+        // No write was processed, so the contract requires a thrown error.
+        let unsent = TransportError(.unreachable, mayHaveArrived: false, message: "connection refused")
         let thrown = await expectKind(.unavailable) {
             try await backend(ScriptedTransport([.failure(unsent)])).write(requests)
         }
@@ -129,7 +129,7 @@ struct BatchTests {
         }
     }
 
-    @Test("believe no result that answers something else")
+    @Test("reject results that do not match their operations")
     func mismatches() async throws {
         let key = try EntryKey("k")
         let version = EntryVersion(bytes: [1])
@@ -147,7 +147,7 @@ struct BatchTests {
         }
     }
 
-    @Test("become single requests where the server takes none, and shorter ones where their answer is too long")
+    @Test("fall back to single requests if the server has no batches, and are halved if the answer is too large")
     func fallbacks() async throws {
         let tag: HTTPFields = [.eTag: "\"01\""]
         let single = Result<TransportAnswer, TransportError>.success(TransportAnswer(200, tag, "v"))
@@ -160,7 +160,7 @@ struct BatchTests {
             }
         }
         #expect(transport.requests.map(\.method) == [.post, .get, .get, .get, .get])
-        let long = TransportError(.tooLarge, mayHaveArrived: true, message: "long")
+        let long = TransportError(.tooLarge, mayHaveArrived: true, message: "too large")
         let halves = ScriptedTransport([
             .failure(long), answer([.read(.absent), .read(.absent)]), answer([.read(.absent), .read(.absent)]),
         ])
@@ -169,7 +169,7 @@ struct BatchTests {
         #expect(results.count == 4 && halves.requests.count == 3)
     }
 
-    @Test("are asked in parts where their entries are too much for one answer, and each is done once")
+    @Test("continue in another request when an answer is full, and run each operation once")
     func postponed() async throws {
         let store = MemoryBackend()
         let service = try await EntitlementService.open(store, configure: { $0.limits.batchByteCount = 100_000 })
@@ -185,32 +185,32 @@ struct BatchTests {
                 continue
             }
         }
-        // Each of them meets an entry.
+        // Every write conflicts with an existing entry.
         let again = try await remote.write(keys.map { WriteRequest($0, value: [], if: .absent) }).outcome
         let read = try await remote.read(keys.map { ReadRequest($0) }).outcome
         #expect(again.count == 100 && read.count == 100)
-        for (met, found) in zip(again, read) {
-            guard case .conflict(let entry?) = try met.get(), case .found(let same) = try found.get() else {
-                Issue.record("\(met), \(found)")
+        for (conflict, found) in zip(again, read) {
+            guard case .conflict(let entry?) = try conflict.get(), case .found(let same) = try found.get() else {
+                Issue.record("\(conflict), \(found)")
                 continue
             }
             #expect(entry == same && entry.value == value)
         }
-        // By hand: what is not begun says so.
+        // In the raw answer, operations that were not started are marked as postponed.
         let operations = keys.map { BatchOperation.read(ReadRequest($0)) }
         let reply = await service.ask(
             .post, BatchBody.path, token: .operatorToken, [.contentType: BatchBody.mediaType],
             body: BatchBody.bytes(of: operations))
         let results = try BatchBody.results(reply.body)
-        let begun = results.prefix { if case .read = $0 { true } else { false } }
-        #expect(results.count == 100 && begun.count == 10 && reply.body.count < 150_000)
-        for result in results.dropFirst(begun.count) {
+        let answered = results.prefix { if case .read = $0 { true } else { false } }
+        #expect(results.count == 100 && answered.count == 10 && reply.body.count < 150_000)
+        for result in results.dropFirst(answered.count) {
             guard case .problem(let problem) = result else { continue }
             #expect(problem.isPostponed && problem.disposition == "transient")
         }
     }
 
-    @Test("the pause that a server asks for, and the version of its decisions, are passed on")
+    @Test("Retry-After and the version of the server's decisions are passed on")
     func fields() async throws {
         let busy = try backend(ScriptedTransport([.success(TransportAnswer(503, [.retryAfter: "7"]))]))
         let key = try EntryKey("a/ledger")
@@ -218,7 +218,9 @@ struct BatchTests {
         #expect(error?.retryAfter == .seconds(7))
         let name = try #require(HTTPField.Name(WireFields.decisions))
         let version = EntryVersion(bytes: [9])
-        for (field, relatedVersion) in [("\"09\"", version), ("09", nil), ("W/\"09\"", nil)] as [(String, EntryVersion?)] {
+        for (field, relatedVersion) in [("\"09\"", version), ("09", nil), ("W/\"09\"", nil)]
+            as [(String, EntryVersion?)]
+        {
             let fields: HTTPFields = [.eTag: "\"01\"", name: field]
             let conflictFields: HTTPFields = [
                 .eTag: "\"01\"", name: field, .contentType: "application/octet-stream",
@@ -235,7 +237,7 @@ struct BatchTests {
         }
     }
 
-    @Test("retries wait as long as the server asks, and give up where that is too long")
+    @Test("Retries wait for the time in Retry-After and give up if it is too long")
     func retries() async throws {
         let key = try EntryKey("k")
         let manual = ManualHost(seed: 1)

@@ -8,7 +8,7 @@ import SyncService
 import TestSupport
 import Testing
 
-@Suite("The store behind a server")
+@Suite("The HTTP backend")
 struct HTTPBackendTests {
     private let key: EntryKey
     private let version = EntryVersion(bytes: [7])
@@ -20,7 +20,7 @@ struct HTTPBackendTests {
         try HTTPBackend(server: "http://127.0.0.1:1/base/", transport: ScriptedTransport(script))
     }
 
-    @Test("passes the conformance checks through the wire and the service")
+    @Test("passes the conformance checks over the wire format and the service")
     func conformance() async throws {
         await expectConformance(of: "HTTP backend", seed: printedSeed("HTTPBackendTests")) {
             try HTTPBackend(server: "http://127.0.0.1:1", transport: DirectTransport(try await .open(MemoryBackend())))
@@ -31,7 +31,7 @@ struct HTTPBackendTests {
     }
 
     @Test(
-        "believes in no absence but the one that a store's server tells",
+        "throws for answers that do not come from a store, instead of reporting absence",
         arguments: [
             TransportAnswer(404), TransportAnswer(404, [:], "<html>not found</html>"),
             TransportAnswer(404, [.contentType: "application/problem+json"], #"{"status":404}"#),
@@ -43,7 +43,7 @@ struct HTTPBackendTests {
             TransportAnswer(200, [.eTag: "\"07\", \"08\""], "x"), TransportAnswer(204), TransportAnswer(302),
             TransportAnswer(304, [.eTag: "\"07\""]), TransportAnswer(500), TransportAnswer(502, [:], "Bad Gateway"),
         ])
-    func strangers(answer: TransportAnswer) async throws {
+    func foreignAnswers(answer: TransportAnswer) async throws {
         let backend = try backend(.success(answer))
         do throws(BackendError) {
             Issue.record("\(try await backend.read(key))")
@@ -52,7 +52,7 @@ struct HTTPBackendTests {
         }
     }
 
-    @Test("takes \"unchanged\" only for the version that it asked about")
+    @Test("accepts 304 only for the version that it sent")
     func unchanged() async throws {
         #expect(try await backend(.success(TransportAnswer(304, tag))).read(key, unless: version).outcome == .unchanged)
         for fields in [[:], [.eTag: "\"08\""]] as [HTTPFields] {
@@ -62,22 +62,22 @@ struct HTTPBackendTests {
         }
     }
 
-    @Test("leaves the outcome of a write open whenever it may have happened, and only then")
+    @Test("reports an unknown outcome of a write exactly if the write may have happened")
     func outcomes() async throws {
         let lost = TransportError(.interrupted, mayHaveArrived: true, message: "the connection ended")
-        let unsent = TransportError(.unreachable, mayHaveArrived: false, message: "nobody is there")
-        let open: [Result<TransportAnswer, TransportError>] = [
-            .failure(lost), .failure(TransportError(.timedOut, mayHaveArrived: true, message: "late")),
+        let unsent = TransportError(.unreachable, mayHaveArrived: false, message: "connection refused")
+        let uncertain: [Result<TransportAnswer, TransportError>] = [
+            .failure(lost), .failure(TransportError(.timedOut, mayHaveArrived: true, message: "the request timed out")),
             .failure(TransportError(.cancelled, mayHaveArrived: true, message: "cancelled")),
             .success(TransportAnswer(200)), .success(TransportAnswer(204)), .success(TransportAnswer(500)),
             .success(TransportAnswer(504)), .success(TransportAnswer(412)),
             .success(TransportAnswer(412, [:], "<html>")),
         ]
-        for answer in open {
+        for answer in uncertain {
             let error = await error(of: try backend(answer))
             #expect(error?.disposition == .outcomeUnknown, "\(answer)")
         }
-        let closed: [Result<TransportAnswer, TransportError>] = [
+        let certain: [Result<TransportAnswer, TransportError>] = [
             .failure(unsent), .success(TransportAnswer(401)), .success(TransportAnswer(403)),
             .success(TransportAnswer(404)), .success(TransportAnswer(413)), .success(TransportAnswer(429)),
             .success(
@@ -85,11 +85,11 @@ struct HTTPBackendTests {
                     503, [:],
                     #"{"detail":"d","disposition":"transient","kind":"busy","status":503,"title":"t","type":"x"}"#)),
         ]
-        for answer in closed {
+        for answer in certain {
             let error = await error(of: try backend(answer))
             #expect(error != nil && error?.disposition != .outcomeUnknown, "\(answer)")
         }
-        // A read has no outcome that could be open.
+        // A read changes nothing, so its outcome is never unknown.
         let error = await expectKind(.unavailable) { try await backend(.failure(lost)).read(key) }
         #expect(error?.disposition == .transient)
     }
@@ -103,7 +103,7 @@ struct HTTPBackendTests {
         }
     }
 
-    @Test("asks for a new credential once, when the one that it has is refused, and for no third")
+    @Test("requests a new token once after a 401, and gives up after a second 401")
     func credentials() async throws {
         let transport = ScriptedTransport([
             .success(TransportAnswer(401)), .success(TransportAnswer(200, tag, "v")), .success(TransportAnswer(401)),
@@ -113,7 +113,7 @@ struct HTTPBackendTests {
             refused.map { $0 + "+" } ?? "t"
         }
         guard case .found(let entry) = try await backend.read(key).outcome else {
-            Issue.record("it is there")
+            Issue.record("the entry was not found")
             return
         }
         #expect(entry.value == Array("v".utf8))
@@ -122,13 +122,13 @@ struct HTTPBackendTests {
         #expect(sent == ["Bearer t", "Bearer t+", "Bearer t", "Bearer t+"])
     }
 
-    @Test("gives each request a name that no other has, which the service repeats")
+    @Test("sends a unique ID with each request, which the service repeats, and rejects answers with another ID")
     func requestIDs() async throws {
         let name = try #require(HTTPField.Name(WireFields.requestID))
         let service = try await EntitlementService.open(MemoryBackend())
-        for (id, told) in [("a1", "a1"), ("", nil), ("a b", nil), (String(repeating: "x", count: 65), nil)] {
+        for (id, repeated) in [("a1", "a1"), ("", nil), ("a b", nil), (String(repeating: "x", count: 65), nil)] {
             let reply = await service.ask(.get, "/v1/kv/a", token: .operatorToken, [name: id])
-            #expect(reply.fields[name] == told, "\(id)")
+            #expect(reply.fields[name] == repeated, "\(id)")
         }
         let transport = ScriptedTransport(
             [.success(TransportAnswer(200, [.eTag: "\"01\""], "v"))]
@@ -142,7 +142,7 @@ struct HTTPBackendTests {
         #expect(ids.count == 3 && Set(ids).count == 3)
     }
 
-    @Test("tells the server's clock, and not that of an answer which a cache kept")
+    @Test("reports the time of the server, except from a cached answer")
     func time() async throws {
         let clock = try #require(HTTPField.Name(WireFields.serverTime))
         for (fields, time) in [
@@ -157,7 +157,7 @@ struct HTTPBackendTests {
     }
 
     @Test(
-        "takes no address that is none, or that has a secret in it",
+        "rejects an address that is not a plain http or https URL, or that contains a password",
         arguments: [
             "", "example.com", "ftp://example.com", "https://", "https:///x", "https://u:p@example.com",
             "https://example.com?x", "https://example.com#x", "https://exa mple.com", "https://exämple.com", "HTTPS:",
@@ -169,7 +169,7 @@ struct HTTPBackendTests {
         #expect(error?.kind == .notAStore)
     }
 
-    @Test("keeps the path of the server's address before its own, and refuses too long values unsent")
+    @Test("appends its path to the server's address, and rejects a too large value without sending it")
     func requests() async throws {
         let transport = ScriptedTransport([.success(TransportAnswer(200, tag))])
         let backend = try HTTPBackend(

@@ -7,7 +7,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("The storage contract over HTTP")
+@Suite("The key-value endpoints")
 struct KeyValueServiceTests {
     private let store = MemoryBackend()
     private let service: EntitlementService
@@ -26,7 +26,7 @@ struct KeyValueServiceTests {
             HTTPResponse(status: HTTPResponse.Status(code: reply.status), headerFields: reply.fields), body: reply.body)
     }
 
-    @Test("a value comes back with its version; unchanged it does not travel")
+    @Test("A read returns the value with its version, and no body if the version is unchanged")
     func read() async throws {
         let missing = await ask(.get, "/v1/kv/a/b")
         #expect(missing.response.status == .notFound && Problem(json: missing.body)?.isAbsence == true)
@@ -45,7 +45,7 @@ struct KeyValueServiceTests {
         #expect(await ask(.get, "/v1/kv/a/b", [.ifNoneMatch: "\"00\""]).response.status == .ok)
     }
 
-    @Test("a write that meets another entry is told which; one without a condition is refused")
+    @Test("A conflicting write returns the present entry; a write without a precondition is rejected")
     func write() async throws {
         #expect(await ask(.put, "/v1/kv/a/b", [:], [1]).response.status.code == 428)
         #expect(await ask(.delete, "/v1/kv/a/b").response.status.code == 428)
@@ -67,14 +67,14 @@ struct KeyValueServiceTests {
         #expect(try await store.read(key).outcome == .absent)
     }
 
-    @Test("pages and changes, and what is no page")
+    @Test("Listings and changes are paged, and malformed page parameters are rejected")
     func pages() async throws {
         for name in ["a", "b", "c"] { _ = await ask(.put, "/v1/kv/\(name)?if=any", [:], [1]) }
         let page = try KeyPageBody.page(json: await ask(.get, "/v1/kv?limit=2&prefix=").body)
         #expect(page.items.map(\.key.text) == ["a", "b"] && page.next?.text == "b")
         let rest = try KeyPageBody.page(json: await ask(.get, "/v1/kv?after=b").body)
         #expect(rest.items.map(\.key.text) == ["c"] && rest.next == nil)
-        // More than a machine word: as much as the server gives.
+        // A limit that overflows an integer is clamped to the server's maximum.
         let all = await ask(.get, "/v1/kv?limit=99999999999999999999999")
         #expect(try KeyPageBody.page(json: all.body).items.count == 3)
         let changes = try ChangePageBody.page(json: await ask(.get, "/v1/changes").body)
@@ -93,13 +93,15 @@ struct KeyValueServiceTests {
         }
     }
 
-    @Test("no path leads anywhere else", arguments: ["", "/", "/v1", "/v1/", "/v1/kvx", "/v2/kv/a", "/v1/changes/x"])
+    @Test(
+        "An unknown path answers 404, but does not report a key as absent",
+        arguments: ["", "/", "/v1", "/v1/", "/v1/kvx", "/v2/kv/a", "/v1/changes/x"])
     func elsewhere(path: String) async {
         let answer = await ask(.get, path)
         #expect(answer.response.status == .notFound && Problem(json: answer.body)?.isAbsence == false)
     }
 
-    @Test("a path that names a key in two ways is refused, whatever is asked")
+    @Test("An invalid or ambiguous key path is rejected for every method")
     func tricks() async {
         for path in ["/v1/kv/", "/v1/kv//a", "/v1/kv/../a", "/v1/kv/a%00", "/v1/kv/%ff", "/v1/kv/a%2"] {
             for method in [HTTPRequest.Method.get, .put, .delete] {
@@ -108,7 +110,7 @@ struct KeyValueServiceTests {
         }
     }
 
-    @Test("a method that a path does not have is refused with those that it has")
+    @Test("An unsupported method is rejected with the list of allowed methods")
     func methods() async {
         let pages = "GET, HEAD, OPTIONS"
         for (path, allowed) in [
@@ -121,23 +123,25 @@ struct KeyValueServiceTests {
         }
     }
 
-    @Test("a failure of the store is no secret to the server's log, and its place none of the client's affair")
+    @Test("A store error reaches the server's log, but its message is not sent to the client")
     func failures() async throws {
         let errors = Mutex<[BackendError]>([])
-        let failing = FailingStore(
+        let failing = FailingBackend(
             failing: key,
             error: BackendError(.busy, message: "/srv/secret/store.sqlite: another process holds the database"))
-        let service = try await EntitlementService.open(failing, now: 5) { error in errors.withLock { $0.append(error) } }
+        let service = try await EntitlementService.open(failing, now: 5) { error in
+            errors.withLock { $0.append(error) }
+        }
         for path in ["/v1/kv?limit=x", "/v1/changes?after=x", "/v1/kv?after=%01", "/v1/accounts?after=%01"] {
             #expect(await service.ask(.get, path, token: .operatorToken).status == 400, "\(path)")
         }
-        #expect(errors.withLock { $0.isEmpty }, "what a client does wrong does not fill the log")
+        #expect(errors.withLock { $0.isEmpty }, "client errors must not be logged as store errors")
         let answer = await service.ask(.get, "/v1/kv/a/b", token: .operatorToken)
         #expect(answer.status == 503 && answer.fields[.retryAfter] == "1")
         let problem = try #require(Problem(json: answer.body))
         #expect(!problem.detail.contains("secret") && problem.kind == "busy")
         #expect(errors.withLock { $0.map(\.kind) } == [.busy])
-        // What a client did wrong is no error of the server's.
+        // Client errors are not passed to the error handler.
         #expect(await service.ask(.get, "/v1/kv?limit=0", token: .operatorToken).status == 400)
         let expired = await service.ask(.get, "/v1/changes?after=AQID", token: .operatorToken)
         #expect(
@@ -145,7 +149,7 @@ struct KeyValueServiceTests {
         #expect(errors.withLock { $0.count } == 1)
     }
 
-    @Test("the store's own words on a refusal stay with the server: where it is, and what its file system says")
+    @Test("The paths and system errors in the message of a store error are never sent to the client")
     func places() async throws {
         for (error, status) in [
             (BackendError(.cursorExpired, message: "/srv/secret/store.sqlite: no change 7"), 410),
@@ -153,7 +157,7 @@ struct KeyValueServiceTests {
             (BackendError(.permissionDenied, message: "/srv/secret/a: no access"), 503),
         ] {
             let errors = Mutex(0)
-            let service = try await EntitlementService.open(FailingStore(failing: key, error: error), now: 5) { _ in
+            let service = try await EntitlementService.open(FailingBackend(failing: key, error: error), now: 5) { _ in
                 errors.withLock { $0 += 1 }
             }
             let answer = await service.ask(.get, "/v1/kv/a/b", token: .operatorToken)
@@ -164,8 +168,8 @@ struct KeyValueServiceTests {
     }
 }
 
-/// Fails whatever it is asked about one key.
-private struct FailingStore: KeyValueBackend {
+/// A backend that throws `error` for every operation on one key.
+private struct FailingBackend: KeyValueBackend {
     let failing: EntryKey
     let error: BackendError
     let store = MemoryBackend()

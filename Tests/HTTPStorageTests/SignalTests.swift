@@ -7,13 +7,13 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Hands out the streams that it is told to, one after the other, and notes what it was asked; then it is silent.
+/// A transport that records the requests and returns scripted streams in order, then silent ones.
 private final class ScriptedStreams: HTTPStreamingTransport {
     struct Script: Sendable {
         var code = 200
         var fields: HTTPFields = [.contentType: "text/event-stream"]
         var text = ""
-        /// How it goes on: by ending, or by being silent.
+        /// Keeps the stream open and silent after `text`, instead of ending it.
         var isOpen = false
     }
 
@@ -26,7 +26,7 @@ private final class ScriptedStreams: HTTPStreamingTransport {
     func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
     ) async throws(TransportError) -> TransportAnswer {
-        throw TransportError(.other, mayHaveArrived: false, message: "only streams are asked for")
+        throw TransportError(.other, mayHaveArrived: false, message: "only streams are supported")
     }
 
     func stream(_ request: HTTPRequest, idleTimeout: Duration) async throws(TransportError) -> TransportStream {
@@ -77,14 +77,14 @@ struct SignalTests {
 
     private let id = HTTPField.Name("Last-Event-ID")
 
-    @Test("come on connecting and for changes, and a connection that ends is resumed where it was")
+    @Test("are sent on connecting and for each change, and a broken connection resumes after the last event")
     func resuming() async throws {
         let transport = ScriptedStreams([
             .success(
                 Script(
                     text: "retry: 1000\n\nid: 4-00000000000000ff\nevent: cursor\ndata: {}\n\n: 17\n"
                         + "id: 5-00000000000000ff\nevent: change\ndata: {}\n\n")),
-            .failure(TransportError(.unreachable, mayHaveArrived: false, message: "nobody")),
+            .failure(TransportError(.unreachable, mayHaveArrived: false, message: "connection refused")),
             .success(Script(code: 503, fields: [.retryAfter: "9"])), .success(Script(text: ": 18\n\n", isOpen: true)),
         ])
         let backend = try backend(transport)
@@ -98,13 +98,13 @@ struct SignalTests {
             ])
         #expect(transport.requests[0].path == "/base/v1/changes")
         #expect(transport.requests[0].headerFields[.accept] == "text/event-stream")
-        // Jittered, at most a second for the first, longer for each that follows; and as long as the server asks.
+        // The pauses have jitter: at most 1 s, then at most 2 s, and finally at least the server's Retry-After.
         #expect(manual.pauses.count == 3)
         #expect(manual.pauses[0] <= .seconds(1) && manual.pauses[1] <= .seconds(2) && manual.pauses[2] >= .seconds(9))
         withExtendedLifetime(backend) {}
     }
 
-    @Test("begin anew, with a signal, where the server cannot resume")
+    @Test("start again, with a signal, if the server cannot resume the stream")
     func expiry() async throws {
         let transport = ScriptedStreams([
             .success(Script(text: "id: 1-0000000000000001\nevent: change\ndata: {}\n\n")), .success(Script(code: 410)),
@@ -113,14 +113,14 @@ struct SignalTests {
         ])
         let backend = try backend(transport)
         var signals = backend.signals().makeAsyncIterator()
-        // Connected, changed, expired, connected, expired, connected.
+        // The signals are: connected, changed, expired, connected, expired, connected.
         for _ in 0..<6 { #expect(await signals.next() != nil) }
         let id = try #require(id)
         #expect(transport.requests.map { $0.headerFields[id] } == [nil, "1-0000000000000001", nil, nil])
         withExtendedLifetime(backend) {}
     }
 
-    @Test("go on with a new token when the old one has ended")
+    @Test("continue with a new token after the old one was rejected")
     func tokens() async throws {
         let transport = ScriptedStreams([
             .success(Script(text: ": 1\n")), .success(Script(code: 401)), .success(Script(isOpen: true)),
@@ -133,8 +133,8 @@ struct SignalTests {
         withExtendedLifetime(backend) {}
     }
 
-    @Test("come now and then from a server that has no such stream")
-    func unheard() async throws {
+    @Test("are sent at intervals if the server has no change stream")
+    func unsupported() async throws {
         let transport = ScriptedStreams([
             .success(Script(code: 404)), .success(Script(code: 200, fields: [.contentType: "application/json"])),
         ])
@@ -145,7 +145,7 @@ struct SignalTests {
         withExtendedLifetime(backend) {}
     }
 
-    @Test("end with the backend, and with their task")
+    @Test("end when the backend is deallocated or their task is cancelled")
     func endings() async throws {
         var backend: HTTPBackend? = try backend(ScriptedStreams([.success(Script(isOpen: true))]))
         let stream = try #require(backend?.signals())
@@ -154,7 +154,7 @@ struct SignalTests {
             group.addTask { for await _ in stream { note.yield() } }
             var first = connected.makeAsyncIterator()
             await first.next()
-            // Waits for the next by now, or soon; the stream ends in both cases.
+            // The task waits for the next signal now or soon; the stream ends in both cases.
             backend = nil
         }
         let cancelled = try self.backend(ScriptedStreams([.success(Script(isOpen: true))]))

@@ -11,8 +11,8 @@ import TestSupport
 import Testing
 import Tracing
 
-/// Keeps what is logged.
-private final class Lines: LogHandler, @unchecked Sendable {
+/// A log handler that records all lines.
+private final class RecordingLogHandler: LogHandler, @unchecked Sendable {
     private let lines = Mutex<[String]>([])
     var metadata: Logger.Metadata = [:]
     var logLevel: Logger.Level = .trace
@@ -30,7 +30,7 @@ private final class Lines: LogHandler, @unchecked Sendable {
     }
 }
 
-/// Metrics and tracing are bootstrapped once a process: all tests here share what they count.
+/// The metrics system can be bootstrapped only once per process, so all tests share these metrics.
 private let metrics = {
     let metrics = TestMetrics()
     MetricsSystem.bootstrap(metrics)
@@ -43,13 +43,13 @@ struct ObservedBackendTests {
 
     init() throws { place = try EntryKey("accounts/alice/ledger") }
 
-    @Test("keeps the contract")
+    @Test("passes the conformance checks")
     func conformance() async {
         _ = metrics
         await expectConformance(of: "observed memory") { ObservedBackend(MemoryBackend(), as: "memory") }
     }
 
-    @Test("counts and times each request by what became of it")
+    @Test("counts and times each request by its outcome")
     func counts() async throws {
         let metrics = metrics
         let store = ObservedBackend(MemoryBackend(), as: "counted")
@@ -82,14 +82,14 @@ struct ObservedBackendTests {
                 "entitlementsync_storage_bytes", [("store", "counted"), ("direction", direction)]
             ).totalValue
         }
-        // Read: both conflicts and the entry itself. Written: 3 and 2.
+        // Read: 3 bytes by the read and by each of the two conflicts. Written: 3 and 2 bytes.
         #expect(bytes == [9, 5])
     }
 
-    @Test("logs what fails, with the key only where that is asked for", arguments: [false, true])
+    @Test("logs failed requests, with the key only if `showsKeys` is set", arguments: [false, true])
     func logs(showsKeys: Bool) async throws {
         _ = metrics
-        let lines = Lines()
+        let handler = RecordingLogHandler()
         let failing = FaultyBackend(MemoryBackend()) { call in
             switch call.operation {
             case .read: .permanent(.damaged)
@@ -98,11 +98,11 @@ struct ObservedBackendTests {
             }
         }
         let store = ObservedBackend(
-            failing, as: "failing", logger: Logger(label: "test") { _ in lines }, showsKeys: showsKeys)
+            failing, as: "failing", logger: Logger(label: "test") { _ in handler }, showsKeys: showsKeys)
         await #expect(throws: BackendError.self) { try await store.read(place) }
         await #expect(throws: BackendError.self) { try await store.list(prefix: "", after: nil, limit: 1) }
         _ = try await store.write([1], to: place, if: .any)
-        let all = lines.all
+        let all = handler.all
         #expect(all.count == 3)
         #expect(all[0].hasPrefix("error storage request failed: ") && all[0].contains("kind=damaged"))
         #expect(all[1].hasPrefix("notice storage request failed: "))
@@ -110,7 +110,7 @@ struct ObservedBackendTests {
         #expect(all.contains { $0.contains("alice") } == showsKeys)
     }
 
-    @Test("makes a span of each request, which is a child of the caller's")
+    @Test("creates a span for each request, as a child of the caller's span")
     func traces() async throws {
         _ = metrics
         let tracer = InMemoryTracer()

@@ -5,27 +5,27 @@ import SyncCoreTesting
 import Synchronization
 import Testing
 
-/// A key store that several processes ask.
+/// A key store that several processes share.
 private final class KeyStore: Sendable {
-    private let state: Mutex<(keys: SealingKeys, isAway: Bool)>
+    private let state: Mutex<(keys: SealingKeys, isUnavailable: Bool)>
 
     init(_ keys: SealingKeys) { state = Mutex((keys, false)) }
 
-    struct Away: Error {}
+    struct Unavailable: Error {}
 
-    func answer() throws -> SealingKeys {
+    func load() throws -> SealingKeys {
         try state.withLock { state in
-            if state.isAway { throw Away() }
+            if state.isUnavailable { throw Unavailable() }
             return state.keys
         }
     }
 
-    func move(to keys: SealingKeys) { state.withLock { $0.keys = keys } }
+    func rotate(to keys: SealingKeys) { state.withLock { $0.keys = keys } }
 
-    func goAway() { state.withLock { $0.isAway = true } }
+    func becomeUnavailable() { state.withLock { $0.isUnavailable = true } }
 }
 
-@Suite("Changing the key of a sealed store")
+@Suite("Key rotation of a sealed store")
 struct KeyRotationTests {
     private let store = MemoryBackend()
     private let keyStore: KeyStore
@@ -42,21 +42,21 @@ struct KeyRotationTests {
         for place in places { _ = try await first.write(Array(place.text.utf8), to: place, if: .absent) }
     }
 
-    /// What another process would open: it asks the key store by itself, and remembers what it heard.
+    /// Returns a backend as another process would open it: it loads the keys from the key store and caches them.
     private func process(over store: (any KeyValueBackend)? = nil) -> SealedBackend {
         let keyStore = keyStore
-        return SealedBackend(store ?? self.store) { try keyStore.answer() }
+        return SealedBackend(store ?? self.store) { try keyStore.load() }
     }
 
-    private func move() { keyStore.move(to: SealingKeys(new, previous: [old])) }
+    private func rotate() { keyStore.rotate(to: SealingKeys(new, previous: [old])) }
 
-    /// How many values the new key alone opens.
-    private func openedByNew() async throws -> Int {
-        let blind = SealedBackend(store, keys: SealingKeys(new))
+    /// Returns the number of values that the new key alone decrypts.
+    private func newKeyCount() async throws -> Int {
+        let newKeyOnly = SealedBackend(store, keys: SealingKeys(new))
         var count = 0
         for item in try await store.list(prefix: "", after: nil, limit: 1_000).outcome.items {
             do throws(BackendError) {
-                if case .found(let entry) = try await blind.read(item.key).outcome,
+                if case .found(let entry) = try await newKeyOnly.read(item.key).outcome,
                     entry.value == Array(item.key.text.utf8)
                 {
                     count += 1
@@ -68,28 +68,28 @@ struct KeyRotationTests {
         return count
     }
 
-    @Test("a process that has known the old key for long seals everything with the new one")
+    @Test("A process that cached the old key reseals every value with the new one")
     func cached() async throws {
-        let long = process()
-        _ = try await long.read(places[0])
-        move()
-        #expect(try await long.reseal() == 40)
-        #expect(try await openedByNew() == 40)
-        #expect(try await long.reseal() == 0)
-        // And writes with it from then on.
+        let process = process()
+        _ = try await process.read(places[0])
+        rotate()
+        #expect(try await process.reseal() == 40)
+        #expect(try await newKeyCount() == 40)
+        #expect(try await process.reseal() == 0)
+        // Later writes use the new key too.
         let place = try EntryKey("k/later")
-        _ = try await long.write(Array(place.text.utf8), to: place, if: .absent)
-        #expect(try await openedByNew() == 41)
+        _ = try await process.write(Array(place.text.utf8), to: place, if: .absent)
+        #expect(try await newKeyCount() == 41)
     }
 
-    @Test("what another process seals with the old key behind the cursor is found by the next pass")
+    @Test("A value that is sealed with the old key behind the cursor is found by the next pass")
     func behindTheCursor() async throws {
         let late = process()
         _ = try await late.read(places[0])
-        move()
+        rotate()
         let behind = try (0..<3).map { try EntryKey("a/\($0)") }
         let counting = FaultyBackend(store) { call in
-            // In the first pass, long after the beginning was listed; in the second; never again.
+            // Each of these calls comes after the pass has listed the beginning of the store.
             let index = [30: 0, 60: 1, 90: 2][call.number]
             guard let index else { return nil }
             let key = behind[index]
@@ -98,16 +98,16 @@ struct KeyRotationTests {
             return nil
         }
         #expect(try await process(over: counting).reseal() == 43)
-        #expect(try await openedByNew() == 43)
+        #expect(try await newKeyCount() == 43)
     }
 
-    @Test("a writer that goes on with the old key for ever is named, and what was done stays")
+    @Test("A writer that keeps using the old key is reported, and resealed values stay resealed")
     func endless() async throws {
         let late = process()
         _ = try await late.read(places[0])
-        move()
+        rotate()
         let number = Mutex(0)
-        let hampered = FaultyBackend(store) { call in
+        let disturbed = FaultyBackend(store) { call in
             guard call.operation == .list else { return nil }
             let next = number.withLock { number in
                 number += 1
@@ -121,50 +121,52 @@ struct KeyRotationTests {
             }
             return nil
         }
-        let error = await #expect(throws: BackendError.self) { try await process(over: hampered).reseal() }
-        #expect(error?.kind == .busy && error?.message.contains("let all writers load the new one first") == true)
-        #expect(try await openedByNew() == 60)
-        // Once the writer knows the new key, it is done.
+        let error = await #expect(throws: BackendError.self) { try await process(over: disturbed).reseal() }
+        #expect(error?.kind == .busy && error?.message.contains("load the new key in all writers first") == true)
+        #expect(try await newKeyCount() == 60)
+        // Resealing completes once the writer has loaded the new key.
         try await late.reloadKeys()
-        #expect(try await process(over: hampered).reseal() == 0)
-        #expect(try await openedByNew() == 61)
+        #expect(try await process(over: disturbed).reseal() == 0)
+        #expect(try await newKeyCount() == 61)
     }
 
-    @Test("a reseal that is cut off is called again and does the rest", arguments: [3, 20, 47, 79])
-    func cutOff(call: Int) async throws {
-        move()
+    @Test("An interrupted reseal does the rest when it is called again", arguments: [3, 20, 47, 79])
+    func interrupted(call: Int) async throws {
+        rotate()
         let failing = FaultyBackend(store) { $0.number == call ? .lostAnswer : nil }
         let second = process(over: failing)
         await #expect(throws: BackendError.self) { try await second.reseal() }
-        let done = try await openedByNew()
+        let done = try await newKeyCount()
         #expect(done < 40)
         #expect(try await second.reseal() == 40 - done)
-        #expect(try await openedByNew() == 40)
+        #expect(try await newKeyCount() == 40)
     }
 
-    @Test("a writer that has loaded the keys again seals with the new one; without, it goes on with the old")
+    @Test("A writer uses the new key after reloading the keys, and the old one without")
     func reloading() async throws {
-        let (careful, careless) = (process(), process())
-        for writer in [careful, careless] { _ = try await writer.read(places[0]) }
-        move()
-        try await careful.reloadKeys()
-        for (name, writer) in [("careful", careful), ("careless", careless)] {
+        let (reloaded, stale) = (process(), process())
+        for writer in [reloaded, stale] { _ = try await writer.read(places[0]) }
+        rotate()
+        try await reloaded.reloadKeys()
+        for (name, writer) in [("reloaded", reloaded), ("stale", stale)] {
             let place = try EntryKey(name)
             _ = try await writer.write(Array(name.utf8), to: place, if: .absent)
         }
-        #expect(try await openedByNew() == 1)
+        #expect(try await newKeyCount() == 1)
     }
 
-    @Test("keys that cannot be had end both with the cause, and the known ones stay in use")
-    func away() async throws {
-        let long = process()
-        _ = try await long.read(places[0])
-        keyStore.goAway()
-        let reloading = await #expect(throws: BackendError.self) { try await long.reloadKeys() }
-        let resealing = await #expect(throws: BackendError.self) { try await long.reseal() }
-        for error in [reloading, resealing] { #expect(error?.kind == .unavailable && error?.cause is KeyStore.Away) }
-        guard case .found = try await long.read(places[1]).outcome else {
-            Issue.record("the known key is forgotten")
+    @Test("If the keys cannot be loaded, both calls fail with the cause, and cached keys stay in use")
+    func unavailableKeys() async throws {
+        let process = process()
+        _ = try await process.read(places[0])
+        keyStore.becomeUnavailable()
+        let reloading = await #expect(throws: BackendError.self) { try await process.reloadKeys() }
+        let resealing = await #expect(throws: BackendError.self) { try await process.reseal() }
+        for error in [reloading, resealing] {
+            #expect(error?.kind == .unavailable && error?.cause is KeyStore.Unavailable)
+        }
+        guard case .found = try await process.read(places[1]).outcome else {
+            Issue.record("the cached key was dropped")
             return
         }
     }

@@ -41,7 +41,7 @@ struct SealedBackendTests {
         }
     }
 
-    @Test("keeps the contract, over memory, over files and over SQLite", arguments: ["memory", "file", "SQLite"])
+    @Test("passes the conformance checks over memory, files and SQLite", arguments: ["memory", "file", "SQLite"])
     func conformance(kind: String) async throws {
         let keys = SealingKeys(key)
         guard kind != "memory" else {
@@ -53,7 +53,7 @@ struct SealedBackendTests {
             }
             return
         }
-        // What survives what is tried with the stores themselves, on a real disk.
+        // In memory, because the tests of the wrapped backends cover real disks.
         let folder = try TemporaryFolder(inMemory: true)
         await expectConformance(of: "sealed \(kind)") {
             let open: @Sendable (String) throws -> any KeyValueBackend = { path in
@@ -69,7 +69,7 @@ struct SealedBackendTests {
         }
     }
 
-    @Test("keeps nothing that can be read, and seals the same value differently each time")
+    @Test("stores no plain text, and encrypts the same value differently each time")
     func hides() async throws {
         let store = MemoryBackend()
         var found: Set<[UInt8]> = []
@@ -82,13 +82,13 @@ struct SealedBackendTests {
         }
         #expect(found.count == 4)
         guard case .found(let entry) = try await sealed(store).read(place).outcome else {
-            Issue.record("it cannot be read")
+            Issue.record("the value was not found")
             return
         }
         #expect(entry.value == secret)
     }
 
-    @Test("finds every changed byte, every cut and every byte too many")
+    @Test("detects every changed byte, every truncation and an appended byte")
     func everyByte() async throws {
         let store = MemoryBackend()
         _ = try await sealed(store).write(secret, to: place, if: .any)
@@ -108,7 +108,7 @@ struct SealedBackendTests {
         }
     }
 
-    @Test("refuses a value that was moved under another key, or swapped with another's")
+    @Test("rejects a value that was moved to another key or swapped with that of another key")
     func swapped() async throws {
         let store = MemoryBackend()
         let second = try EntryKey("accounts/bob/ledger")
@@ -123,22 +123,22 @@ struct SealedBackendTests {
         #expect(await error(reading: renamed, in: sealed(store))?.kind == .damaged)
     }
 
-    @Test("an old value that is put back under its key is taken for what it is not: the present one")
-    func putBack() async throws {
+    @Test("cannot detect that an old value was restored under its own key")
+    func rollback() async throws {
         let store = MemoryBackend()
         _ = try await sealed(store).write(secret, to: place, if: .any)
         let old = try await bytes(in: store, at: place)
         _ = try await sealed(store).write(Array("six months".utf8), to: place, if: .any)
         _ = try await store.write(old, to: place, if: .any)
-        // As documented: a seal alone cannot tell.
+        // A documented limitation: a seal does not show whether its value is the latest one.
         guard case .found(let entry) = try await sealed(store).read(place).outcome else {
-            Issue.record("it cannot be read")
+            Issue.record("the value was not found")
             return
         }
         #expect(entry.value == secret)
     }
 
-    @Test("a conflict with what cannot be opened is an error, and nothing was written")
+    @Test("reports a conflict with an unreadable value as an error and writes nothing")
     func conflict() async throws {
         let store = MemoryBackend()
         let foreign = Array("not sealed".utf8)
@@ -155,7 +155,7 @@ struct SealedBackendTests {
         #expect(throws: Never.self) { try results[1].get() }
     }
 
-    @Test("opens what an older key sealed, seals it anew, and then needs the older one no more")
+    @Test("reads values of an older key, and needs only the new key after resealing")
     func rotation() async throws {
         let store = MemoryBackend()
         let keys = try (0..<300).map { try EntryKey("k/\($0)") }
@@ -167,23 +167,23 @@ struct SealedBackendTests {
         #expect(try await rotated.reseal() == 0)
         for key in keys {
             guard case .found(let entry) = try await sealed(store, SealingKeys(other)).read(key).outcome else {
-                Issue.record("\(key) is gone")
+                Issue.record("\(key) was not found")
                 continue
             }
             #expect(entry.value == Array(key.text.utf8))
         }
-        let blind = SealedBackend(UnconditionalBackend(store), keys: SealingKeys(key))
-        await #expect(throws: BackendError.self) { try await blind.reseal() }
+        let unconditional = SealedBackend(UnconditionalBackend(store), keys: SealingKeys(key))
+        await #expect(throws: BackendError.self) { try await unconditional.reseal() }
     }
 
-    @Test("asks for keys once, again when a new one was used, and says when they cannot be had")
-    func closure() async throws {
+    @Test("loads the keys once, reloads them for an unknown key, and reports when they cannot be loaded")
+    func loading() async throws {
         struct Locked: Error {}
         let store = MemoryBackend()
-        let asked = Counted()
+        let loads = CallCounter()
         let (key, other) = (key, other)
         let backend = SealedBackend(store) {
-            switch asked.next() {
+            switch loads.next() {
             case 1: throw Locked()
             case 2: return SealingKeys(key)
             default: return SealingKeys(other, previous: [key])
@@ -195,15 +195,15 @@ struct SealedBackendTests {
         #expect(failure?.kind == .unavailable && failure?.disposition == .transient && failure?.cause is Locked)
         _ = try await backend.write(secret, to: place, if: .absent)
         _ = try await backend.read(place)
-        #expect(asked.count == 2)
+        #expect(loads.count == 2)
         _ = try await sealed(store, SealingKeys(other)).write(secret, to: place, if: .any)
         _ = try await backend.read(place)
-        #expect(asked.count == 3)
+        #expect(loads.count == 3)
     }
 }
 
 extension StoreUnderTest {
-    /// Puts a seal around the store, however it is opened.
+    /// Wraps the backend in a ``SealedBackend``, in every way that the store is opened.
     fileprivate mutating func sealEverything(with keys: SealingKeys) {
         let sealed: @Sendable (@escaping Opening) -> Opening = { open in
             { SealedBackend(try await open(), keys: keys) }

@@ -5,8 +5,8 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Counts calls.
-final class Counted: Sendable {
+/// A counter of calls.
+final class CallCounter: Sendable {
     private let calls = Mutex(0)
 
     var count: Int { calls.withLock { $0 } }
@@ -33,7 +33,7 @@ struct SealingKeyTests {
         return path
     }
 
-    @Test("is read as 32 bytes or as 64 hexadecimal digits")
+    @Test("is read from 32 bytes or 64 hexadecimal digits")
     func reads() throws {
         let bytes = Array<UInt8>(100..<132)
         let digits = bytes.map { String(format: "%02x", $0) }.joined()
@@ -45,18 +45,20 @@ struct SealingKeyTests {
     }
 
     @Test(
-        "is refused when it is none",
+        "is rejected if its length or digits are wrong, or all bytes are equal",
         arguments: [
-            ([], "neither"), (Array("secret\n".utf8), "neither"), (Array(repeating: 7, count: 32), "all the same"),
-            (Array(repeating: UInt8(ascii: "g"), count: 64), "neither"), (Array(0..<31), "neither"),
+            ([], "64 hexadecimal digits"), (Array("secret\n".utf8), "64 hexadecimal digits"),
+            (Array(repeating: 7, count: 32), "equal bytes"),
+            (Array(repeating: UInt8(ascii: "g"), count: 64), "64 hexadecimal digits"),
+            (Array(0..<31), "64 hexadecimal digits"),
         ] as [([UInt8], String)])
-    func refuses(bytes: [UInt8], reason: String) throws {
+    func rejects(bytes: [UInt8], reason: String) throws {
         let path = try file(bytes)
         let error = #expect(throws: SealingKeyError.self) { try SealingKey(contentsOf: path) }
         #expect(error?.description.hasPrefix(path) == true && error?.description.contains(reason) == true)
     }
 
-    @Test("is refused when others may read it, or nobody can")
+    @Test("is rejected if other users can read its file, or the file is missing")
     func permissions() throws {
         let path = try file(Array(0..<32), permissions: 0o640)
         let error = #expect(throws: SealingKeyError.self) { try SealingKey(contentsOf: path) }

@@ -139,7 +139,7 @@ struct ConformanceTests {
         let outcome = try program.runWithSmallFiles("conformance file:\(folder) --seed 1 --kills 1")
         #expect(outcome.exitCode == 1)
         #expect(outcome.error == "")
-        let large = outcome.lines.first { $0.hasPrefix("a value of 1 MiB comes back") }
+        let large = outcome.lines.first { $0.hasPrefix("values of up to 1 MiB are read back") }
         #expect(large?.contains(#/failed   write "large": .*File too large/#) == true, "\(large ?? "")")
         #expect(outcome.lines.contains { $0.contains(#/^a written value is read back .* +passed$/#) })
         #expect(outcome.lines.last?.contains(#/^\d+ passed, 1 failed, /#) == true)

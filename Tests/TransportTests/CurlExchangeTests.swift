@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Exchanges by libcurl")
 struct CurlExchangeTests {
-    @Test("send what was asked for and nothing else")
+    @Test("send the request as given and add no unneeded fields")
     func requests() async throws {
         let (seen, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, _ in
@@ -41,7 +41,7 @@ struct CurlExchangeTests {
         #expect(server.connectionCount == 1)
     }
 
-    @Test("read every form of an answer")
+    @Test("parse every form of an answer")
     func answers() async throws {
         let answers = [
             "HTTP/1.1 103 Early Hints\r\nX: early\r\n\r\n"
@@ -52,15 +52,15 @@ struct CurlExchangeTests {
             "HTTP/1.1 304 Not Modified\r\nETag: \"07\"\r\nContent-Length: 9\r\n\r\n",
             "HTTP/1.1 204 No Content\r\n\r\n",
             "HTTP/1.1 500 Oh\r\nContent-Length: 1\r\n\r\n!",
-            // The second answer belongs to nothing; neither does the connection, then.
+            // No request belongs to the second answer, so the connection must not be reused.
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n3",
             "HTTP/1.0 200 OK\r\n\r\nuntil the end",
         ]
-        let left = Mutex(answers)
+        let remaining = Mutex(answers)
         let server = try RawServer { connection, _ in
             while connection.readRequest() != nil {
-                let answer = left.withLock { $0.isEmpty ? "" : $0.removeFirst() }
+                let answer = remaining.withLock { $0.isEmpty ? "" : $0.removeFirst() }
                 connection.write(answer)
                 if answer.hasPrefix("HTTP/1.0") { return }
             }
@@ -81,7 +81,7 @@ struct CurlExchangeTests {
         #expect(got[0].fields == ["1", "2"] && got[1].fields == ["a b"])
     }
 
-    @Test("carry large bodies whole, both ways")
+    @Test("transfer large bodies intact in both directions")
     func large() async throws {
         let server = try RawServer { connection, _ in
             while let request = connection.readRequest() {
@@ -97,7 +97,7 @@ struct CurlExchangeTests {
         }
     }
 
-    @Test("run 200 at a time, over no more connections than allowed", .timeLimit(.minutes(1)))
+    @Test("run 200 at once, over no more connections than allowed", .timeLimit(.minutes(1)))
     func concurrency() async throws {
         let server = try RawServer { connection, _ in
             while let request = connection.readRequest() {
@@ -122,7 +122,7 @@ struct CurlExchangeTests {
         #expect(server.connectionCount <= 7)
     }
 
-    @Test("leave room for others, on whichever thread they began", .timeLimit(.minutes(1)))
+    @Test("do not block each other, on whichever thread they start", .timeLimit(.minutes(1)))
     func handingOver() async throws {
         let (events, note) = AsyncStream.makeStream(of: Void.self)
         let released = DispatchSemaphore(value: 0)
@@ -139,17 +139,17 @@ struct CurlExchangeTests {
         let client = try CurlClient()
         var iterator = events.makeAsyncIterator()
         for _ in 0..<50 {
-            // After answers that come at once the next one is waited for on its caller's thread, but not for long.
+            // After immediate answers, the client waits for the next one on the caller's thread, but only briefly.
             for _ in 0..<3 { try await client.ask(server, "GET", path: "/quick") }
             async let slow = client.ask(server, "GET", path: "/slow")
             _ = await iterator.next()
-            // Answered only if this one gets through meanwhile.
+            // The slow request is answered only after this one was received.
             #expect(try await client.ask(server, "GET", path: "/release").body == Array("fine".utf8))
             #expect(try await slow.body == Array("fine".utf8))
         }
     }
 
-    @Test("end when their task is cancelled, at any moment", .timeLimit(.minutes(1)))
+    @Test("end when their task is cancelled at any time", .timeLimit(.minutes(1)))
     func cancellation() async throws {
         let (events, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, _ in
@@ -178,14 +178,14 @@ struct CurlExchangeTests {
             }
             #expect(await iterator.next() == "closed")
         }
-        // Cancelled before it began.
+        // Cancelled before the exchange starts.
         await withTaskGroup(of: Void.self) { group in
             group.cancelAll()
             group.addTask {
                 await expectError(.cancelled, mayHaveArrived: false) { try await client.ask(server, "GET") }
             }
         }
-        // A race between the cancellation and the answer: one of both, and always the end.
+        // A race between the cancellation and the answer: either may win, but the exchange must end.
         for _ in 0..<200 {
             await withTaskGroup(of: Void.self) { group in
                 group.addTask { _ = try? await client.ask(server, "GET", path: "/fine") }
@@ -196,7 +196,7 @@ struct CurlExchangeTests {
         #expect(try await client.ask(server, "GET", path: "/fine").body == Array("fine".utf8))
     }
 
-    @Test("keep the client's thread as long as they last, and no longer")
+    @Test("leave no open connection after the client is deallocated")
     func lifetime() async throws {
         let (events, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, _ in
@@ -209,12 +209,12 @@ struct CurlExchangeTests {
             let client = try CurlClient()
             #expect(try await client.ask(server, "GET").body == Array("fine".utf8))
         }
-        // Each client closes what it kept when it goes.
+        // Each client closes its idle connection when it is deallocated.
         var iterator = events.makeAsyncIterator()
         for _ in 0..<20 { #expect(await iterator.next() == "closed") }
     }
 
-    @Test("go through the proxy that they are told, and past it to this machine where the environment names it")
+    @Test("use the configured proxy, but reach this machine directly with the proxy of the environment")
     func proxies() async throws {
         let proxy = try RawServer { connection, _ in
             while let request = connection.readRequest() {

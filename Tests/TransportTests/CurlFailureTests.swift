@@ -4,9 +4,9 @@ import SyncProtocol
 import TestSupport
 import Testing
 
-@Suite("Exchanges by libcurl that break")
+@Suite("Broken exchanges by libcurl")
 struct CurlFailureTests {
-    /// What a server does to a client, and what the client has to say of it.
+    /// The misbehaviour of a server, and the error that the client must report.
     struct Case: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var kind: TransportError.Kind
@@ -52,7 +52,7 @@ struct CurlFailureTests {
             _ = $0.readRequest()
             $0.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n123\r\n")
         },
-        Case("sends a chunk of no size", .interrupted) {
+        Case("sends a chunk with an invalid size", .interrupted) {
             _ = $0.readRequest()
             $0.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n123\r\n0\r\n\r\n")
         },
@@ -66,56 +66,56 @@ struct CurlFailureTests {
             $0.write("HTTP/1.1 200 OK\r\nX: y\r\n")
             $0.waitForEnd()
         },
-        Case("drips without end", .timedOut) {
+        Case("sends single bytes without end", .timedOut) {
             _ = $0.readRequest()
             $0.write("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
             while $0.write("x") {}
         },
-        Case("answers garbage", .malformed) {
+        Case("sends bytes that are not HTTP", .malformed) {
             _ = $0.readRequest()
             $0.write("\u{0}\u{1}\u{2} what?\r\n\r\n")
         },
-        Case("answers as in 1991", .malformed) {
+        Case("answers in HTTP/0.9", .malformed) {
             _ = $0.readRequest()
             $0.write("<html>hello</html>")
         },
-        Case("answers with a field that is none", .malformed) {
+        Case("sends a malformed header field", .malformed) {
             _ = $0.readRequest()
             $0.write("HTTP/1.1 200 OK\r\nthis is no field\r\n\r\n")
         },
-        Case("answers with a header of many lines", .tooLarge) {
+        Case("sends a header with too many lines", .tooLarge) {
             _ = $0.readRequest()
             $0.write(
                 "HTTP/1.1 200 OK\r\n" + String(repeating: "X: \(String(repeating: "y", count: 200))\r\n", count: 999))
         },
-        Case("answers with a line without end", .tooLarge) {
+        Case("sends an endless header line", .tooLarge) {
             _ = $0.readRequest()
             $0.write("HTTP/1.1 200 OK\r\nX: " + String(repeating: "y", count: 1 << 20))
         },
-        Case("answers with a body that is longer than allowed", .tooLarge) {
+        Case("sends a body that is larger than allowed", .tooLarge) {
             _ = $0.readRequest()
             $0.answer(String(repeating: "y", count: 1 << 20))
         },
-        Case("answers with a body without end", .tooLarge) {
+        Case("sends an endless chunked body", .tooLarge) {
             _ = $0.readRequest()
             $0.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             while $0.write("4\r\nabcd\r\n") {}
         },
-        Case("answers with a body without length or end", .tooLarge) {
+        Case("sends an endless body without a length", .tooLarge) {
             _ = $0.readRequest()
             $0.write("HTTP/1.1 200 OK\r\n\r\n")
             while $0.write(String(repeating: "x", count: 1_000)) {}
         },
     ]
 
-    @Test("end in the error that says what happened, and the client works on", arguments: cases, ["GET", "PUT"])
+    @Test("throw the matching error and leave the client usable", arguments: cases, ["GET", "PUT"])
     func failures(of broken: Case, method: String) async throws {
         let server = try RawServer { connection, number in
             if number == 0 { return broken.serve(connection) }
             while connection.readRequest() != nil { connection.answer("fine") }
         }
         let client = try CurlClient()
-        // Longer than what the sockets of both sides hold, where nobody reads.
+        // Larger than the socket buffers of both sides, so that the client blocks if the server does not read.
         let isLong = broken.testDescription == "never reads" && method == "PUT"
         let body = [UInt8](repeating: 0x78, count: method == "PUT" ? (isLong ? 8 << 20 : 3) : 0)
         let isSlow = broken.kind == .timedOut
@@ -127,7 +127,7 @@ struct CurlFailureTests {
         #expect(server.connectionCount == 2)
     }
 
-    @Test("say that nothing arrived where nobody was reached")
+    @Test("report that nothing arrived if no server was reached")
     func unreachable() async throws {
         let client = try CurlClient()
         var port: UInt16 = 0
@@ -139,7 +139,7 @@ struct CurlFailureTests {
         }
     }
 
-    @Test("are refused unsent where the request has no address")
+    @Test("are rejected without sending if the request has no valid URL")
     func addresses() async throws {
         let client = try CurlClient()
         for (scheme, authority, path) in [
@@ -155,13 +155,13 @@ struct CurlFailureTests {
         }
     }
 
-    @Test("are not repeated on another connection, unless they only read", arguments: ["PUT", "POST", "DELETE", "GET"])
+    @Test("are repeated on another connection only if they are reads", arguments: ["PUT", "POST", "DELETE", "GET"])
     func repeating(method: String) async throws {
         let (asked, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, number in
             while let request = connection.readRequest() {
                 note.yield(String(request.prefix { $0 != " " }))
-                // Whatever was kept from the first exchange dies at the second.
+                // The connection that the first exchange left open is closed at the second request.
                 if number == 0, !request.hasPrefix("GET /first") { return }
                 connection.answer("\(number)")
             }
@@ -179,12 +179,12 @@ struct CurlFailureTests {
         #expect(count == (method == "GET" ? 3 : 1))
     }
 
-    @Test("end a connection that answers other requests", arguments: ["GET", "PUT"], ["", "body"])
+    @Test("close a connection that delivers answers to other requests", arguments: ["GET", "PUT"], ["", "body"])
     func answersOfOthers(method: String, body: String) async throws {
         try await RawServer.alwaysLate(body).expectNoLateAnswer(to: CurlClient(), method, body)
     }
 
-    @Test("may have arrived even if the server is gone when libcurl looks again")
+    @Test("may have arrived even if the server is unreachable when libcurl reconnects")
     func goneServer() async throws {
         let client = try CurlClient()
         var server: RawServer? = try RawServer { connection, _ in
@@ -194,7 +194,7 @@ struct CurlFailureTests {
         }
         let authority = try #require(server?.authority)
         _ = try await client.ask(authority, "GET")
-        // The listener is closed while the connection of before stays.
+        // The server stops listening while the existing connection stays open.
         server?.stopListening()
         await expectError(.interrupted, mayHaveArrived: true) { try await client.ask(authority, "PUT", [1]) }
         server = nil

@@ -8,14 +8,14 @@ import Testing
 struct CurlStreamTests {
     private static let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
-    @Test("hand out what comes as it comes")
+    @Test("deliver data as it arrives")
     func pieces() async throws {
         let server = try RawServer { connection, _ in
             _ = connection.readRequest()
             connection.write(Self.head)
             for piece in ["one", "two"] {
                 connection.write(piece)
-                // Goes on when the reader has said that it has it.
+                // Continues when the reader has confirmed that it received the piece.
                 connection.waitForTurn()
             }
         }
@@ -32,7 +32,7 @@ struct CurlStreamTests {
         #expect(try await iterator.next() == nil)
     }
 
-    @Test("tell how they broke")
+    @Test("report the error that ended them")
     func failures() async throws {
         let server = try RawServer { connection, number in
             _ = connection.readRequest()
@@ -60,13 +60,13 @@ struct CurlStreamTests {
         var body: [UInt8] = []
         for try await piece in gone { body += piece }
         #expect(body == Array("gone".utf8))
-        // Nothing at all comes.
+        // The server sends nothing at all.
         await expectError(.timedOut, mayHaveArrived: true) {
             try await client.open(server, idleTimeout: .milliseconds(100))
         }
     }
 
-    @Test("close their connection when nobody holds them, or their reader is cancelled")
+    @Test("close their connection when they are released or their reader is cancelled")
     func endings() async throws {
         let (events, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, _ in
@@ -103,7 +103,7 @@ struct CurlStreamTests {
         #expect(await ends.next() == "closed")
     }
 
-    @Test("read no faster than their reader, and lose nothing")
+    @Test("apply back-pressure and lose no data")
     func backPressure() async throws {
         let count = 12 << 20
         let (events, note) = AsyncStream.makeStream(of: Int.self)
@@ -112,7 +112,7 @@ struct CurlStreamTests {
             connection.write("HTTP/1.1 200 OK\r\nContent-Length: \(count)\r\n\r\n")
             var sent = 0
             while sent < count {
-                // The number at its place, so that what is lost or doubled is seen.
+                // Each word is its own index, so that lost or repeated data is detected.
                 let block = (0..<(1 << 12)).flatMap { index -> [UInt8] in
                     let place = UInt32(sent / 4 + index)
                     return withUnsafeBytes(of: place.littleEndian) { Array($0) }
@@ -124,7 +124,7 @@ struct CurlStreamTests {
         }
         let client = try CurlClient()
         let stream = try await client.open(server, idleTimeout: .milliseconds(1_500))
-        // Others go on while one is not read, and it does not count as silent meanwhile.
+        // Other exchanges continue while the stream is not read, and its idle timeout does not run.
         let other = try RawServer { connection, _ in
             while let request = connection.readRequest() {
                 if request.hasPrefix("GET /silent") { return connection.waitForEnd() }

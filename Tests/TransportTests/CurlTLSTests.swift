@@ -13,7 +13,7 @@ struct CurlTLSTests {
         return try CurlClient(configuration)
     }
 
-    @Test("believes the certificates that it is told to believe, and no others")
+    @Test("trusts only the configured certificates")
     func trust() async throws {
         let server = try TLSServer()
         for trust in [.file(server.file), .pem(Array(server.certificate.utf8))] as [CurlClient.Configuration.Trust] {
@@ -30,7 +30,7 @@ struct CurlTLSTests {
         }
     }
 
-    @Test("trusts only the pinned certificates, although the system's folder of authorities has the server's")
+    @Test("trusts only the pinned certificates, even if the system trusts that of the server")
     func pinning() async throws {
         let (server, other) = (try TLSServer(commonName: "server"), try TLSServer(commonName: "other"))
         let folder = try TemporaryFolder()
@@ -42,7 +42,7 @@ struct CurlTLSTests {
             configuration.defaultAuthorityFolder = folder.path
             return try await CurlClient(configuration).ask(server.authority, "GET", scheme: "https").response.status
         }
-        #expect(try await ask(.system) == .ok, "the folder stands in for the system's")
+        #expect(try await ask(.system) == .ok, "the folder replaces the system's trusted certificates")
         for trust in [.file(other.file), .pem(Array(other.certificate.utf8)), .pem([])]
             as [CurlClient.Configuration.Trust]
         {
@@ -51,7 +51,7 @@ struct CurlTLSTests {
         #expect(try await ask(.file(server.file)) == .ok)
     }
 
-    @Test("believes no certificate that has ended, or is somebody else's")
+    @Test("rejects an expired certificate and one for another host")
     func others() async throws {
         for server in [try TLSServer(isExpired: true), try TLSServer(name: "DNS:example.com")] {
             let client = try client(.file(server.file))
@@ -61,7 +61,7 @@ struct CurlTLSTests {
         }
     }
 
-    @Test("tells a server that speaks no TLS from one that is not believed")
+    @Test("reports a server without TLS as unreachable, not as untrusted")
     func plain() async throws {
         let server = try RawServer { connection, number in
             guard connection.read() != nil else { return }

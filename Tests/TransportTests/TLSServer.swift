@@ -3,21 +3,20 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-/// `openssl s_server` on this machine, which answers every request with a page; ends with the object.
+/// An `openssl s_server` process that answers every request with a page. It ends when the object is deallocated.
 final class TLSServer {
     /// The certificate in PEM.
     let certificate: String
-    /// `127.0.0.1:PORT`.
+    /// The address of the server, `127.0.0.1:PORT`.
     let authority: String
     private let folder: TemporaryFolder
-    /// Ends with this object.
     private let process: ChildProcess
 
-    /// A server whose own certificate names `name`: `IP:127.0.0.1`, `DNS:example.com`.
+    /// Starts a server with a self-signed certificate for `name`, such as `IP:127.0.0.1` or `DNS:example.com`.
     ///
     /// - Parameters:
-    ///   - commonName: the certificate's subject and issuer. Of two with the same one OpenSSL looks at the first only.
-    ///   - isExpired: whether the certificate ended years ago.
+    ///   - commonName: The subject and issuer. OpenSSL uses only the first of several certificates with one subject.
+    ///   - isExpired: `true` for a certificate that expired years ago.
     init(name: String = "IP:127.0.0.1", commonName: String = "test", isExpired: Bool = false) throws {
         folder = try TemporaryFolder()
         let configuration = """
@@ -62,6 +61,6 @@ final class TLSServer {
         authority = "127.0.0.1:\(try #require(port))"
     }
 
-    /// The certificate's file.
+    /// The path of the certificate's file.
     var file: String { folder.path + "/cert" }
 }

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 extension HTTPTransport {
-    /// Asks `authority` for `path`.
+    /// Sends a request to `authority`.
     @discardableResult
     func ask(
         _ authority: String, _ method: String, _ body: [UInt8] = [], path: String = "/", fields: HTTPFields = [:],
@@ -17,7 +17,7 @@ extension HTTPTransport {
         return try await send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
     }
 
-    /// Asks `server` for `path`.
+    /// Sends a request to `server`.
     @discardableResult
     func ask(
         _ server: RawServer, _ method: String, _ body: [UInt8] = [], path: String = "/", fields: HTTPFields = [:],
@@ -39,7 +39,8 @@ extension HTTPStreamingTransport {
 }
 
 extension RawServer {
-    /// A server that answers the first request of a connection, and each one after it with the answer before.
+    /// Starts a server that repeats the right ID in its first answer of a connection, and in later ones the ID of the
+    /// previous request.
     static func alwaysLate(_ body: String) throws -> RawServer {
         try RawServer { connection, _ in
             let field = "\(WireFields.requestID): "
@@ -53,7 +54,7 @@ extension RawServer {
         }
     }
 
-    /// Expects that `client` takes no answer to another request, and asks on another connection after one.
+    /// Expects that `client` rejects an answer to another request and sends the next request on a new connection.
     func expectNoLateAnswer(
         to client: some HTTPStreamingTransport, _ method: String, _ body: String,
         sourceLocation: SourceLocation = #_sourceLocation
@@ -78,7 +79,7 @@ extension RawServer {
     }
 }
 
-/// Expects an error of `kind`, with a message of one line.
+/// Expects an error of `kind` with a message of one line, and returns it.
 @discardableResult
 func expectError(
     _ kind: TransportError.Kind, mayHaveArrived: Bool, sourceLocation: SourceLocation = #_sourceLocation,

@@ -6,7 +6,7 @@ import URLSessionTransport
 
 @Suite("Exchanges by URLSession", .timeLimit(.minutes(2)))
 struct URLSessionTests {
-    @Test("send what was asked for, follow nothing and keep nothing")
+    @Test("send the request as given, without redirects, cookies or caching")
     func exchanges() async throws {
         let (seen, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, _ in
@@ -38,27 +38,27 @@ struct URLSessionTests {
         }
     }
 
-    @Test("end a connection that answers other requests", arguments: ["GET", "PUT"], ["", "body"])
+    @Test("close a connection that delivers answers to other requests", arguments: ["GET", "PUT"], ["", "body"])
     func answersOfOthers(method: String, body: String) async throws {
         try await RawServer.alwaysLate(body).expectNoLateAnswer(to: URLSessionClient(), method, body)
     }
 
     #if canImport(FoundationNetworking)
-    // Foundation on Linux traps at an answer without a whole header (NativeProtocol.swift: "Transfer completed, but
-    // there's no response"), and reads an endless answer into memory faster than it can be told to stop. No caller can
-    // prevent either, so it is not asked for what it cannot bear.
+    // Foundation on Linux traps on an answer with an incomplete header (NativeProtocol.swift: "Transfer completed, but
+    // there's no response"), and buffers an endless answer faster than it can be cancelled. A caller can prevent
+    // neither, so those cases are left out.
     private static let cases = CurlFailureTests.cases.filter { broken in
         [
             "closes before it reads", "closes before it answers", "resets before it answers",
             "closes in the middle of the body", "resets in the middle of the body", "closes in the middle of a chunk",
-            "never answers", "answers with a body that is longer than allowed",
+            "never answers", "sends a body that is larger than allowed",
         ].contains(broken.testDescription)
     }
     #else
     private static let cases = CurlFailureTests.cases
     #endif
 
-    @Test("that break say so, and that the request may have arrived", arguments: cases, ["GET", "PUT"])
+    @Test("throw if they break, and report that the request may have arrived", arguments: cases, ["GET", "PUT"])
     func failures(of broken: CurlFailureTests.Case, method: String) async throws {
         let server = try RawServer { connection, number in
             if number == 0 { return broken.serve(connection) }
@@ -77,7 +77,7 @@ struct URLSessionTests {
         #expect(try await client.ask(server, "GET").body == Array("fine".utf8))
     }
 
-    @Test("say that nothing arrived only where nobody was reached")
+    @Test("report that nothing arrived only if no server was reached")
     func unreachable() async throws {
         var port: UInt16 = 0
         do { port = try RawServer { _, _ in }.port }
@@ -117,7 +117,7 @@ struct URLSessionTests {
         #expect(await iterator.next() == "closed")
     }
 
-    @Test("hand out a stream as it comes, and close it when nobody holds it")
+    @Test("deliver a stream as it arrives, and close it when it is released")
     func streams() async throws {
         let (events, note) = AsyncStream.makeStream(of: String.self)
         let server = try RawServer { connection, number in
@@ -144,7 +144,7 @@ struct URLSessionTests {
         server.takeTurn()
     }
 
-    @Test("run 200 at a time", .timeLimit(.minutes(2)))
+    @Test("run 200 at once", .timeLimit(.minutes(2)))
     func concurrency() async throws {
         let server = try RawServer { connection, _ in
             while let request = connection.readRequest() {

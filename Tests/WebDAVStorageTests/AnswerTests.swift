@@ -8,7 +8,7 @@ import Testing
 
 @testable import WebDAVStorage
 
-@Suite("What a WebDAV server may answer", .timeLimit(.minutes(10)))
+@Suite("Answers of a WebDAV server", .timeLimit(.minutes(10)))
 struct AnswerTests {
     private let key: EntryKey
     private let host = ManualHost(seed: 1).host
@@ -29,10 +29,10 @@ struct AnswerTests {
         return (backend, transport)
     }
 
-    /// What each call throws when this is all that is answered.
+    /// Returns the error of each operation if the server always gives this answer.
     private func errors(_ answer: TransportAnswer) async throws -> [BackendError.Operation: BackendError] {
         var errors: [BackendError.Operation: BackendError] = [:]
-        // Some are asked again.
+        // Some operations send more than one request.
         func backend() throws -> WebDAVBackend { try self.backend(Array(repeating: .success(answer), count: 9)).0 }
         errors[.read] = await expectKind(nil) { try await backend().read(key) }
         errors[.write] = await expectKind(nil) { try await backend().write([1], to: key, if: .any) }
@@ -46,7 +46,7 @@ struct AnswerTests {
     }
 
     @Test(
-        "each refusal has its kind, and nothing of it is taken for absence",
+        "Each error status maps to a kind of error, and none to absence",
         arguments: [
             (301, BackendError.Kind.notAStore, BackendError.Disposition.permanent),
             (302, .notAStore, .permanent), (307, .notAStore, .permanent), (308, .notAStore, .permanent),
@@ -61,9 +61,9 @@ struct AnswerTests {
     }
 
     @Test(
-        "a server in trouble may have done what it was asked to",
+        "After a server error, the outcome of a write is unknown",
         arguments: [(500, BackendError.Kind.unavailable), (502, .unavailable), (503, .unavailable), (507, .full)])
-    func trouble(status: Int, kind: BackendError.Kind) async throws {
+    func serverErrors(status: Int, kind: BackendError.Kind) async throws {
         let answer = TransportAnswer(status, [.retryAfter: "7"])
         for (operation, error) in try await errors(answer) {
             #expect(error.kind == kind && error.retryAfter == .seconds(7))
@@ -72,9 +72,9 @@ struct AnswerTests {
         }
     }
 
-    @Test("what is no WebDAV is no store", arguments: [200, 202, 203, 206, 299])
+    @Test("An answer that is not WebDAV is an error", arguments: [200, 202, 203, 206, 299])
     func portal(status: Int) async throws {
-        // A log-in page of a hotel says yes to everything.
+        // A captive portal answers every request with its log-in page.
         let errors = try await errors(TransportAnswer(status, HTTPFields(), "<html><body>Welcome!</body></html>"))
         #expect(errors[.list]?.kind == .notAStore && errors[.list]?.disposition == .permanent)
         for operation in [BackendError.Operation.write, .delete] {
@@ -82,7 +82,7 @@ struct AnswerTests {
         }
     }
 
-    @Test("where a server sends on to is told, but no secret in it, and nobody goes there")
+    @Test("A redirect is not followed, and the error shows its target without secrets")
     func redirect() async throws {
         for (place, shown) in [
             ("https://other.example/owls/?token=abc", "https://other.example/owls/ "),
@@ -90,12 +90,12 @@ struct AnswerTests {
         ] {
             let (backend, transport) = try backend(TransportAnswer(301, [.location: place]))
             let error = await expectKind(.notAStore) { try await backend.list(prefix: "", after: nil, limit: 1) }
-            #expect(error?.message.contains("sends on to \(shown)") == true, "\(error?.message ?? "")")
+            #expect(error?.message.contains("redirects to \(shown)") == true, "\(error?.message ?? "")")
             #expect(transport.requests.count == 1)
         }
     }
 
-    @Test("a listing is believed only where it is one of a folder")
+    @Test("A listing is accepted only if it describes the requested folder")
     func listings() async throws {
         let strange: [TransportAnswer] = [
             .listing(), .listing("/owls"), .listing("/owls/a.entry"), .listing("/owls/a.entry", "/owls/b.entry"),
@@ -108,7 +108,7 @@ struct AnswerTests {
             let (backend, _) = try backend(answer)
             await expectKind(.notAStore) { try await backend.list(prefix: "", after: nil, limit: 1) }
         }
-        // A 404 is one only in a folder.
+        // A 404 means absence only if the folder exists.
         for answer in strange {
             let (reading, _) = try backend(TransportAnswer(404), answer)
             await expectKind(.notAStore) { try await reading.read(key) }
@@ -120,7 +120,7 @@ struct AnswerTests {
         #expect(transport.requests.map(\.path) == ["/owls/a.entry", "/owls/"])
     }
 
-    @Test("paths that a proxy has changed, addresses, and more than was asked for are understood")
+    @Test("A listing may contain rewritten paths, full URLs, duplicates and nested folders")
     func paths() async throws {
         let answers: [TransportAnswer] = [
             .listing("/owls/", "/owls/a.entry"), .listing("/remote.php/dav/owls/", "/remote.php/dav/owls/a.entry"),
@@ -128,16 +128,16 @@ struct AnswerTests {
             .listing("/owls/", "/owls/a.entry", "/owls/a.entry", "/owls/more/", "/owls/more/b.entry"),
         ]
         for answer in answers {
-            // The file went away meanwhile.
+            // The file was deleted after the listing.
             let (backend, transport) = try backend(answer, TransportAnswer(404))
             #expect(try await backend.list(prefix: "", after: nil, limit: 9).outcome == KeyPage(items: [], next: nil))
             #expect(transport.requests.map(\.path) == ["/owls/", "/owls/a.entry"])
         }
     }
 
-    @Test("a read that a writer was in the way of is repeated, so often and no more")
+    @Test("A read that a concurrent write disturbs is repeated a limited number of times")
     func repeats() async throws {
-        let broken = TransportError(.interrupted, mayHaveArrived: true, message: "broken off")
+        let broken = TransportError(.interrupted, mayHaveArrived: true, message: "the connection ended")
         let (backend, transport) = try backend([
             .success(TransportAnswer(403)), .failure(broken), .success(TransportAnswer(200, HTTPFields(), "half")),
             .success(TransportAnswer(404)), .failure(broken), .success(.listing("/owls/")),
@@ -149,25 +149,25 @@ struct AnswerTests {
             await expectKind(nil) { try await backend.read(key) }
             #expect(transport.requests.count == 8)
         }
-        // The same twice is what is there.
+        // The same damaged bytes twice are not a race: they are what is stored.
         let (damaged, asked) = try self.backend(
             Array(repeating: .success(TransportAnswer(200, HTTPFields(), "half")), count: 9))
         await expectKind(.damaged) { try await damaged.read(key) }
         #expect(asked.requests.count == 2)
-        // A write is not repeated: it may have been done.
+        // A write is not repeated, because it may have been applied.
         let (writing, sent) = try self.backend([.failure(broken)])
         let error = await expectKind(.unavailable) { try await writing.write([1], to: key, if: .any) }
         #expect(error?.disposition == .outcomeUnknown && sent.requests.count == 1)
     }
 
     @Test(
-        "a tag is believed where it is strong, and the file three seconds old when it was read",
+        "A tag is used only if it is strong and the file was at least three seconds old when read",
         arguments: [
             ("\"1\"", "Sun, 06 Nov 1994 08:49:37 GMT", true), ("\"1\"", "Sun, 06 Nov 1994 08:49:38 GMT", false),
             ("\"1\"", "Sun, 06 Nov 1994 08:49:41 GMT", false), ("W/\"1\"", "Sun, 06 Nov 1994 08:49:00 GMT", false),
             ("\"1\"", "yesterday", false), ("\"1\"", nil, false), (nil, "Sun, 06 Nov 1994 08:49:00 GMT", false),
         ] as [(String?, String?, Bool)])
-    func tags(tag: String?, changed: String?, isBelieved: Bool) async throws {
+    func tags(tag: String?, changed: String?, isUsed: Bool) async throws {
         let version = EntryVersion(bytes: Array(0..<16))
         var fields: HTTPFields = [.date: "Sun, 06 Nov 1994 08:49:40 GMT"]
         fields[.eTag] = tag
@@ -175,38 +175,38 @@ struct AnswerTests {
         let file = TransportAnswer(
             HTTPResponse(status: .ok, headerFields: fields),
             body: StoredFile.bytes(of: [7], version: version, key: key))
-        let (backend, transport) = try backend(file, isBelieved ? TransportAnswer(304) : file, file)
+        let (backend, transport) = try backend(file, isUsed ? TransportAnswer(304) : file, file)
         #expect(try await backend.read(key).outcome == .found(Entry(value: [7], version: version)))
         #expect(try await backend.read(key, unless: version).outcome == .unchanged)
-        #expect(transport.requests[1].headerFields[.ifNoneMatch] == (isBelieved ? tag : nil))
-        // Of another version it says nothing.
+        #expect(transport.requests[1].headerFields[.ifNoneMatch] == (isUsed ? tag : nil))
+        // The tag is not sent for another version.
         let other = EntryVersion(bytes: Array(1...16))
         #expect(try await backend.read(key, unless: other).outcome == .found(Entry(value: [7], version: version)))
         #expect(transport.requests[2].headerFields[.ifNoneMatch] == nil)
     }
 
-    @Test("a server that is silent is given up in time, and one that sends without end is not listened to")
+    @Test("A silent server causes a timeout, and an endless answer is cut off")
     func endless() async throws {
         let curl = try CurlClient()
         let silent = try RawServer { connection, _ in connection.ignore() }
-        let patient = try WebDAVBackend(
+        let waiting = try WebDAVBackend(
             address: "http://\(silent.authority)/", transport: curl, timeout: .seconds(1))
-        await expectKind(.unavailable) { try await patient.read(key) }
-        let error = await expectKind(.unavailable) { try await patient.write([1], to: key, if: .any) }
+        await expectKind(.unavailable) { try await waiting.read(key) }
+        let error = await expectKind(.unavailable) { try await waiting.write([1], to: key, if: .any) }
         #expect(error?.disposition == .outcomeUnknown)
-        await expectKind(.unavailable) { try await patient.list(prefix: "", after: nil, limit: 1) }
-        let talker = try RawServer { connection, _ in
+        await expectKind(.unavailable) { try await waiting.list(prefix: "", after: nil, limit: 1) }
+        let endless = try RawServer { connection, _ in
             while connection.readRequest() != nil {
                 connection.write("HTTP/1.1 207 Multi-Status\r\nTransfer-Encoding: chunked\r\n\r\n")
                 let chunk = Array("10000\r\n".utf8) + [UInt8](repeating: 0x20, count: 65_536) + Array("\r\n".utf8)
                 while connection.write(chunk) {}
             }
         }
-        let listener = try WebDAVBackend(address: "http://\(talker.authority)/", transport: curl)
-        await expectKind(.tooLarge) { try await listener.list(prefix: "", after: nil, limit: 1) }
+        let reading = try WebDAVBackend(address: "http://\(endless.authority)/", transport: curl)
+        await expectKind(.tooLarge) { try await reading.list(prefix: "", after: nil, limit: 1) }
     }
 
-    @Test("an address has one label, and nothing in it that is none of a folder")
+    @Test("Equivalent addresses have one label, and invalid ones are rejected without showing a password")
     func addresses() throws {
         let transport = ScriptedTransport([])
         for (address, label) in [

@@ -9,9 +9,9 @@ import WebDAVStorage
 
 @Suite(
     "Devices over a WebDAV folder", .timeLimit(.minutes(10)),
-    .enabled(if: ApacheServer.isInstalled, "there is no Apache with mod_dav here: apt-get install apache2-bin"))
+    .enabled(if: ApacheServer.isInstalled, "Apache with mod_dav is not installed: apt-get install apache2-bin"))
 struct DeviceTests {
-    @Test("each keeps an entry of its own, all have all purchases, and what is idle is one request")
+    @Test("write one entry each and merge all purchases; a sync without changes is one request")
     func devices() async throws {
         let catalog = try Catalog(
             json: Array(
@@ -32,7 +32,7 @@ struct DeviceTests {
         }
         let (phone, tablet) = (try await device(), try await device())
         for store in [phone, tablet] { try await store.record(.reported("three")) }
-        // Both at once, so that each lists while the other writes.
+        // Both sync concurrently, so that each lists while the other writes.
         try await withThrowingTaskGroup(of: Void.self) { group in
             for store in [phone, tablet] { group.addTask { try await store.sync() } }
             try await group.waitForAll()
@@ -43,7 +43,7 @@ struct DeviceTests {
         }
         let keys = try await open().list(prefix: "accounts/alice/", after: nil, limit: 10).outcome.items.map(\.key)
         #expect(keys.count == 2 && keys.allSatisfy { $0.text.contains("/ledger/") }, "\(keys)")
-        // As if written a minute ago: then a tag is believed, and what was read once is known.
+        // Ages the files by a minute, so that their tags are used and known entries are not read again.
         for name in try FileManager.default.contentsOfDirectory(atPath: folder.path) {
             try FileManager.default.setAttributes(
                 [.modificationDate: Date.now.addingTimeInterval(-60)], ofItemAtPath: "\(folder.path)/\(name)")

@@ -5,7 +5,7 @@ import Testing
 
 @testable import WebDAVStorage
 
-@Suite("Reading a multistatus")
+@Suite("The multistatus parser")
 struct MultistatusTests {
     private static let apache = """
         <?xml version="1.0" encoding="utf-8"?>
@@ -27,7 +27,7 @@ struct MultistatusTests {
 
         """
 
-    @Test("what Apache and others write is understood, by namespace and not by prefix")
+    @Test("matches elements by namespace, not by prefix")
     func understood() throws {
         #expect(
             try Multistatus(Array(Self.apache.utf8)).resources == [
@@ -42,7 +42,7 @@ struct MultistatusTests {
     }
 
     @Test(
-        "what no server writes is refused",
+        "rejects malformed documents, document types and unknown entities",
         arguments: [
             "", " ", "<", "<a/>", "<multistatus/>", "<multistatus xmlns='DAV:'>", "<multistatus xmlns='DAV:'/><b/>",
             "<multistatus xmlns='DAV:'/>text", "<d:multistatus/>", "<multistatus xmlns=DAV:/>",
@@ -56,11 +56,11 @@ struct MultistatusTests {
             "<!DOCTYPE x [<!ENTITY % b SYSTEM 'http://127.0.0.1:1/'>%b;]>" + wrapped("<href>/a</href>"),
             String(repeating: "<a>", count: 100_000),
         ])
-    func refused(xml: String) {
+    func rejected(xml: String) {
         #expect(throws: XMLReader.Malformed.self) { try Multistatus(Array(xml.utf8)) }
     }
 
-    @Test("only UTF-8 is read, with or without a mark of it")
+    @Test("accepts only UTF-8, with or without a byte-order mark")
     func encodings() throws {
         let text = Self.wrapped("<href>/ö</href>")
         #expect(try Multistatus([0xEF, 0xBB, 0xBF] + text.utf8).resources == [.init(href: "/ö")])
@@ -71,11 +71,11 @@ struct MultistatusTests {
         for bytes in others { #expect(throws: XMLReader.Malformed.self) { try Multistatus(bytes) } }
     }
 
-    @Test("bytes that were changed, cut or doubled at random end in an answer or an error")
+    @Test("returns a result or an error for randomly damaged input")
     func mutations() {
         var generator = SeededGenerator(seed: printedSeed("MultistatusTests"))
         let whole = Array(Self.apache.utf8)
-        var refusedCount = 0
+        var rejectedCount = 0
         for _ in 0..<600 {
             var bytes = whole
             for _ in 0..<Int.random(in: 1...3, using: &generator) {
@@ -87,12 +87,12 @@ struct MultistatusTests {
                 default: bytes.insert(contentsOf: bytes[place..<min(bytes.count, place + 40)], at: place)
                 }
             }
-            do { _ = try Multistatus(bytes) } catch { refusedCount += 1 }
+            do { _ = try Multistatus(bytes) } catch { rejectedCount += 1 }
         }
-        #expect((200..<600).contains(refusedCount), "\(refusedCount) of 600 were refused")
+        #expect((200..<600).contains(rejectedCount), "\(rejectedCount) of 600 were rejected")
     }
 
-    @Test("a long listing is read, and namespaces without end are not")
+    @Test("reads 2,000 responses, but rejects 10,000 namespace declarations")
     func large() throws {
         let response = "<response><href>/owls/a</href><propstat><prop><getetag>x</getetag></prop></propstat></response>"
         let xml = "<multistatus xmlns=\"DAV:\">" + String(repeating: response, count: 2_000) + "</multistatus>"
@@ -104,9 +104,9 @@ struct MultistatusTests {
     }
 }
 
-@Suite("Names of files")
+@Suite("File names of keys")
 struct FileNameTests {
-    @Test("a key has one name, of letters that every server keeps apart")
+    @Test("A key has one name, in lower-case ASCII characters that every server keeps distinct")
     func names() throws {
         #expect(FileName.parts(of: try EntryKey("accounts/Alice/ledger")) == ["accounts=2f=41lice=2fledger.entry"])
         let long = try EntryKey(String(repeating: "/", count: 1_024))
@@ -133,7 +133,7 @@ struct FileNameTests {
     }
 
     @Test(
-        "another spelling is nobody's",
+        "Any other spelling is not the name of a key",
         arguments: [
             [], ["a"], ["A.entry"], ["=61.entry"], ["=2F.entry"], ["=2.entry"], [".entry"], ["=00.entry"],
             ["x.more", "a.entry"], ["a", "a.entry"], ["=ff.entry"], ["a.more"],

@@ -5,30 +5,30 @@ import SyncCoreTesting
 import SyncProtocol
 import Synchronization
 
-/// Counts what goes through it.
+/// A transport that records the requests that it forwards.
 final class CountingTransport: HTTPTransport {
     private let wrapped: any HTTPTransport
-    private let asked = Mutex<[HTTPRequest]>([])
+    private let requests = Mutex<[HTTPRequest]>([])
 
     init(_ wrapped: any HTTPTransport) { self.wrapped = wrapped }
 
-    /// The methods of the requests since this was asked last.
+    /// Returns the methods of the requests since the last call, and clears the record.
     func takeMethods() -> [String] {
-        asked.withLock { asked in
-            defer { asked = [] }
-            return asked.map(\.method.rawValue)
+        requests.withLock { requests in
+            defer { requests = [] }
+            return requests.map(\.method.rawValue)
         }
     }
 
     func send(
         _ request: HTTPRequest, body: [UInt8], timeout: Duration, maximumByteCount: Int
     ) async throws(TransportError) -> TransportAnswer {
-        asked.withLock { $0.append(request) }
+        requests.withLock { $0.append(request) }
         return try await wrapped.send(request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
     }
 }
 
-/// A connection that loses requests and answers, cuts bodies, and has a proxy on the way that is overloaded.
+/// A transport that randomly loses requests and answers, truncates bodies, and answers 503 like an overloaded proxy.
 final class LossyTransport: HTTPTransport {
     private let wrapped: any HTTPTransport
     private let generator: Mutex<SeededGenerator>
@@ -45,12 +45,12 @@ final class LossyTransport: HTTPTransport {
             (Int.random(in: 0..<20, using: &$0), UInt8.random(in: 0...9, using: &$0))
         }
         if fate == 0 { throw TransportError(.interrupted, mayHaveArrived: true, message: "the request was lost") }
-        if fate == 1 { throw TransportError(.unreachable, mayHaveArrived: false, message: "nobody answers") }
+        if fate == 1 { throw TransportError(.unreachable, mayHaveArrived: false, message: "connection refused") }
         var answer = try await wrapped.send(
             request, body: body, timeout: timeout, maximumByteCount: maximumByteCount)
         switch fate {
         case 2: throw TransportError(.interrupted, mayHaveArrived: true, message: "the answer was lost")
-        case 3: throw TransportError(.timedOut, mayHaveArrived: true, message: "the answer is late")
+        case 3: throw TransportError(.timedOut, mayHaveArrived: true, message: "the request timed out")
         case 4: return TransportAnswer(503)
         case 5: answer.body = Array(answer.body.prefix(answer.body.count * Int(share) / 10))
         default: break
@@ -60,7 +60,7 @@ final class LossyTransport: HTTPTransport {
 }
 
 extension TransportAnswer {
-    /// A listing: paths, a collection where there is a slash at the end.
+    /// Returns a multistatus with the given paths. A path with a trailing slash is a collection.
     static func listing(_ hrefs: String...) -> TransportAnswer {
         let responses = hrefs.map { href in
             let type = href.hasSuffix("/") ? "<D:resourcetype><D:collection/></D:resourcetype>" : "<D:resourcetype/>"

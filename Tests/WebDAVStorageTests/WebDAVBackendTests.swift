@@ -9,8 +9,8 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "A WebDAV folder, on Apache's mod_dav", .timeLimit(.minutes(10)),
-    .enabled(if: ApacheServer.isInstalled, "there is no Apache with mod_dav here: apt-get install apache2-bin"))
+    "The WebDAV backend on Apache's mod_dav", .timeLimit(.minutes(10)),
+    .enabled(if: ApacheServer.isInstalled, "Apache with mod_dav is not installed: apt-get install apache2-bin"))
 struct WebDAVBackendTests {
     private let apache: ApacheServer
     private let transport: CurlClient
@@ -30,7 +30,7 @@ struct WebDAVBackendTests {
 
     private func file(_ name: String, in folder: ApacheServer.Folder) -> String { folder.path + "/\(name).entry" }
 
-    @Test("a value written within the same second is not taken for the one before")
+    @Test("Values that are written within the same second are told apart")
     func weakTags() async throws {
         let folder = try apache.makeFolder()
         let (one, two) = (try backend(folder.url), try backend(folder.url))
@@ -48,7 +48,7 @@ struct WebDAVBackendTests {
         }
     }
 
-    @Test("an old file is read once: then a listing is one request, and a read brings no body")
+    @Test("An old file is read once; later listings are one request, and later reads transfer no body")
     func knownFiles() async throws {
         let folder = try apache.makeFolder()
         let counting = CountingTransport(transport)
@@ -56,7 +56,7 @@ struct WebDAVBackendTests {
         let key = try EntryKey("a")
         _ = try await backend.write([1], to: key, if: .any)
         #expect(counting.takeMethods() == ["PUT"])
-        // As if written a minute ago; a file's time is what Apache makes its tags of.
+        // Ages the file by a minute. Apache derives its tags from the modification time.
         try FileManager.default.setAttributes(
             [.modificationDate: Date.now.addingTimeInterval(-60)], ofItemAtPath: file("a", in: folder))
         let page = try await backend.list(prefix: "", after: nil, limit: 10).outcome
@@ -64,10 +64,10 @@ struct WebDAVBackendTests {
         #expect(try await backend.list(prefix: "", after: nil, limit: 10).outcome == page)
         #expect(counting.takeMethods() == ["PROPFIND"])
         #expect(try await backend.read(key, unless: page.items[0].version).outcome == .unchanged)
-        // Another's write is seen.
+        // The write of another client is detected.
         _ = try await self.backend(folder.url).write([2], to: key, if: .any)
         guard case .found(let entry) = try await backend.read(key, unless: page.items[0].version).outcome else {
-            Issue.record("the new one was not read")
+            Issue.record("the new value was not read")
             return
         }
         #expect(entry.value == [2])
@@ -75,29 +75,29 @@ struct WebDAVBackendTests {
         #expect(counting.takeMethods() == ["GET", "GET", "PROPFIND", "GET"])
     }
 
-    @Test("a folder that is missing is an error and no empty store, unless it may be made")
+    @Test("A missing folder is an error, not an empty store, unless the backend may create it")
     func missing() async throws {
         let url = try apache.makeFolder().url + "some/where"
         let key = try EntryKey("a")
-        let careful = try backend(url)
+        let strict = try backend(url)
         for _ in 0..<2 {
-            await expectKind(.missing) { try await careful.read(key) }
-            await expectKind(.missing) { try await careful.write([1], to: key, if: .any) }
-            await expectKind(.missing) { try await careful.list(prefix: "", after: nil, limit: 10) }
-            await expectKind(.missing) { try await careful.delete(key, if: .any) }
+            await expectKind(.missing) { try await strict.read(key) }
+            await expectKind(.missing) { try await strict.write([1], to: key, if: .any) }
+            await expectKind(.missing) { try await strict.list(prefix: "", after: nil, limit: 10) }
+            await expectKind(.missing) { try await strict.delete(key, if: .any) }
         }
-        let making = try backend(url + "/", creating: true)
-        #expect(making.label == careful.label)
-        #expect(try await making.read(key).outcome == .absent)
-        #expect(try await making.list(prefix: "", after: nil, limit: 10).outcome.items.isEmpty)
-        await expectKind(.missing) { try await careful.read(key) }
-        _ = try await making.write([1], to: key, if: .any)
-        #expect(try await careful.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.key) == [key])
-        let nobody = try backend("http://127.0.0.1:1/x/")
-        await expectKind(.unavailable) { try await nobody.read(key) }
+        let creating = try backend(url + "/", creating: true)
+        #expect(creating.label == strict.label)
+        #expect(try await creating.read(key).outcome == .absent)
+        #expect(try await creating.list(prefix: "", after: nil, limit: 10).outcome.items.isEmpty)
+        await expectKind(.missing) { try await strict.read(key) }
+        _ = try await creating.write([1], to: key, if: .any)
+        #expect(try await strict.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.key) == [key])
+        let unreachable = try backend("http://127.0.0.1:1/x/")
+        await expectKind(.unavailable) { try await unreachable.read(key) }
     }
 
-    @Test("a file that was cut, changed, renamed or is a stranger's is damaged, and keeps nobody from the others")
+    @Test("A truncated, changed, renamed or foreign file is damaged, and does not affect other keys")
     func damage() async throws {
         let folder = try apache.makeFolder()
         let backend = try backend(folder.url)
@@ -105,14 +105,14 @@ struct WebDAVBackendTests {
         for key in [key, other] { _ = try await backend.write(Array(repeating: 7, count: 1_000), to: key, if: .any) }
         let path = URL(filePath: file("a", in: folder))
         let whole = try Data(contentsOf: path)
-        let strange = try Data(contentsOf: URL(filePath: file("b", in: folder)))
+        let foreign = try Data(contentsOf: URL(filePath: file("b", in: folder)))
         var flipped = whole
         flipped[500] ^= 1
         var newer = whole
         newer[3] = UInt8(ascii: "2")
         let contents: [(Data, BackendError.Kind)] = [
             (whole.dropLast(), .damaged), (whole.prefix(10), .damaged), (Data(), .damaged), (whole + [0], .damaged),
-            (Data("hello".utf8), .damaged), (flipped, .damaged), (strange, .damaged), (newer, .newerFormat),
+            (Data("hello".utf8), .damaged), (flipped, .damaged), (foreign, .damaged), (newer, .newerFormat),
         ]
         var versions: Set<EntryVersion> = []
         for (content, kind) in contents {
@@ -123,11 +123,11 @@ struct WebDAVBackendTests {
             #expect(items.map(\.key) == [key, other])
             #expect(versions.insert(items[0].version).inserted)
             guard case .found = try await backend.read(other).outcome else {
-                Issue.record("the other one is not read")
+                Issue.record("the other key was not read")
                 continue
             }
         }
-        // What is no name of ours is nobody's key.
+        // Files with other names are not listed as keys.
         for name in ["notes.txt", "a", "A.entry", "a (conflicted copy).entry", "=61.entry", ".entry"] {
             try Data("hello".utf8).write(to: URL(filePath: folder.path + "/" + name))
         }
@@ -135,7 +135,7 @@ struct WebDAVBackendTests {
         #expect(try await backend.list(prefix: "", after: nil, limit: 10).outcome.items.map(\.key) == [key, other])
     }
 
-    @Test("whoever reads while others write and delete is never told of an error, a mixture, or a false absence")
+    @Test("Concurrent readers see no errors, no mixed values and no false absence")
     func concurrentReaders() async throws {
         let folder = try apache.makeFolder()
         let (staying, going) = (try EntryKey("staying"), try EntryKey("going"))
@@ -145,7 +145,7 @@ struct WebDAVBackendTests {
             for writer in 1...2 as ClosedRange<UInt8> {
                 group.addTask {
                     for round in 1...150 {
-                        // Lengths change: the server may take the length of one and the bytes of another.
+                        // Lengths vary, because a server may combine the length of one value with the bytes of another.
                         let value = [UInt8](repeating: writer, count: round * 37 % 4_000 + 1)
                         _ = try await backend.write(value, to: staying, if: .any)
                         if round.isMultiple(of: 2) {
@@ -160,7 +160,7 @@ struct WebDAVBackendTests {
                 group.addTask {
                     for _ in 0..<200 {
                         guard case .found(let entry) = try await backend.read(staying).outcome else {
-                            Issue.record("it was there all the time")
+                            Issue.record("an entry that is never deleted was reported as absent")
                             return
                         }
                         #expect(Set(entry.value).count == 1)
@@ -176,7 +176,7 @@ struct WebDAVBackendTests {
         }
     }
 
-    @Test("a write that is cut off leaves what was there")
+    @Test("An interrupted write keeps the previous value")
     func cutWrite() async throws {
         let folder = try apache.makeFolder()
         let backend = try backend(folder.url)
@@ -196,7 +196,7 @@ struct WebDAVBackendTests {
         #expect(items == [KeyPage.Item(key: key, version: version)])
     }
 
-    @Test("user and password are asked for, and never told; what is closed is closed")
+    @Test("Missing or wrong credentials and a forbidden folder are denied, and no error shows a password")
     func credentials() async throws {
         let folder = try apache.makeFolder(guarded: true)
         let key = try EntryKey("a")
@@ -208,13 +208,13 @@ struct WebDAVBackendTests {
             Issue.record("not read")
             return
         }
-        let strangers: [WebDAVBackend.Credential?] = [
+        let wrongCredentials: [WebDAVBackend.Credential?] = [
             nil, .init(user: ApacheServer.user, password: "wr0ng-secret"),
             .init(user: "mallory", password: ApacheServer.password), .init(user: "a:b", password: "wr0ng-secret"),
             .init(user: "al\nice", password: "wr0ng-secret"),
         ]
-        for stranger in strangers {
-            let backend = try backend(folder.url) { () throws(BackendError) in stranger }
+        for credential in wrongCredentials {
+            let backend = try backend(folder.url) { () throws(BackendError) in credential }
             let errors = [
                 await expectKind(.permissionDenied) { try await backend.read(key) },
                 await expectKind(.permissionDenied) { try await backend.write([1], to: key, if: .any) },
@@ -233,7 +233,7 @@ struct WebDAVBackendTests {
         await expectKind(.permissionDenied) { try await closed.list(prefix: "", after: nil, limit: 1) }
     }
 
-    @Test("a file that somebody has locked is busy, and can be read")
+    @Test("A locked file can be read, but changing it fails as busy")
     func locked() async throws {
         let folder = try apache.makeFolder()
         let backend = try backend(folder.url)

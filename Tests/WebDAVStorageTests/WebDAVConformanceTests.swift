@@ -6,10 +6,10 @@ import Testing
 import WebDAVStorage
 
 @Suite(
-    "The conformance checks in a WebDAV folder, on Apache's mod_dav", .timeLimit(.minutes(10)),
-    .enabled(if: ApacheServer.isInstalled, "there is no Apache with mod_dav here: apt-get install apache2-bin"))
+    "Conformance of the WebDAV backend on Apache's mod_dav", .timeLimit(.minutes(10)),
+    .enabled(if: ApacheServer.isInstalled, "Apache with mod_dav is not installed: apt-get install apache2-bin"))
 struct WebDAVConformanceTests {
-    @Test("all hold that a store without compare-and-swap is asked for")
+    @Test("All checks for a backend without compare-and-swap pass")
     func conformance() async throws {
         let apache = try ApacheServer.shared.get()
         let transport = try CurlClient()
@@ -33,8 +33,8 @@ struct WebDAVConformanceTests {
                     let first = try apache.makeFolder()
                     var histories = [try await WrittenHistory(writingInto: try open(first))]
                     let backup = try apache.copy(first)
-                    for place in [first, backup, try apache.makeFolder()] {
-                        histories.append(try await WrittenHistory(writingInto: try open(place)))
+                    for folder in [first, backup, try apache.makeFolder()] {
+                        histories.append(try await WrittenHistory(writingInto: try open(folder)))
                     }
                     return histories
                 })

@@ -8,21 +8,22 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("Conflicts whose value the server left out")
-struct LeftOutValueTests {
+@Suite("Conflicts whose value the server omitted")
+struct OmittedValueTests {
     private let key: EntryKey
     private let version = EntryVersion(bytes: [1])
 
     init() throws { key = try EntryKey("a") }
 
-    /// A service that has no room for the first values.
-    private final class NarrowTransport: HTTPTransport {
+    /// A transport to a service that fails to reserve memory for its answers a given number of times.
+    private final class LimitedTransport: HTTPTransport {
         private let service: EntitlementService
         private let refusalCount = Mutex(0)
         private let paths = Mutex<[String]>([])
 
         init(_ service: EntitlementService) { self.service = service }
 
+        /// Makes the next `count` reservations fail.
         func refuse(_ count: Int) { refusalCount.withLock { $0 = count } }
 
         func takeRequests() -> [String] {
@@ -53,10 +54,10 @@ struct LeftOutValueTests {
         try HTTPBackend(server: "http://127.0.0.1:1", transport: transport) { _ throws(BackendError) in .operatorToken }
     }
 
-    @Test("are read: after a single write by one GET, after a batch by one batch of reads")
+    @Test("are completed by one GET after a single write, and by one batch of reads after a batch")
     func reread() async throws {
         let store = MemoryBackend()
-        let transport = NarrowTransport(try await EntitlementService.open(store))
+        let transport = LimitedTransport(try await EntitlementService.open(store))
         let remote = try remote(transport)
         let keys = try (0..<40).map { try EntryKey("k\($0)") }
         for key in keys { _ = try await store.write([5], to: key, if: .any) }
@@ -65,7 +66,7 @@ struct LeftOutValueTests {
         #expect(single == .conflict(try await entry(keys[0], in: store)))
         #expect(transport.takeRequests() == ["PUT /v1/kv/k0", "GET /v1/kv/k0"])
         transport.refuse(30)
-        // The last key twice: it is read once.
+        // The last key occurs twice, but is read once.
         let requests = (keys + [keys[39]]).map { WriteRequest($0, value: [1], if: .absent) }
         let results = try await remote.write(requests).outcome
         for (request, result) in zip(requests, results) {
@@ -79,7 +80,7 @@ struct LeftOutValueTests {
         return entry
     }
 
-    @Test("are no conflict any more when the key was deleted meanwhile and had to be absent: the write may be repeated")
+    @Test("become a retryable error if the key had to be absent and was deleted in the meantime")
     func deletedMeanwhile() async throws {
         let absence = Result<TransportAnswer, TransportError>.success(
             TransportAnswer(
@@ -98,7 +99,7 @@ struct LeftOutValueTests {
                 == .conflict(nil))
     }
 
-    @Test("fail with the error of the read, which leaves nothing open")
+    @Test("fail with the error of the read, which does not make the outcome unknown")
     func failingRead() async throws {
         let fields: HTTPFields = [.contentType: BatchBody.mediaType]
         func answer(_ results: [BatchResult]) -> Result<TransportAnswer, TransportError> {
@@ -118,7 +119,7 @@ struct LeftOutValueTests {
         #expect(try results[1].get() == .written(version))
     }
 
-    @Test("a body is a value only by its media type, whatever it looks like")
+    @Test("Only the media type decides whether a body is a value, not its content")
     func lookalike() async throws {
         let body = Problem.valueLeftOut(key, version).json
         func outcome(_ mediaType: String?) async throws -> WriteOutcome {
