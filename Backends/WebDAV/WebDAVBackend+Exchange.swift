@@ -106,7 +106,7 @@ extension WebDAVBackend {
             .notAStore, operation: operation, key: key,
             disposition: operation == .write || operation == .delete ? .outcomeUnknown : .permanent,
             message:
-                "\(label): the answer (\(answer.response.status.code)) is none of WebDAV: is this the right server?"
+                "\(label): the answer (\(answer.response.status.code)) is not a WebDAV answer; check the address"
         )
     }
 
