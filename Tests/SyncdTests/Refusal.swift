@@ -135,9 +135,9 @@ extension Refusal {
         Refusal(2, ["record", "refund", ""], "transaction: an id must not be empty"),
         Refusal(
             2, ["record", "refund", "t1", "--reason", String(repeating: "x", count: 1_001)],
-            "a reason has at most 1000 bytes, this one has 1001"),
+            "reason must be at most 1,000 bytes, not 1001"),
         Refusal(2, ["use", "random-owls", "--id", ""], "spend id: an id must not be empty"),
-        Refusal(2, "record flag \(Owls.units)", "\"\(Owls.units)\" is consumable, only a nonConsumable has a flag"),
+        Refusal(2, "record flag \(Owls.units)", "\"\(Owls.units)\" is consumable; only a nonConsumable has a flag"),
         Refusal(
             5, "record purchase \(Owls.sixMonths) --transaction t1",
             "transaction \"t1\" is already recorded differently: product \(Owls.threeMonths)"),
