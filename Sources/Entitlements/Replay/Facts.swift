@@ -1,7 +1,7 @@
 /// The facts of an account's ledgers, decoded once and indexed for replay.
 ///
-/// Create a value from up to three ledgers with ``init(account:device:server:remote:)``, then derive states from it with
-/// ``Replay``.
+/// Create a value from up to three ledgers with ``init(account:device:server:remote:)``, then derive states from it
+/// with ``Replay``.
 public struct Facts: Sendable {
     /// All purchases, by ascending (date, key). If the account's server counts a purchase as of another date,
     /// ``Purchase/date`` is that date.

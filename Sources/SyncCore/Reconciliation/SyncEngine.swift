@@ -1,8 +1,8 @@
 /// Makes documents the same in two backends: a phone and a server, a laptop and a shared folder, or two servers. Both
 /// sides are treated alike, except that the local one stores the checkpoints.
 ///
-/// Several engines may use the same stores at once, in one process or in many. A pure state machine decides and
-/// the engine performs. Keep an engine instead of creating one for each sync: it remembers the state of the remote and does
+/// Several engines may use the same stores at once, in one process or in many. A pure state machine decides and the
+/// engine performs. Keep an engine instead of creating one for each sync: it remembers the state of the remote and does
 /// not fetch content again that another writer stored unchanged.
 ///
 /// **A remote without compare-and-swap** (a folder that a file-sync tool shares, a cloud key-value store) keeps the
