@@ -65,9 +65,8 @@ public struct Listener: Service {
     }
 
     private static func tls(_ certificate: ListenerConfiguration.Certificate) throws(ListenerError) -> NIOSSLContext {
+        let (chain, key) = (try chain(in: certificate.chainFile), try privateKey(in: certificate.keyFile))
         do {
-            let chain = try NIOSSLCertificate.fromPEMFile(certificate.chainFile)
-            let key = try NIOSSLPrivateKey(file: certificate.keyFile, format: .pem)
             var configuration = TLSConfiguration.makeServerConfiguration(
                 certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
             configuration.minimumTLSVersion = .tlsv12
@@ -76,8 +75,36 @@ public struct Listener: Service {
             configuration.shutdownTimeout = .seconds(1)
             return try NIOSSLContext(configuration: configuration)
         } catch {
-            throw ListenerError("the certificate or its key cannot be used: \(error)")
+            let reason =
+                "\(error)".contains("KEY_VALUES_MISMATCH")
+                ? "its key does not belong to the certificate in \(certificate.chainFile)" : "\(error)"
+            throw ListenerError("\(certificate.keyFile): \(reason)")
         }
+    }
+
+    private static func chain(in path: String) throws(ListenerError) -> [NIOSSLCertificate] {
+        let bytes = try contents(of: path)
+        if let chain = try? NIOSSLCertificate.fromPEMBytes(bytes), !chain.isEmpty { return chain }
+        throw ListenerError("\(path): it holds no certificate in PEM form")
+    }
+
+    private static func privateKey(in path: String) throws(ListenerError) -> NIOSSLPrivateKey {
+        let bytes = try contents(of: path)
+        if let key = try? NIOSSLPrivateKey(bytes: bytes, format: .pem) { return key }
+        throw ListenerError("\(path): it holds no unencrypted private key in PEM form")
+    }
+
+    private static func contents(of path: String) throws(ListenerError) -> [UInt8] {
+        guard let file = fopen(path, "re") else { throw unreadable(path) }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        let count = fread(&bytes, 1, bytes.count, file)
+        guard ferror(file) == 0 else { throw unreadable(path) }
+        return Array(bytes.prefix(count))
+    }
+
+    private static func unreadable(_ path: String) -> ListenerError {
+        ListenerError("\(path): it cannot be read: \(String(cString: strerror(errno)))")
     }
 }
 

@@ -19,7 +19,7 @@ public final class KeyScope: Sendable {
     let ledger: EntryKey?
 
     /// The prefix of the server's own keys: accounts, sessions and signing keys.
-    static let serverPrefix = "server/"
+    package static let serverPrefix = "server/"
 
     /// Every key but the server's own. The scope of the operator.
     public static let everything = KeyScope(

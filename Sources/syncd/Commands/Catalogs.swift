@@ -5,10 +5,6 @@ struct CatalogCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "catalog", abstract: "Work with catalogues.",
         subcommands: [CatalogCheck.self, CatalogConvert.self])
-
-    func run() async throws {
-        throw ValidationError("what about the catalogue? check or convert")
-    }
 }
 
 struct CatalogCheck: AsyncParsableCommand {
@@ -18,7 +14,7 @@ struct CatalogCheck: AsyncParsableCommand {
     @Argument(help: "The catalogue, JSON or .storekit; --catalog or SYNCD_CATALOG when not given.")
     var file: String?
 
-    @OptionGroup var options: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var options: CatalogOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -53,7 +49,7 @@ struct CatalogConvert: AsyncParsableCommand {
     @Option(help: "The file to write; standard output when not given.")
     var output: String?
 
-    @OptionGroup var options: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var options: CatalogOptions
 
     func run() async throws {
         var options = options

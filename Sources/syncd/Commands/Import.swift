@@ -35,6 +35,7 @@ struct Import: AsyncParsableCommand {
     @Option(help: "userdefaults, parse: as of when the source says so; now, or Parse's updatedAt, when not given.")
     var assertedAt: String?
 
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func validate() throws {
@@ -50,7 +51,7 @@ struct Import: AsyncParsableCommand {
 
     func run() async throws {
         let assertedAt = try date(assertedAt, option: "--asserted-at")
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         switch format {
         case .history: try await importHistory(into: store)
         case .facts: try await importFacts(into: store)

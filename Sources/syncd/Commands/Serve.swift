@@ -24,10 +24,10 @@ struct Serve: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The store: sqlite:FILE, file:DIR or memory: (SYNCD_STORE).", valueName: "url"))
     var store: String?
 
-    @OptionGroup var listening: ListenOptions
+    @OptionGroup(title: "Network options") var listening: ListenOptions
     @OptionGroup var service: ServiceOptions
-    @OptionGroup var issuer: IssuerOptions
-    @OptionGroup(title: "Limits") var limits: LimitOptions
+    @OptionGroup(title: "Issuer options") var issuer: IssuerOptions
+    @OptionGroup(title: "Limit options") var limits: LimitOptions
 
     @Option(help: ArgumentHelp("A folder with a web page to serve at / (SYNCD_WEB).", valueName: "dir"))
     var web: String?
@@ -78,7 +78,7 @@ struct Serve: AsyncParsableCommand {
         do {
             listener = try makeListener(listening, responder, logger)
         } catch {
-            throw Failure(.usage, "--tls-certificate: \(error)")
+            throw Failure(.usage, "--tls-certificate, --tls-key: \(error)")
         }
         let outcome: Result<Void, any Error>
         do {

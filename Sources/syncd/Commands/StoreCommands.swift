@@ -27,7 +27,7 @@ struct StoreCheck: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("The store.", valueName: "url"))
     var store: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -84,7 +84,7 @@ struct StoreBackup: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("The backup: nothing may be there yet.", valueName: "new-url"))
     var backup: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -120,7 +120,7 @@ struct StoreRecover: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("The new store: nothing may be there yet.", valueName: "new-url"))
     var new: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -215,7 +215,7 @@ struct StoreCopyCommand: AsyncParsableCommand {
     @Argument(help: ArgumentHelp("Where to copy it.", valueName: "url"))
     var to: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {

@@ -64,7 +64,7 @@ struct Evaluate: AsyncParsableCommand {
     @Option(help: "The history, a JSON file.")
     var history: String
 
-    @OptionGroup var catalog: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions
     @OptionGroup var clock: ClockOptions
     @OptionGroup var output: OutputOptions
 

@@ -7,28 +7,23 @@ struct Demo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Tell the story of a buyer with two devices, a real server and real processes, and check every end.")
 
-    @Option(help: "The tutorial app's catalogue.")
-    var catalog: String = "Examples/insomniowl.json"
+    @Option(
+        help: ArgumentHelp(
+            "A catalogue with the same products (default: the tutorial app's, which is built in).", valueName: "file"))
+    var catalog: String?
 
     @Flag(help: "Keep the folders of the devices.")
     var keep = false
 
     func run() async throws {
-        guard FileManager.default.fileExists(atPath: catalog) else {
-            throw Failure(.notFound, "\(catalog): no such file; name the tutorial app's catalogue with --catalog")
-        }
-        // Every step checks these products, so another catalogue would tell another story.
-        let known = try readDocument(catalog) { try Catalog(json: $0) }
-        for product in [DemoStory.threeMonths, DemoStory.sixMonths, DemoStory.nightOwl, DemoStory.units] {
-            guard known[product: ProductID(product)] != nil else {
-                throw Failure(.notFound, "\(catalog): the demo needs the product \(product)")
-            }
-        }
+        let document = try catalog.map(Self.document) ?? PackageResources.insomniowl_json
         let name = "syncd-demo-\(ProcessInfo.processInfo.processIdentifier)"
         let folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        let file = folder.appending(path: "catalog.json").path(percentEncoded: false)
+        try writeFile(document, to: file)
         let stage = DemoStage(
-            folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path(percentEncoded: false),
+            folder: folder, catalog: file,
             password: (0..<2).map { _ in String(HostServices.system.randomBits(), radix: 36) }.joined())
         do {
             do {
@@ -47,6 +42,21 @@ struct Demo: AsyncParsableCommand {
             print("\nThe folders of the devices are in \(folder.path(percentEncoded: false))")
         } else {
             try FileManager.default.removeItem(at: folder)
+        }
+    }
+}
+
+extension Demo {
+    /// Reads another catalogue, which must have the products that the steps buy.
+    private static func document(at path: String) throws -> [UInt8] {
+        try readDocument(path) { bytes in
+            let catalog = try Catalog(json: bytes)
+            for product in [DemoStory.threeMonths, DemoStory.sixMonths, DemoStory.nightOwl, DemoStory.units] {
+                guard catalog[product: ProductID(product)] != nil else {
+                    throw Failure(.notFound, "\(path): the demo needs the product \(product)")
+                }
+            }
+            return bytes
         }
     }
 }

@@ -52,6 +52,7 @@ struct Failure: Error, CustomStringConvertible {
     }
 
     private static func code(for error: EntitlementError) -> Code {
+        if error.cause?.kind == .missing { return .notFound }
         if error.isTransient { return .tryAgain }
         if let backend = error.backendError { return code(for: backend) }
         switch error.syncError?.reason {
@@ -81,6 +82,7 @@ struct Failure: Error, CustomStringConvertible {
     }
 
     private static func code(for error: BackendError) -> Code {
+        if error.kind == .missing { return .notFound }
         if error.disposition == .transient { return .tryAgain }
         return switch error.kind {
         case .permissionDenied, .refused, .notAStore, .newerFormat, .tooLarge, .unsupported: .refused

@@ -104,7 +104,7 @@ struct ServiceOptions: ParsableArguments {
     @Flag(help: "Take the clock as right although the store has seen later times: once, after the clock was ahead.")
     var acceptClock = false
 
-    @OptionGroup var catalog: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions
 
     /// - Parameters:
     ///   - hasIssuer: whether tokens of another issuer are accepted.

@@ -8,6 +8,8 @@ import SyncProtocol
 
 /// How a server is reached, where a store is one.
 struct ServerOptions: ParsableArguments {
+    static let title = "Server options"
+
     @Option(
         help: ArgumentHelp(
             "Where the log-in at a server is kept; by default a file for each store and server in "

@@ -85,8 +85,16 @@ struct StoreTransfer {
 }
 
 extension StoreURL {
-    /// The store, which nobody makes where it is missing.
+    /// The store, which is not created if it is missing.
     func existing() -> any KeyValueBackend { open(host: .system).requiringExisting }
+
+    /// Returns `false` if there is no store; `true` also for one that cannot be read.
+    func exists() async throws -> Bool {
+        do throws(BackendError) { _ = try await existing().read(try probe()) } catch {
+            return error.kind != .missing
+        }
+        return true
+    }
 }
 
 /// Performs `body`; a store that is missing is not one that comes back later.

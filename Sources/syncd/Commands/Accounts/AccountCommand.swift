@@ -15,12 +15,6 @@ struct AccountCommand: AsyncParsableCommand {
             AccountPassword.self, AccountRecoveryCodes.self, AccountRecover.self, AccountDevice.self,
             AccountReset.self, AccountErase.self,
         ])
-
-    func run() async throws {
-        throw ValidationError(
-            "what about the account? create, login, logout, list, show, password, recovery-codes, recover, device, "
-                + "reset or erase")
-    }
 }
 
 struct AccountReset: AsyncParsableCommand {

@@ -111,10 +111,6 @@ struct AccountDevice: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "device", abstract: "Let a device without a keyboard log in, or refuse it.",
         subcommands: [AccountDeviceApprove.self])
-
-    func run() async throws {
-        throw ValidationError("what about the device? approve CODE")
-    }
 }
 
 struct AccountDeviceApprove: AsyncParsableCommand {
