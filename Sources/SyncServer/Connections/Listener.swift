@@ -74,37 +74,38 @@ public struct Listener: Service {
             // A client that does not answer a close must not keep a server from ending.
             configuration.shutdownTimeout = .seconds(1)
             return try NIOSSLContext(configuration: configuration)
+        } catch NIOSSLError.failedToLoadPrivateKey {
+            throw ListenerError(
+                "the TLS key \(certificate.keyFile) does not belong to the certificate \(certificate.chainFile)")
         } catch {
-            let reason =
-                "\(error)".contains("KEY_VALUES_MISMATCH")
-                ? "its key does not belong to the certificate in \(certificate.chainFile)" : "\(error)"
-            throw ListenerError("\(certificate.keyFile): \(reason)")
+            throw ListenerError("the TLS certificate \(certificate.chainFile) cannot be used: \(error)")
         }
     }
 
     private static func chain(in path: String) throws(ListenerError) -> [NIOSSLCertificate] {
-        let bytes = try contents(of: path)
+        let bytes = try contents(of: path, "certificate")
         if let chain = try? NIOSSLCertificate.fromPEMBytes(bytes), !chain.isEmpty { return chain }
-        throw ListenerError("\(path): it holds no certificate in PEM form")
+        throw ListenerError("the TLS certificate \(path) holds no certificate in PEM form")
     }
 
     private static func privateKey(in path: String) throws(ListenerError) -> NIOSSLPrivateKey {
-        let bytes = try contents(of: path)
+        let bytes = try contents(of: path, "key")
         if let key = try? NIOSSLPrivateKey(bytes: bytes, format: .pem) { return key }
-        throw ListenerError("\(path): it holds no unencrypted private key in PEM form")
+        throw ListenerError("the TLS key \(path) holds no unencrypted private key in PEM form")
     }
 
-    private static func contents(of path: String) throws(ListenerError) -> [UInt8] {
-        guard let file = fopen(path, "re") else { throw unreadable(path) }
+    /// Reads at most 1 MiB, many times the size of a certificate chain.
+    private static func contents(of path: String, _ name: String) throws(ListenerError) -> [UInt8] {
+        guard let file = fopen(path, "re") else { throw unreadable(path, name) }
         defer { fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 1 << 20)
         let count = fread(&bytes, 1, bytes.count, file)
-        guard ferror(file) == 0 else { throw unreadable(path) }
+        guard ferror(file) == 0 else { throw unreadable(path, name) }
         return Array(bytes.prefix(count))
     }
 
-    private static func unreadable(_ path: String) -> ListenerError {
-        ListenerError("\(path): it cannot be read: \(String(cString: strerror(errno)))")
+    private static func unreadable(_ path: String, _ name: String) -> ListenerError {
+        ListenerError("the TLS \(name) \(path) cannot be read: \(String(cString: strerror(errno)))")
     }
 }
 

@@ -3,15 +3,15 @@ import Entitlements
 
 struct CatalogCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "catalog", abstract: "Work with catalogues.",
+        commandName: "catalog", abstract: "Check and convert catalogues.",
         subcommands: [CatalogCheck.self, CatalogConvert.self])
 }
 
 struct CatalogCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Check a catalogue, and show what it sells.")
+        commandName: "check", abstract: "Check a catalogue and list its products and entitlements.")
 
-    @Argument(help: "The catalogue, JSON or .storekit; --catalog or SYNCD_CATALOG when not given.")
+    @Argument(help: "The catalogue, JSON or .storekit (default: --catalog or SYNCD_CATALOG).")
     var file: String?
 
     @OptionGroup(title: CatalogOptions.title) var options: CatalogOptions
@@ -41,12 +41,12 @@ struct CatalogCheck: AsyncParsableCommand {
 
 struct CatalogConvert: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "convert", abstract: "Write a catalogue as JSON, for editing: a .storekit file, most often.")
+        commandName: "convert", abstract: "Convert a catalogue, such as a .storekit file, to JSON.")
 
-    @Argument(help: "The catalogue, JSON or .storekit; --catalog or SYNCD_CATALOG when not given.")
+    @Argument(help: "The catalogue, JSON or .storekit (default: --catalog or SYNCD_CATALOG).")
     var file: String?
 
-    @Option(help: "The file to write; standard output when not given.")
+    @Option(help: ArgumentHelp("The file to write (default: standard output).", valueName: "file"))
     var output: String?
 
     @OptionGroup(title: CatalogOptions.title) var options: CatalogOptions

@@ -43,7 +43,8 @@ struct RecordPurchase: AsyncParsableCommand {
     @Option(help: ArgumentHelp("The store's transaction id (default: a random one).", valueName: "id"))
     var transaction: String?
 
-    @Option(help: ArgumentHelp("The date of the purchase: RFC 3339, or a plain date (default: now).", valueName: "date"))
+    @Option(
+        help: ArgumentHelp("The date of the purchase: RFC 3339, or a plain date (default: now).", valueName: "date"))
     var date: String?
 
     @Option(

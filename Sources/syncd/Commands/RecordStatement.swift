@@ -123,10 +123,10 @@ struct RecordGrant: AsyncParsableCommand {
         let former = try await store.snapshot()[group: GroupID(group)]?.expires
         let isNew = try await !store.record(evidence).newFacts.isEmpty
         let end = try await store.snapshot()[group: GroupID(group)]?.expires
-        let state = end.map { "; its end is \($0)" } ?? ""
+        let state = end.map { ", its end is \($0)" } ?? ""
         let text =
             end == former
-            ? "\(isNew ? "recorded, but " : "")nothing added: \(group) until \(until) for \(store.account)"
+            ? "no time added: \(group) until \(until) for \(store.account)"
             : "recorded: \(group) paid until \(until) for \(store.account)"
         try options.output.show(
             .object([

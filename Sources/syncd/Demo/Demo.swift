@@ -5,7 +5,7 @@ import SyncCore
 
 struct Demo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Tell the story of a buyer with two devices, a real server and real processes, and check every end.")
+        abstract: "Show two devices, a refund and a lost phone with a real server, and check every result.")
 
     @Option(
         help: ArgumentHelp(
@@ -27,9 +27,9 @@ struct Demo: AsyncParsableCommand {
             password: (0..<2).map { _ in String(HostServices.system.randomBits(), radix: 36) }.joined())
         do {
             do {
-                try DemoStory(stage: stage).tell()
+                try DemoStory(stage: stage).run()
             } catch {
-                // What went wrong first is what to tell.
+                // The first error is the one to report.
                 try? stage.end()
                 throw error
             }
@@ -61,7 +61,7 @@ extension Demo {
     }
 }
 
-/// The story: what happens on which day, and what each device must see.
+/// The steps of the demo, with the state that each device must show.
 struct DemoStory {
     static let threeMonths = "com.back40.InsomniOwl.3monthsOfRandom"
     static let sixMonths = "com.back40.InsomniOwl.6monthsOfRandom"
@@ -70,12 +70,12 @@ struct DemoStory {
 
     let stage: DemoStage
 
-    func tell() throws {
+    func run() throws {
         stage.chapter("A server, over SQLite")
-        // Everything that is bought is in the past by its clock, whatever the clock of this machine says.
+        // The server's clock makes every purchase one of the past, whatever the clock of this machine says.
         try stage.serve("--at 2026-03-02 --password-cost 10 --log-level warning")
         stage.remark(
-            "For the story its clock begins on the last day, and passwords are hashed with 2^10 rounds, not 2^17.")
+            "For the demo its clock starts on the last day, and passwords are hashed with 2^10 rounds, not 2^17.")
         try buyAndRestore()
         try buyOnBothOffline()
         try refund()
