@@ -59,16 +59,16 @@ extension Refusal {
     static let stores: [Refusal] = [
         Refusal(
             2, "status --local http://host",
-            "--local: must be a store on this machine, not the server http://host"),
+            "--local must be a store on this machine, not the server http://host"),
         Refusal(
             2, "status --local store",
-            #"--local: must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "store""#),
+            #"--local must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "store""#),
         Refusal(
             2, "status --local file:",
-            #"--local: must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "file:""#),
+            #"--local must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "file:""#),
         Refusal(
             2, "sync --remote memory:x",
-            #"--remote: must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "memory:x""#),
+            #"--remote must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "memory:x""#),
         Refusal(
             4, "status --local file:foreign --account alice",
             #"local store: read "accounts/alice/account": foreign: the folder has other files and no "#
@@ -172,7 +172,7 @@ extension Refusal {
         Refusal(3, "import none.json --format history", "none.json: no such file"),
         Refusal(3, "evaluate --history none.json", "none.json: no such file"),
         Refusal(3, "demo --catalog none.json", "none.json: no such file"),
-        Refusal(1, "status --catalog foreign", "foreign: must be a file, not a folder"),
+        Refusal(1, "status --catalog foreign", "foreign must be a file, not a folder"),
         Refusal(1, "export --output none/out", "none/out: cannot be written: No such file or directory"),
         Refusal(1, "export --output foreign", "foreign: cannot be written: Is a directory"),
     ]

@@ -93,7 +93,7 @@ struct StoreCommandTests {
         "Unsuitable stores are refused, and nothing is created",
         arguments: [
             ("check memory:", 2, "memory: lasts only for one command: write file:DIR, sqlite:FILE or folder:DIR"),
-            ("check ftp:x", 2, #"store: must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "ftp:x""#),
+            ("check ftp:x", 2, #"store must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "ftp:x""#),
             ("copy file:a file:a", 2, "file:a and file:a are the same store: choose another target"),
             ("backup file:a file:full", 4, "file:full already exists: choose a new name"),
             ("backup sqlite:a.db sqlite:full.db", 4, "sqlite:full.db already exists: choose a new name"),

@@ -155,7 +155,7 @@ struct Serve: AsyncParsableCommand {
     private func readPasswordCost() throws(Failure) -> Int {
         guard let text = passwordCost ?? environmentVariable("SYNCD_PASSWORD_COST") else { return 17 }
         guard let cost = Int(text), (10...20).contains(cost) else {
-            throw Failure(.usage, "--password-cost: must be a number from 10 to 20, not \"\(text.singleLine)\"")
+            throw Failure(.usage, "--password-cost must be a number from 10 to 20, not \"\(text.singleLine)\"")
         }
         return cost
     }
@@ -164,7 +164,7 @@ struct Serve: AsyncParsableCommand {
         let text = logLevel ?? environmentVariable("SYNCD_LOG_LEVEL") ?? "info"
         guard let level = Logger.Level(rawValue: text) else {
             let names = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-            throw Failure(.usage, "--log-level: must be one of \(names), not \"\(text.singleLine)\"")
+            throw Failure(.usage, "--log-level must be one of \(names), not \"\(text.singleLine)\"")
         }
         var logger = Logger(label: "syncd") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = level

@@ -38,7 +38,7 @@ extension Failure {
         switch errorNumber(of: error) {
         case ENOENT, ENOTDIR: self.init(.notFound, "\(path): no such file")
         case EACCES, EPERM: self.init(.refused, "\(path): permission denied")
-        case EISDIR: self.init(.failed, "\(path): must be a file, not a folder")
+        case EISDIR: self.init(.failed, "\(path) must be a file, not a folder")
         default: self.init(.failed, "\(path): cannot be read: \(systemReason(of: error))")
         }
     }

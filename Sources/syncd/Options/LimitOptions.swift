@@ -33,7 +33,7 @@ struct LimitOptions: ParsableArguments {
             guard limits.listener.trustedProxies.insert(proxy) else {
                 throw Failure(
                     .usage,
-                    "--trusted-proxy: must be an address or a range such as 10.0.0.0/8, not \"\(proxy.singleLine)\"")
+                    "--trusted-proxy must be an address or a range such as 10.0.0.0/8, not \"\(proxy.singleLine)\"")
             }
         }
         return limits

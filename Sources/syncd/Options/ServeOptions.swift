@@ -52,7 +52,7 @@ struct ListenOptions: ParsableArguments {
 
     /// Parses `host:port`, with an IPv6 address in brackets.
     private static func address(_ text: String) throws(Failure) -> (host: String, port: Int) {
-        let failure = Failure(.usage, "--listen: must be HOST:PORT, such as 127.0.0.1:8440, not \"\(text.singleLine)\"")
+        let failure = Failure(.usage, "--listen must be HOST:PORT, such as 127.0.0.1:8440, not \"\(text.singleLine)\"")
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
             throw failure
         }
@@ -123,7 +123,7 @@ struct ServiceOptions: ParsableArguments {
         guard let url = URL(string: name), ["http", "https"].contains(url.scheme ?? ""), url.host() != nil,
             !name.contains(where: \.isWhitespace)
         else {
-            throw Failure(.usage, "--name: must be a URL such as https://sync.example.com, not \"\(name.singleLine)\"")
+            throw Failure(.usage, "--name must be a URL such as https://sync.example.com, not \"\(name.singleLine)\"")
         }
         var configuration = ServiceConfiguration(name: name)
         if catalog.file != nil || environmentVariable("SYNCD_CATALOG") != nil {
@@ -137,7 +137,7 @@ struct ServiceOptions: ParsableArguments {
         configuration.operatorToken = try operatorToken(secrets)
         if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
             guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
-                throw Failure(.usage, "--ownership: must be keepWithFirst or share, not \"\(text.singleLine)\"")
+                throw Failure(.usage, "--ownership must be keepWithFirst or share, not \"\(text.singleLine)\"")
             }
             configuration.ownership = ownership
         }
@@ -169,7 +169,7 @@ struct ServiceOptions: ParsableArguments {
             else {
                 throw Failure(
                     .usage,
-                    "--origin: must be scheme://host or scheme://host:port, not \"\(origin.singleLine)\""
+                    "--origin must be scheme://host or scheme://host:port, not \"\(origin.singleLine)\""
                 )
             }
         }
@@ -222,7 +222,7 @@ struct IssuerOptions: ParsableArguments {
         switch given {
         case (nil, nil, nil): return []
         case (let issuer?, let audience?, let keys?):
-            guard issuer != server else { throw Failure(.usage, "--issuer: must not be the server's own name") }
+            guard issuer != server else { throw Failure(.usage, "--issuer must not be the server's own name") }
             return [ExternalIssuer(name: issuer, audience: audience, keys: try Self.source(keys))]
         default: throw Failure(.usage, "--issuer, --audience and --jwks must be passed together")
         }
@@ -239,7 +239,7 @@ struct IssuerOptions: ParsableArguments {
         let host = URL(string: text)?.host() ?? ""
         // Keys that can be changed in transit prove nothing.
         guard isSecure || (text.hasPrefix("http://") && ListenOptions.isLoopback(host)), !host.isEmpty else {
-            throw Failure(.usage, "--jwks: must be a file or an https:// URL, not \"\(text.singleLine)\"")
+            throw Failure(.usage, "--jwks must be a file or an https:// URL, not \"\(text.singleLine)\"")
         }
         do throws(TransportError) {
             return .url(text, try CurlClient())

@@ -37,7 +37,7 @@ struct StoreURL {
     ) throws {
         if Self.isServer(text) || Self.isWebDAV(text) {
             guard let server else {
-                throw Failure(.usage, "\(option): must be a store on this machine, not the server \(text.singleLine)")
+                throw Failure(.usage, "\(option) must be a store on this machine, not the server \(text.singleLine)")
             }
             self.init(text: text, place: .server(try server(text)))
             return
@@ -72,7 +72,7 @@ struct StoreURL {
         case ("sqlite", let path?) where !path.isEmpty: place = .sqlite(path)
         default:
             throw Failure(
-                .usage, "\(option): must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"\(text)\"")
+                .usage, "\(option) must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"\(text)\"")
         }
         self.text = text
     }

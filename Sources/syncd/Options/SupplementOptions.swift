@@ -45,7 +45,7 @@ struct SupplementOptions: ParsableArguments {
         var values: [ProductID: Value] = [:]
         for text in texts {
             guard let sign = text.lastIndex(of: "="), sign > text.startIndex else {
-                throw Failure(.usage, "\(option): must be ID=VALUE, not \"\(text.singleLine)\"")
+                throw Failure(.usage, "\(option) must be ID=VALUE, not \"\(text.singleLine)\"")
             }
             let id = ProductID(String(text[..<sign]))
             let value: Value

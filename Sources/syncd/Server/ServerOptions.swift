@@ -57,7 +57,7 @@ struct ServerOptions: ParsableArguments {
         guard let url = URL(string: text), let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(),
             !host.isEmpty, ["http", "https"].contains(scheme)
         else {
-            throw Failure(.usage, "\(option): must be https://HOST, not \"\(text.singleLine)\"")
+            throw Failure(.usage, "\(option) must be https://HOST, not \"\(text.singleLine)\"")
         }
         guard url.user() == nil, url.password() == nil, url.query() == nil, url.fragment() == nil else {
             throw Failure(

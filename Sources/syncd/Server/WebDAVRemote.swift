@@ -18,7 +18,7 @@ struct WebDAVRemote {
             !host.isEmpty, StoreURL.isWebDAV(text), url.query() == nil, url.fragment() == nil
         else {
             throw Failure(
-                .usage, "\(option): must be webdavs://USER@HOST/FOLDER")
+                .usage, "\(option) must be webdavs://USER@HOST/FOLDER")
         }
         // The message does not quote the text, which holds the password.
         guard url.password() == nil else {
@@ -80,7 +80,7 @@ struct WebDAVRemote {
         guard let logins = try? JSONDecoder().decode([String: Login].self, from: bytes) else {
             throw Failure(
                 .refused,
-                "\(path): must hold users and passwords of WebDAV servers: "
+                "\(path) must hold users and passwords of WebDAV servers: "
                     + "{\"webdavs://HOST\":{\"user\":\"NAME\",\"password\":\"SECRET\"}}")
         }
         return logins[origin].map { .init(user: $0.user, password: $0.password) }
