@@ -28,11 +28,11 @@ struct StoreCommandTests {
     func copiesAgain() async throws {
         try await fill(FileBackend(folder: sandbox.path("a")))
         #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 30 entries copied"))
-        #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 0 entries copied, 30 were there"))
+        #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 0 entries copied, 30 already present"))
         _ = try await FileBackend(folder: sandbox.path("c")).write([0], to: EntryKey("k/107"), if: .any)
         let different = try sandbox.run("store copy file:a file:c")
         #expect(different.exitCode == 5)
-        #expect(different.output == "file:c: 0 entries copied, 29 were there\ndifferent: k/107\n")
+        #expect(different.output == "file:c: 0 entries copied, 29 already present\ndifferent: k/107\n")
     }
 
     @Test("Damage is listed by check, and recover restores the rest", arguments: ["file", "sqlite"])
@@ -54,7 +54,7 @@ struct StoreCommandTests {
         let before = try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old")
         let checked = try sandbox.run("store check \(kind):old")
         #expect(checked.exitCode == 1)
-        #expect(checked.output.hasPrefix("\(kind):old: 29 entries whole\ndamaged: k/117"))
+        #expect(checked.output.hasPrefix("\(kind):old: 29 entries intact\ndamaged: k/117"))
         let object = try #require(
             try JSONSerialization.jsonObject(with: Data(sandbox.run("store check \(kind):old --json").output.utf8))
                 as? [String: Any])
@@ -63,7 +63,7 @@ struct StoreCommandTests {
         let recovered = try sandbox.run("store recover \(kind):old \(kind):new")
         #expect(recovered.exitCode == 1)
         #expect(recovered.output.contains("\nlost: k/117"))
-        #expect(try sandbox.run("store check \(kind):new") == .done("\(kind):new: 29 entries whole"))
+        #expect(try sandbox.run("store check \(kind):new") == .done("\(kind):new: 29 entries intact"))
         #expect(try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old") == before)
     }
 
@@ -84,7 +84,7 @@ struct StoreCommandTests {
             #expect(outcome.error.contains("old-wal: byte \(32 + 4 * 4_120): the log is damaged"), "\(outcome)")
         }
         #expect(try sandbox.run("store recover sqlite:old sqlite:new").exitCode == 0)
-        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: 30 entries whole"))
+        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: 30 entries intact"))
         #expect(try sandbox.bytes(of: "old") == database && sandbox.bytes(of: "old-wal") == log)
         withExtendedLifetime(store) {}
     }

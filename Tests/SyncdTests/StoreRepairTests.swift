@@ -49,11 +49,11 @@ struct StoreRepairTests {
                 if command == "recover", from.hasPrefix("sqlite"), !to.hasPrefix("sqlite") { continue }
                 let outcome = try sandbox.run("store \(command) \(from) \(to)")
                 #expect(outcome.exitCode == 2 && outcome.output.isEmpty, "\(command) \(from) \(to): \(outcome)")
-                #expect(outcome.error.contains("name a"), "\(outcome)")
+                #expect(outcome.error.contains("choose a"), "\(outcome)")
             }
         }
         #expect(try tree() == before)
-        #expect(try sandbox.run("store check file:A") == .done("file:A: 3 entries whole"))
+        #expect(try sandbox.run("store check file:A") == .done("file:A: 3 entries intact"))
         #expect(try sandbox.run("store copy file:A file:AB").exitCode == 0, "a name that begins alike is another place")
     }
 
@@ -82,7 +82,7 @@ struct StoreRepairTests {
             }
             // Killed or not, a store that has the name is complete.
             #expect(
-                try sandbox.run("store check \(target)") == .done("\(target): \(count) entries whole"), "seed \(seed)")
+                try sandbox.run("store check \(target)") == .done("\(target): \(count) entries intact"), "seed \(seed)")
             for name in names where name.hasPrefix("B") && name != "B.incomplete" {
                 try FileManager.default.removeItem(atPath: sandbox.path(name))
             }
@@ -93,7 +93,7 @@ struct StoreRepairTests {
         let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.folder.path)
         #expect(names.filter { $0.hasPrefix("B") && !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") } == ["B"])
         let again = try sandbox.run("store \(command)")
-        #expect(again.exitCode == 4 && again.error.contains("something"), "\(again)")
+        #expect(again.exitCode == 4 && again.error.contains("already exists"), "\(again)")
     }
 
     @Test("A backup removes only files of syncd and keeps the permissions of an empty folder")
@@ -106,7 +106,7 @@ struct StoreRepairTests {
         for note in [nil, "", "something else"] {
             if let note { try sandbox.write(note, to: "B.incomplete/lock") }
             let outcome = try sandbox.run("store backup file:A file:B")
-            #expect(outcome.exitCode == 4 && outcome.error.contains("B.incomplete: this was not made by syncd"))
+            #expect(outcome.exitCode == 4 && outcome.error.contains("B.incomplete: not created by syncd"))
         }
         #expect(try sandbox.tree().count == before.count + 1)
         try FileManager.default.removeItem(atPath: sandbox.path("B.incomplete"))
@@ -131,7 +131,7 @@ struct StoreRepairTests {
         _ = try await empty.delete(EntryKey("x"), if: .any)
         for target in ["file:E2", "sqlite:E3"] {
             #expect(try sandbox.run("store backup file:E \(target)").exitCode == 0)
-            #expect(try sandbox.run("store check \(target)") == .done("\(target): 0 entries whole"))
+            #expect(try sandbox.run("store check \(target)") == .done("\(target): 0 entries intact"))
         }
     }
 
@@ -160,7 +160,7 @@ struct StoreRepairTests {
             }
         }
         for name in ["C", "R"] {
-            #expect(try sandbox.run("store check file:\(name)") == .done("file:\(name): 7 entries whole"))
+            #expect(try sandbox.run("store check file:\(name)") == .done("file:\(name): 7 entries intact"))
         }
         let object = try json(sandbox.run("store check file:A --json"))
         let damaged = try #require(object["damaged"] as? [[String: Any]])
@@ -184,7 +184,7 @@ struct StoreRepairTests {
         }
         #expect(try sandbox.tree() == before)
         #expect(try sandbox.run("store recover file:A file:R") == .done("file:R: 30 entries copied"))
-        #expect(try sandbox.run("store check file:R") == .done("file:R: 30 entries whole"))
+        #expect(try sandbox.run("store check file:R") == .done("file:R: 30 entries intact"))
     }
 
     @Test("recover creates nothing from a file that is not a store, or without intact entries")
@@ -226,10 +226,10 @@ struct StoreRepairTests {
         #expect(try #require(object["damagedRows"] as? Int) > 0 && object["missing"] as? Int != nil)
         let text = try sandbox.run("store recover sqlite:old sqlite:new2")
         #expect(text.exitCode == 1 && text.output.contains("\ndamaged: "), "\(text)")
-        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: \(recovered) entries whole"))
+        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: \(recovered) entries intact"))
         // An intact store is recovered without loss.
         #expect(
             try sandbox.run("store recover sqlite:new sqlite:new3")
-                == .done("sqlite:new3: \(recovered) entries brought back"))
+                == .done("sqlite:new3: \(recovered) entries recovered"))
     }
 }

@@ -41,7 +41,7 @@ struct Failure: Error, CustomStringConvertible {
         }
     }
 
-    /// A hint at the option to add, for errors that one resolves.
+    /// A hint that names the option which resolves the error; empty if there is none.
     private static func hint(for error: EntitlementError) -> String {
         switch error.kind {
         case .signInNeeded: " (pass --account)"

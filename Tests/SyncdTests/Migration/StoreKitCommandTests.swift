@@ -86,7 +86,7 @@ struct StoreKitCommandTests {
     }
 
     @Test(
-        "What is missing, misspelt or given in vain is told in one line",
+        "Missing, misspelled and unused options are refused with one line",
         arguments: [
             Refusal(
                 1, "catalog check app.storekit",
@@ -105,10 +105,10 @@ struct StoreKitCommandTests {
             Refusal(
                 2, "catalog check app.storekit --duration half=long",
                 #"--duration: "long" is not a duration: it begins with P (write P3M, P1W or P1D)"#),
-            Refusal(2, "catalog check app.storekit --duration half", #"--duration: "half" is not ID=VALUE"#),
+            Refusal(2, "catalog check app.storekit --duration half", #"--duration must be ID=VALUE, not "half""#),
             Refusal(
                 2, "catalog check app.storekit --duration half=P1M --duration half=P2M",
-                #"--duration: "half" is given twice"#),
+                #"--duration: "half" is set twice"#),
             Refusal(
                 2, "catalog check app.storekit --units coins=0",
                 #"--units: units must be a number from 1 to 1,000,000, not "0""#),

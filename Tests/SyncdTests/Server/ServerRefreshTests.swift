@@ -88,7 +88,7 @@ struct ServerRefreshTests {
         #expect(code.exitCode == 0 && code.output.count == 20)
         let copy = try sandbox.run("store copy \(server.url) file:copy --token-file token")
         #expect(copy.exitCode == 0 && copy.output.contains("copied"), "\(copy)")
-        #expect(try sandbox.run("store check \(server.url) --token-file token").output.contains("whole"))
+        #expect(try sandbox.run("store check \(server.url) --token-file token").output.contains("intact"))
         #expect(try operate("erase alice --yes --token-file token") == .done("erased: alice"))
         #expect(try operate("list --token-file token").output == "\n")
         #expect(try start("sync", server).outcome() == .refused(4, "the account \"alice\" was erased"))

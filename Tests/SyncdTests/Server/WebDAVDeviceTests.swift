@@ -103,7 +103,7 @@ struct WebDAVDeviceTests {
         #expect(try run("sync", ["SYNCD_CREDENTIALS": file]).exitCode == 0)
         #expect(try run("sync --credentials \(file)", at: url(user: "bob"), [:]).exitCode == 4)
         let open = try credentials(login(), rights: 0o644)
-        #expect(try run("sync --credentials \(open)", [:]).error.contains("others can read this"))
+        #expect(try run("sync --credentials \(open)", [:]).error.contains("other users can read this"))
         #expect(try run("sync --credentials \(try credentials("{}[]"))", [:]).exitCode == 4)
         #expect(try run("sync --credentials \(sandbox.path("none"))", [:]).exitCode == 3)
     }
@@ -116,10 +116,10 @@ struct WebDAVDeviceTests {
         func store(_ command: String) throws -> Sandbox.Outcome {
             try sandbox.run("store \(command)", environment: password)
         }
-        #expect(try store("check \(url())") == .done("\(url()): 1 entry whole"))
+        #expect(try store("check \(url())") == .done("\(url()): 1 entry intact"))
         #expect(try store("copy \(url()) sqlite:copy.sqlite").output.contains("1 entry copied"))
         #expect(try store("copy sqlite:copy.sqlite \(url(in: "copy"))").output.contains("1 entry copied"))
-        #expect(try store("copy sqlite:copy.sqlite \(url(in: "copy"))").output.contains("1 were there"))
+        #expect(try store("copy sqlite:copy.sqlite \(url(in: "copy"))").output.contains("1 already present"))
         #expect(try run("restore", on: "tablet", at: url(in: "copy/")).output.hasPrefix("restored for alice: 1 "))
         #expect(try store("backup \(url()) file:backup").exitCode == 0)
         #expect(try store("backup file:backup \(url(in: "backup"))").exitCode == 2)

@@ -57,9 +57,9 @@ struct StatementCommandTests {
             prints: "no time added: random until 2026-02-05T00:00:00.000Z for anonymous, its end is "
                 + "2026-02-10T00:00:00.000Z")
         try expect(
-            "record grant rage --for P1M --at 2026-01-31 --local file:other --catalog groups.json",
-            prints: "recorded: rage paid until 2026-02-28T00:00:00.000Z for anonymous, its end is "
-                + "2026-02-28T00:00:00.000Z")
+            "record grant rage --for P1M --at 2026-01-15 --local file:other --catalog groups.json",
+            prints: "recorded: rage paid until 2026-02-15T00:00:00.000Z for anonymous, its end is "
+                + "2026-02-15T00:00:00.000Z")
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-02")
         try expect(
             "check random-owls --at 2026-01-02", prints: "granted until 2026-05-10T00:00:00.000Z by group:random")

@@ -88,13 +88,13 @@ struct StoreCopyCommandTests {
         }
         print(
             "copied \(count) keys: made in \(filling), to SQLite in \(middle - begin) (killed \(there.kills) times, "
-                + "\(there.present) were there), back in \(end - middle) (killed \(back.kills) times, "
-                + "\(back.present) were there)")
+                + "\(there.present) already present), back in \(end - middle) (killed \(back.kills) times, "
+                + "\(back.present) already present)")
         let (first, last) = (try entries(in: "a"), try entries(in: "c"))
         #expect(first.count == count)
         #expect(first == last, "an entry file differs")
         for store in ["file:a", "sqlite:b.db", "file:c"] {
-            #expect(try sandbox.run("store check \(store)") == .done("\(store): \(count) entries whole"))
+            #expect(try sandbox.run("store check \(store)") == .done("\(store): \(count) entries intact"))
         }
     }
 }
