@@ -24,8 +24,9 @@ struct CommandLineDocumentTests {
     private static let start = """
         # Command line
 
-        The help of every command of `syncd`, as `syncd help COMMAND` prints it. This page is generated: after a change,
-        run `WRITE_COMMAND_LINE=1 swift test --filter CommandLineDocumentTests`.
+        The help of every command of `syncd`, as `syncd help COMMAND` prints it. Groups of options that commands share
+        are at the end of the page. This page is generated: after a change, run
+        `WRITE_COMMAND_LINE=1 swift test --filter CommandLineDocumentTests`.
 
         ## Exit codes
 
@@ -65,22 +66,48 @@ struct CommandLineDocumentTests {
         }
     }
 
-    private func helpOfAll(_ command: Command, path: [String]) throws -> String {
+    /// The groups of options that many commands share, which the page shows once.
+    private static let sharedTitles = ["COMMON OPTIONS:", "CATALOGUE OPTIONS:", "SERVER OPTIONS:"]
+
+    /// The help of a command and its subcommands, each under its heading.
+    ///
+    /// - Parameter shared: collects the texts of the shared groups by their titles.
+    private func help(of command: Command, path: [String], shared: inout [String: String]) throws -> String {
         let outcome = try sandbox.run(["help"] + path.dropFirst(), environment: ["COLUMNS": "100"])
         #expect(outcome.exitCode == 0)
-        let help = outcome.output.split(separator: "\n", omittingEmptySubsequences: false)
-            .map { $0.replacing(#/ +$/#, with: "") }.joined(separator: "\n").trimmingCharacters(in: .newlines)
-        let section = "\n## \(path.joined(separator: " "))\n\n```text\n\(help)\n```\n"
-        return try (command.subcommands ?? []).filter { $0.commandName != "help" }.reduce(section) {
-            try $0 + helpOfAll($1, path: path + [$1.commandName])
+        var sections = outcome.output.components(separatedBy: "\n\n")
+            .map { $0.trimmingCharacters(in: .newlines).replacing(#/ +\n/#, with: "\n") }.filter { !$0.isEmpty }
+        var links: [String] = []
+        for title in Self.sharedTitles {
+            guard let index = sections.firstIndex(where: { $0.hasPrefix(title) }) else { continue }
+            let text = sections.remove(at: index)
+            // A command can have a part of a group. Only the whole group is left out.
+            if shared[title] == nil { shared[title] = text }
+            guard shared[title] == text else {
+                sections.append(text)
+                continue
+            }
+            let name = title.lowercased().dropLast()
+            links.append("[\(name)](#\(name.replacing(" ", with: "-")))")
         }
+        var text = "\n## \(path.joined(separator: " "))\n\n```text\n\(sections.joined(separator: "\n\n"))\n```\n"
+        if !links.isEmpty { text += "\nShared: \(links.joined(separator: ", ")).\n" }
+        for subcommand in command.subcommands ?? [] where subcommand.commandName != "help" {
+            text += try help(of: subcommand, path: path + [subcommand.commandName], shared: &shared)
+        }
+        return text
     }
 
     @Test("Docs/CommandLine.md has the current help of every command")
     func isCurrent() throws {
         let dump = try sandbox.run("--experimental-dump-help").output
         let tool = try JSONDecoder().decode(Tool.self, from: Data(dump.utf8))
-        let help = try helpOfAll(tool.command, path: [tool.command.commandName])
+        var shared: [String: String] = [:]
+        var help = try help(of: tool.command, path: [tool.command.commandName], shared: &shared)
+        for title in Self.sharedTitles {
+            let name = title.capitalized.replacing("Options:", with: "options")
+            help += "\n## \(name)\n\n```text\n\(try #require(shared[title]))\n```\n"
+        }
         let text = Self.start + Self.variables(in: help) + help
         let file = Sandbox.repository.appending(path: "Docs/CommandLine.md")
         if ProcessInfo.processInfo.environment["WRITE_COMMAND_LINE"] == "1" { try Data(text.utf8).write(to: file) }

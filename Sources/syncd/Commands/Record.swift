@@ -17,7 +17,7 @@ struct Record: AsyncParsableCommand {
 
 /// The origin of a transaction, and the date of its signature.
 struct TransactionOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("The store that issued the transaction id, such as appStore.", valueName: "name"))
+    @Option(help: ArgumentHelp("The store that issued the transaction id, such as app-store.", valueName: "name"))
     var store: String = "reported"
 
     @Option(
