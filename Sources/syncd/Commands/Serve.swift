@@ -10,6 +10,7 @@ import SyncService
 struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve", abstract: "Serve a store to the devices of all accounts over HTTP.",
+        usage: "syncd serve --store <store> [<options>]",
         discussion: """
             When ready, the server prints "listening on URL" to standard output. Its log goes to standard error. On \
             SIGTERM or SIGINT it accepts no more connections, finishes running requests, closes an SQLite store so \

@@ -22,6 +22,7 @@ struct StoreCommand: AsyncParsableCommand {
 struct StoreCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check", abstract: "Read every entry of a store and list damaged keys.",
+        usage: "syncd store check <url> [<options>]",
         discussion: "Exit codes: 0 no damage, 1 some entries are damaged.")
 
     @Argument(help: ArgumentHelp("The store.", valueName: "url"))
@@ -73,6 +74,7 @@ struct StoreCheck: AsyncParsableCommand {
 struct StoreBackup: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "backup", abstract: "Copy a store to a new one while it is in use.",
+        usage: "syncd store backup <url> <new-url> [<options>]",
         discussion: """
             From SQLite to SQLite the backup is a snapshot. Between other kinds, entries are copied one by one, each \
             of them atomically. The backup appears under its name only when it is complete. An interrupted backup \
@@ -109,6 +111,7 @@ struct StoreBackup: AsyncParsableCommand {
 struct StoreRecover: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "recover", abstract: "Copy the intact entries of a damaged store to a new one.",
+        usage: "syncd store recover <url> <new-url> [<options>]",
         discussion: """
             The damaged store is not changed; do not write to it meanwhile. Lost entries are listed if their keys can \
             still be found. The new store appears under its name only when it is complete.
@@ -205,6 +208,7 @@ struct StoreRecover: AsyncParsableCommand {
 struct StoreCopyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "copy", abstract: "Copy all entries of a store to another of any kind.",
+        usage: "syncd store copy <from-url> <to-url> [<options>]",
         discussion: """
             An interrupted copy continues when the command is repeated. Entries that the target already has are left \
             as they are. Unreadable entries are listed and skipped.
@@ -213,9 +217,9 @@ struct StoreCopyCommand: AsyncParsableCommand {
             keys.
             """)
 
-    @Argument(help: ArgumentHelp("The store to copy.", valueName: "url"))
+    @Argument(help: ArgumentHelp("The store to copy.", valueName: "from-url"))
     var from: String
-    @Argument(help: ArgumentHelp("The target, which may exist.", valueName: "url"))
+    @Argument(help: ArgumentHelp("The target, which may exist.", valueName: "to-url"))
     var to: String
 
     @OptionGroup(title: ServerOptions.title) var server: ServerOptions

@@ -144,8 +144,8 @@ struct ServiceOptions: ParsableArguments {
         return configuration
     }
 
-    /// Returns `true` if clients may create accounts. With an issuer they need `--sign-up`, because a new account can take
-    /// the name of one of the issuer's users.
+    /// Returns `true` if clients may create accounts. With an issuer they need `--sign-up`, because a new account can
+    /// take the name of one of the issuer's users.
     private func allowsSignUp(besideIssuer hasIssuer: Bool) throws(Failure) -> Bool {
         let (isOpened, isClosed) = (try isSet("SYNCD_SIGN_UP"), try isSet("SYNCD_NO_SIGN_UP"))
         guard !(signUp && noSignUp) else { throw Failure(.usage, "--sign-up and --no-sign-up exclude each other") }

@@ -53,7 +53,7 @@ struct WebDAVRemote {
             guard user == nil || user == credential.user else {
                 throw Failure(
                     .refused,
-                    "\(path): the password for \(origin) belongs to the user \(credential.user.singleLine): write that user"
+                    "\(path): the password for \(origin) belongs to \(credential.user.singleLine): write that user"
                 )
             }
             return credential

@@ -10,7 +10,7 @@ extension StoreOptions {
         guard let remoteText, StoreURL.isServer(remoteText), let token = try server.operatorToken() else {
             throw Failure(
                 .usage,
-                "this command is for the operator of a server: pass --remote https://HOST and --token-file (or SYNCD_TOKEN)"
+                "this command is for a server's operator: pass --remote https://HOST and --token-file (or SYNCD_TOKEN)"
             )
         }
         let origin = try server.origin(remoteText, option: "--remote")

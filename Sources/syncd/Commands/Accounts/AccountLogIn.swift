@@ -131,7 +131,7 @@ struct AccountLogOut: AsyncParsableCommand {
                 guard !everywhere else {
                     throw Failure(
                         .tryAgain,
-                        "logged out here; the other sessions at \(server.origin) could not be ended, try again: \(error)"
+                        "logged out here; the other sessions at \(server.origin) could not end: try again (\(error))"
                     )
                 }
                 note = "its session at \(server.origin) will expire: \(error)"
