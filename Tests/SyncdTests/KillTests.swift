@@ -24,22 +24,22 @@ struct KillTests {
     func killed() async throws {
         let seed = printedSeed("kill -9 of syncd")
         var generator = SeededGenerator(seed: seed)
-        var records = Aim(generator: generator.split(), step: 1.06)
-        var syncs = Aim(generator: generator.split(), step: 1.06)
+        var records = KillTimer(generator: generator.split(), step: 1.06)
+        var syncs = KillTimer(generator: generator.split(), step: 1.06)
         var acknowledged: Set<String> = []
         var unacknowledged = 0
         var (round, leftovers) = (0, 0)
         // Until enough commands were killed and enough finished, with a bound in case one of the two never happens.
-        while round < 100 || (round < 400 && !(records.hasHit(10) && syncs.hasHit(10))) {
+        while round < 100 || (round < 400 && !(records.hasSeen(10) && syncs.hasSeen(10))) {
             let id = "r\(round)"
             let command = words("record purchase \(Owls.night) --transaction \(id) --date 2026-01-01")
-            if try records.shoot(at: sandbox.start(command)) == 0 { acknowledged.insert(id) }
+            if try records.runOrKill(sandbox.start(command)) == 0 { acknowledged.insert(id) }
             leftovers += try pendingFiles()
             let local = try await sandbox.purchases(in: "phone", of: alice)
             #expect(local.isSuperset(of: acknowledged), "round \(round), seed \(seed)")
             if local.contains(id), !acknowledged.contains(id) { unacknowledged += 1 }
 
-            let exitCode = try syncs.shoot(at: sandbox.start(words("sync --create-remote")))
+            let exitCode = try syncs.runOrKill(sandbox.start(words("sync --create-remote")))
             leftovers += try pendingFiles()
             let remote = try await sandbox.purchases(in: "remote", of: alice)
             #expect(try await sandbox.purchases(in: "phone", of: alice).isSuperset(of: acknowledged))
@@ -52,7 +52,7 @@ struct KillTests {
             killed \(syncs.killed), finished \(syncs.finished); \(acknowledged.count) acknowledged, \
             \(unacknowledged) written and not acknowledged, \(leftovers) left-over files seen
             """)
-        #expect(records.hasHit(10) && syncs.hasHit(10))
+        #expect(records.hasSeen(10) && syncs.hasSeen(10))
         #expect(try sandbox.run(words("sync --create-remote")).exitCode == 0)
         #expect(try await sandbox.purchases(in: "remote", of: alice).isSuperset(of: acknowledged))
         #expect(try sandbox.run(words("check night-owl")).exitCode == 0)

@@ -69,11 +69,11 @@ struct StoreRepairTests {
         if command.contains("sqlite:S") { #expect(try sandbox.run("store copy file:A sqlite:S").exitCode == 0) }
         let target = try #require(command.split(separator: " ").last)
         let seed = printedSeed("StoreRepairTests.killed")
-        var aim = Aim(generator: SeededGenerator(seed: seed), step: 1.05)
+        var timer = KillTimer(generator: SeededGenerator(seed: seed), step: 1.05)
         var (leftovers, round) = (0, 0)
-        while round < 8 || (round < 60 && !(aim.hasHit(2) && leftovers > 0)) {
+        while round < 8 || (round < 60 && !(timer.hasSeen(2) && leftovers > 0)) {
             round += 1
-            let exitCode = try aim.shoot(at: sandbox.start("store \(command)".split(separator: " ").map(String.init)))
+            let exitCode = try timer.runOrKill(sandbox.start("store \(command)".split(separator: " ").map(String.init)))
             let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.folder.path)
             if names.contains("B.incomplete") { leftovers += 1 }
             guard names.contains("B") else {
@@ -87,8 +87,8 @@ struct StoreRepairTests {
                 try FileManager.default.removeItem(atPath: sandbox.path(name))
             }
         }
-        print("\(command): \(aim.killed) killed, \(aim.finished) finished, \(leftovers) left-overs seen")
-        #expect(aim.hasHit(1) && leftovers > 0, "seed \(seed)")
+        print("\(command): \(timer.killed) killed, \(timer.finished) finished, \(leftovers) left-overs seen")
+        #expect(timer.hasSeen(1) && leftovers > 0, "seed \(seed)")
         #expect(try sandbox.run("store \(command)").exitCode == 0)
         let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.folder.path)
         #expect(names.filter { $0.hasPrefix("B") && !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") } == ["B"])

@@ -86,13 +86,13 @@ struct AccountCommandTests {
     @Test("Nothing is lost by kill -9 of a log-in that adopts purchases, in at least 40 rounds")
     func killed() async throws {
         let seed = printedSeed("kill -9 of account login --adopt")
-        var logins = Aim(generator: SeededGenerator(seed: seed), step: 1.15)
+        var logins = KillTimer(generator: SeededGenerator(seed: seed), step: 1.15)
         _ = try run("account create alice --create-remote")
         _ = try run("account login alice")
         var (round, all) = (0, Set<String>())
         let alice = try await EntitlementStore.account(
             "alice", in: FileBackend(folder: sandbox.path("phone")))
-        while round < 40 || (round < 200 && !logins.hasHit(5)) {
+        while round < 40 || (round < 200 && !logins.hasSeen(5)) {
             _ = try run("account logout")
             let id = "k\(round)"
             #expect(try run("record purchase \(Owls.night) --transaction \(id) --date 2026-01-01").exitCode == 0)
@@ -100,7 +100,7 @@ struct AccountCommandTests {
             let process = try sandbox.start(
                 "account login alice --adopt --local file:phone --remote file:remote".split(separator: " ")
                     .map(String.init))
-            if logins.shoot(at: process) != nil {
+            if logins.runOrKill(process) != nil {
                 #expect(
                     try await sandbox.purchases(in: "phone", of: alice).contains(id), "round \(round), seed \(seed)")
             }
@@ -112,6 +112,6 @@ struct AccountCommandTests {
         #expect(try run("sync").exitCode == 0)
         #expect(try await sandbox.purchases(in: "remote", of: alice) == all)
         print("kill -9 of account login --adopt, \(round) rounds: \(logins.killed) killed")
-        #expect(logins.hasHit(5))
+        #expect(logins.hasSeen(5))
     }
 }

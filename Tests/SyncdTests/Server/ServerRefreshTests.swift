@@ -52,7 +52,7 @@ struct ServerRefreshTests {
     @Test("The session survives kill -9 of refreshing syncs, in 20 rounds")
     func killed() throws {
         let seed = printedSeed("kill -9 of sync while it refreshes")
-        var aim = Aim(generator: SeededGenerator(seed: seed), step: 1.15)
+        var timer = KillTimer(generator: SeededGenerator(seed: seed), step: 1.15)
         let server = try ServerProcess(sandbox)
         for command in ["account create alice", "account login alice", "sync"] {
             #expect(try start(command, server).outcome().exitCode == 0, "\(command)")
@@ -61,11 +61,11 @@ struct ServerRefreshTests {
             let text = try String(contentsOf: URL(filePath: sandbox.path("log-in.json")), encoding: .utf8)
             let token = try #require(try kept()["access_token"])
             try sandbox.write(text.replacing(token, with: "expired.expired.expired"), to: "log-in.json")
-            _ = aim.shoot(at: try start("sync", server))
+            _ = timer.runOrKill(try start("sync", server))
             let outcome = try start("sync", server).outcome()
             #expect(outcome.exitCode == 0, "round \(round), seed \(seed): \(outcome)")
         }
-        print("kill -9 of sync while it refreshes: \(aim.killed) killed")
+        print("kill -9 of sync while it refreshes: \(timer.killed) killed")
     }
 
     @Test("The operator lists, shows, recovers and erases accounts, and copies the store")

@@ -5,7 +5,7 @@ import SyncCoreTesting
 ///
 /// The first command runs to its end to measure the usual time, which is adjusted after every further one. So
 /// about half of the commands are killed, on a fast machine and on a busy one.
-struct Aim {
+struct KillTimer {
     private var generator: SeededGenerator
     private let step: Double
     private var usual: Duration?
@@ -19,10 +19,10 @@ struct Aim {
     }
 
     /// Returns `true` if at least `count` commands were killed and as many finished.
-    func hasHit(_ count: Int) -> Bool { killed >= count && finished >= count }
+    func hasSeen(_ count: Int) -> Bool { killed >= count && finished >= count }
 
     /// Kills `process` at a random moment. Returns the exit code, or `nil` if it was killed before its end.
-    mutating func shoot(at process: RunningCommand) -> Int32? {
+    mutating func runOrKill(_ process: RunningCommand) -> Int32? {
         guard let usual else {
             let start = ContinuousClock.now
             let outcome = process.outcome()
