@@ -142,7 +142,7 @@ let package = Package(
                 "CurlTransport", "WebDAVStorage", "Checksums", "SyncProtocol", "SyncServer", "SyncService",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Logging", package: "swift-log"),
-            ]),
+            ], resources: [.embedInCode("Resources/insomniowl.json")]),
         .testTarget(name: "TidyTests"),
         .testTarget(name: "PackageTests"),
         .testTarget(

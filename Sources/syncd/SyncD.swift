@@ -3,20 +3,28 @@ import Entitlements
 import Foundation
 import SyncCore
 
-/// The command line.
+/// The root command.
 struct SyncD: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "syncd",
-        abstract: "Every purchase, on every device.",
+        abstract: "Keep purchases in sync between devices, offline first, and serve them.",
         discussion: """
             Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused, 5 conflict, 10 access denied, 75 try again \
             later.
             """,
         version: "0.1.0",
-        subcommands: [
-            Demo.self, Record.self, Use.self, Check.self, Explain.self, Sync.self, Restore.self, Status.self,
-            TimelineCommand.self, FactsCommand.self, Import.self, Export.self, Evaluate.self, CatalogCommand.self,
-            AccountCommand.self, Conflicts.self, StoreCommand.self, Serve.self,
+        subcommands: [Demo.self],
+        groupedSubcommands: [
+            CommandGroup(
+                name: "Ledger",
+                subcommands: [
+                    Record.self, Use.self, Check.self, Explain.self, Status.self, TimelineCommand.self,
+                    FactsCommand.self, Conflicts.self,
+                ]),
+            CommandGroup(name: "Sync", subcommands: [Sync.self, Restore.self, AccountCommand.self]),
+            CommandGroup(
+                name: "Data", subcommands: [Import.self, Export.self, Evaluate.self, CatalogCommand.self]),
+            CommandGroup(name: "Server", subcommands: [Serve.self, StoreCommand.self]),
         ])
 }
 
@@ -24,7 +32,8 @@ struct SyncD: AsyncParsableCommand {
 enum Main {
     static func main() async {
         do {
-            try checkArguments()
+            try checkEncoding()
+            try CommandPath(CommandLine.arguments).check()
             var command = try SyncD.parseAsRoot()
             if var command = command as? any AsyncParsableCommand {
                 try await command.run()
@@ -38,26 +47,43 @@ enum Main {
         }
     }
 
-    /// Bytes that are no UTF-8 would be replaced, and two ids could become one.
-    private static func checkArguments() throws(Failure) {
+    /// Throws for an argument that is not UTF-8: replacing its bytes could turn two ids into one.
+    private static func checkEncoding() throws(Failure) {
         for (index, argument) in CommandLine.arguments.enumerated() where argument.contains("\u{FFFD}") {
             throw Failure(.usage, "argument \(index) is not UTF-8: \"\(argument.singleLine)\"")
         }
     }
 
-    /// Prints help where help was asked for, else one line on standard error.
+    /// Prints the requested help, or reports the error in one line on standard error.
     private static func finish(with error: any Error) -> Never {
         if SyncD.exitCode(for: error) == .success {
-            print(SyncD.fullMessage(for: error))
+            print(optionsFirst(SyncD.fullMessage(for: error)))
             exit(0)
         }
-        let isUsage = SyncD.exitCode(for: error) == .validationFailure
-        let failure = isUsage ? Failure(.usage, SyncD.message(for: error) + " (see syncd --help)") : Failure(error)
+        let failure: Failure
+        if SyncD.exitCode(for: error) == .validationFailure {
+            let message = SyncD.message(for: error)
+            let end = message.last.map { ".?!".contains($0) } == true ? "" : "."
+            failure = Failure(.usage, "\(message)\(end) \(CommandPath(CommandLine.arguments).pointer)")
+        } else {
+            failure = Failure(error)
+        }
         let line = failure.message.split(whereSeparator: \.isNewline).joined(separator: " ")
         FileHandle.standardError.write(Data("syncd: \(line)\n".utf8))
         exit(failure.code.rawValue)
     }
+
+    /// Moves a command's own options before the titled groups of shared ones, where ArgumentParser lists them last.
+    private static func optionsFirst(_ help: String) -> String {
+        var sections = help.components(separatedBy: "\n\n")
+        guard let options = sections.firstIndex(where: { $0.hasPrefix("OPTIONS:\n") }),
+            let titled = sections.firstIndex(where: { $0.prefix { $0 != "\n" }.hasSuffix(" OPTIONS:") }),
+            titled < options
+        else { return help }
+        sections.insert(sections.remove(at: options).trimmingCharacters(in: .newlines), at: titled)
+        return sections.map { $0.trimmingCharacters(in: .newlines) }.joined(separator: "\n\n") + "\n"
+    }
 }
 
-// Entitlements has a type of this name too; the command line means the package's.
+// Entitlements declares a type of this name too.
 typealias Flag = ArgumentParser.Flag

@@ -1,4 +1,4 @@
-/// Documents, and what is wrong with them.
+/// Invalid documents with their errors.
 enum BadDocuments {
     static let catalogs: [(text: String, reason: String)] = [
         ("", "line 1, column 1: the text ends where a value is expected"),
@@ -32,7 +32,7 @@ enum BadDocuments {
         ),
     ]
 
-    /// A sound entry, and then one with these members.
+    /// A valid entry, followed by one with these members.
     private static func history(_ members: String) -> String {
         #"[{"transactionID": "sound", "productID": "\#(Owls.night)", "purchaseDate": "2026-01-01"}, "#
             + "{\(members)}]"

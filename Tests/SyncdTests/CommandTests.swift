@@ -15,7 +15,7 @@ struct CommandTests {
         #expect(try sandbox.run(command) == .done(text), sourceLocation: sourceLocation)
     }
 
-    @Test("record purchase says what was recorded, as which transaction and for whom, and that a repetition is one")
+    @Test("record purchase prints the transaction and the account, and recognizes a repetition")
     func recordPurchase() throws {
         let command = "record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01"
         try expect(command, prints: "recorded: \(Owls.threeMonths) as t1 for anonymous")
@@ -24,7 +24,7 @@ struct CommandTests {
             command + " --account alice", prints: "recorded: \(Owls.threeMonths) as t1 for alice")
     }
 
-    @Test("record purchase without a transaction makes up a new one each time")
+    @Test("record purchase without a transaction creates a random one each time")
     func recordWithoutTransaction() async throws {
         for _ in 0..<2 { #expect(try sandbox.run("record purchase \(Owls.night)").exitCode == 0) }
         let made = try await sandbox.purchases(in: "store")
@@ -32,29 +32,29 @@ struct CommandTests {
         #expect(made.allSatisfy { UUID(uuidString: $0) != nil }, "\(made)")
     }
 
-    @Test("record refund takes a purchase back once, and says when it does not know the purchase")
+    @Test("record refund revokes a purchase once, and reports an unknown purchase")
     func recordRefund() throws {
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01")
         try expect("record refund t1 --at 2026-02-01", prints: "refunded: t1 for anonymous")
         try expect("record refund t1 --at 2026-02-02", prints: "already refunded: t1 for anonymous")
-        try expect("record refund t2", prints: "refunded: t2 for anonymous (its purchase is not known here yet)")
+        try expect("record refund t2", prints: "refunded: t2 for anonymous (the purchase is still unknown here)")
     }
 
-    @Test("record flag sets and clears a mark, and says when nothing changed")
+    @Test("record flag sets and clears a flag, and reports no change")
     func recordFlag() throws {
         try expect("record flag \(Owls.shy)", prints: "set: flag of \(Owls.shy) for anonymous")
         try expect("record flag \(Owls.shy)", prints: "unchanged: flag of \(Owls.shy) for anonymous")
         try expect("record flag \(Owls.shy) --clear", prints: "cleared: flag of \(Owls.shy) for anonymous")
     }
 
-    @Test("record pending asks for approval and withdraws the request")
+    @Test("record pending adds and withdraws a request")
     func recordPending() throws {
         try expect("record pending \(Owls.couch)", prints: "pending: \(Owls.couch) for anonymous")
         try expect("record pending \(Owls.couch)", prints: "unchanged: \(Owls.couch) for anonymous")
         try expect("record pending \(Owls.couch) --withdraw", prints: "withdrawn: \(Owls.couch) for anonymous")
     }
 
-    @Test("use spends nothing while a period runs, then a unit, and the same id only once")
+    @Test("use spends nothing during a period, then a unit, and the same id only once")
     func use() throws {
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01")
         try sandbox.run("record purchase \(Owls.units) --transaction t2 --at 2026-01-01")
@@ -136,7 +136,7 @@ struct CommandTests {
                 """)
     }
 
-    @Test("status shows what is active, owned, left and open")
+    @Test("status shows subscriptions, products, balances and access")
     func status() throws {
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01")
         try sandbox.run("record purchase \(Owls.night) --transaction t2 --at 2026-01-01")
@@ -167,7 +167,7 @@ struct CommandTests {
                 """)
     }
 
-    @Test("catalog check counts what is sold and shows what grants what")
+    @Test("catalog check counts products and lists the sources of entitlements")
     func catalogCheck() throws {
         let sound = """
             {"products": [{"id": "a", "type": "nonConsumable", "names": {"en": "Ä"}},
@@ -187,7 +187,7 @@ struct CommandTests {
         #expect(try sandbox.run("catalog check").output.hasPrefix("sound: 12 products, 10 entitlements\n"))
     }
 
-    @Test("help and version are no errors")
+    @Test("Help and version end with exit code 0")
     func help() throws {
         try expect("--version", prints: "0.1.0")
         for command in ["--help", "help sync", "record --help"] {

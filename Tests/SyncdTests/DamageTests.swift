@@ -4,7 +4,7 @@ import Foundation
 import SyncCore
 import Testing
 
-@Suite("A damaged store is refused, says where, and is left as it is")
+@Suite("A damaged store is reported with its location and left unchanged")
 struct DamageTests {
     private let sandbox: Sandbox
     private let entry = "store/accounts/alice/initial/ledger.entry"
@@ -16,7 +16,7 @@ struct DamageTests {
         try sandbox.run("record purchase \(Owls.night) --transaction t1 --account alice")
     }
 
-    /// Every command that reads the ledger answers the same.
+    /// Every command that reads the ledger reports the same error.
     private func expectRefusal(_ exitCode: Int32, _ reason: String, sourceLocation: SourceLocation = #_sourceLocation)
         throws
     {
@@ -44,7 +44,7 @@ struct DamageTests {
 
     private let restore = "restore this file from a backup or write the key again"
 
-    @Test("when a file ends too early")
+    @Test("A truncated file is rejected")
     func truncatedFile() throws {
         let whole = try sandbox.bytes(of: entry)
         try sandbox.write(Array(whole.dropLast()), to: entry)
@@ -54,7 +54,7 @@ struct DamageTests {
                 + restore)
     }
 
-    @Test("when a bit of a file is flipped")
+    @Test("A file with a flipped bit is rejected")
     func flippedFile() throws {
         var bytes = try sandbox.bytes(of: entry)
         bytes[bytes.count - 20] ^= 1
@@ -65,7 +65,7 @@ struct DamageTests {
                 + "match; \(restore)")
     }
 
-    @Test("when a sound file holds a ledger that ends too early")
+    @Test("A truncated ledger in an intact file is rejected")
     func truncatedLedger() throws {
         let whole = try ledgerBytes()
         try replaceLedger(by: whole.dropLast())
@@ -75,7 +75,7 @@ struct DamageTests {
                 + "\(whole.count - 1) bytes, its header says \(whole.count); restore it from a backup")
     }
 
-    @Test("when a sound file holds a ledger with a flipped bit")
+    @Test("A ledger with a flipped bit in an intact file is rejected")
     func flippedLedger() throws {
         var bytes = try ledgerBytes()
         bytes[60] ^= 1
@@ -86,7 +86,7 @@ struct DamageTests {
                 + "restore it from a backup")
     }
 
-    @Test("when the ledger has a newer format: exit code 4")
+    @Test("A ledger of a newer format ends with exit code 4")
     func newerLedger() throws {
         var bytes = try ledgerBytes()
         bytes[4] = 2
@@ -97,7 +97,7 @@ struct DamageTests {
                 + "reads up to 1; update this software")
     }
 
-    @Test("when the store has a newer format: exit code 4")
+    @Test("A store of a newer format ends with exit code 4")
     func newerStore() throws {
         try sandbox.write("EntitlementSync file store 3\n", to: "store/store.format")
         try expectRefusal(
@@ -106,7 +106,7 @@ struct DamageTests {
                 + "software supports up to 2; update it")
     }
 
-    @Test("when it is the remote's ledger, and the device keeps what it has")
+    @Test("A damaged ledger on the remote does not change the device")
     func damagedRemote() throws {
         let file = "remote/accounts/alice/initial/ledger.entry"
         #expect(try sandbox.run("sync --create-remote --remote file:remote").exitCode == 0)

@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-@Suite("Catalogues and histories that are wrong: the file, the place, and nothing half done")
+@Suite("Errors in catalogues and histories name the file and the place, and change nothing")
 struct DocumentTests {
-    @Test("A catalogue", arguments: BadDocuments.catalogs)
+    @Test("An invalid catalogue is rejected", arguments: BadDocuments.catalogs)
     func catalog(text: String, reason: String) throws {
         let sandbox = try Sandbox()
         try sandbox.write(text, to: "own.json")
@@ -14,7 +14,7 @@ struct DocumentTests {
         #expect(try sandbox.tree().keys.sorted() == ["own.json"])
     }
 
-    @Test("A history", arguments: BadDocuments.histories)
+    @Test("An invalid history is rejected", arguments: BadDocuments.histories)
     func history(text: String, reason: String) throws {
         let sandbox = try Sandbox()
         try sandbox.write(text, to: "h.json")
@@ -24,7 +24,7 @@ struct DocumentTests {
         #expect(try sandbox.tree().keys.sorted() == ["h.json"])
     }
 
-    @Test("A history that contradicts the ledger in its last entry is not imported in part")
+    @Test("A history whose last entry contradicts the ledger is not imported at all")
     func contradiction() throws {
         let sandbox = try Sandbox()
         try sandbox.run("record purchase \(Owls.shy) --transaction a --date 2026-01-01")

@@ -20,7 +20,7 @@ struct FolderCommandTests {
             .sorted()
     }
 
-    /// What a tool does: the files of one folder appear in the other, under these names.
+    /// Copies files from one folder to the other, under new names, as a file-sync tool does.
     private func copy(_ source: String, to target: String, as rename: (String) -> String = { $0 }) throws {
         for name in try entries(in: source) {
             let path = URL(filePath: sandbox.path("\(target)/\(rename(name))"))
@@ -30,7 +30,7 @@ struct FolderCommandTests {
         }
     }
 
-    @Test("Purchases travel with the files, and what is idle writes nothing")
+    @Test("Purchases travel with the files, and an idle sync writes nothing")
     func exchange() throws {
         try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
         try sandbox.run("record purchase \(Owls.couch) --transaction t2 --date 2026-01-01 \(tablet)")
@@ -51,7 +51,7 @@ struct FolderCommandTests {
         #expect(try sandbox.tree().keys.filter { $0.contains("-share") && $0.contains("store.") }.isEmpty)
     }
 
-    @Test("A conflict copy is read, also when the device that wrote it is gone")
+    @Test("A conflict copy is read even if the device that wrote it is gone")
     func conflictCopy() throws {
         try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
         try sandbox.run("sync \(phone)")
@@ -62,7 +62,7 @@ struct FolderCommandTests {
     }
 
     @Test(
-        "Half a file is told of, hinders nothing, and is read once it is whole; until then nothing is \"not purchased\""
+        "A half-copied file is reported, blocks nothing, and is read when it is complete"
     )
     func halfCopied() throws {
         try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
@@ -75,7 +75,7 @@ struct FolderCommandTests {
         let lines = outcome.output.split(separator: "\n")
         #expect(
             outcome.exitCode == 0 && outcome.error.isEmpty && lines.count == 2 && lines[0] == "nothing new for alice")
-        #expect(lines[1].hasPrefix("  not read, tried again by the next sync: ") && lines[1].contains("the file ends"))
+        #expect(lines[1].hasPrefix("  unreadable, retried by the next sync: ") && lines[1].contains("the file ends"))
         #expect(
             try sandbox.run("check night-owl \(tablet)")
                 == .init(exitCode: 10, output: "denied: restore needed\n", error: ""))
@@ -83,13 +83,13 @@ struct FolderCommandTests {
         #expect(try sandbox.run("restore \(tablet)").output.hasPrefix("restored for alice: 1 purchase\n"))
     }
 
-    @Test("--create-remote makes the folder that is missing", arguments: ["file", "folder"])
+    @Test("--create-remote creates a missing folder", arguments: ["file", "folder"])
     func createRemote(scheme: String) throws {
         let remote = "--remote \(scheme):new/share --account alice"
         let device = "--local file:phone \(remote)"
         try sandbox.run("record purchase \(Owls.night) --transaction t1 \(device)")
-        #expect(try sandbox.run("sync \(device)").exitCode == 75)
-        #expect(try sandbox.run("restore --local file:other \(remote)").exitCode == 75)
+        #expect(try sandbox.run("sync \(device)").exitCode == 3)
+        #expect(try sandbox.run("restore --local file:other \(remote)").exitCode == 3)
         #expect(!FileManager.default.fileExists(atPath: sandbox.path("new")))
         let answer = try sandbox.run("check night-owl --local file:other \(remote)")
         #expect(answer.output == "denied: restore needed\n")

@@ -3,7 +3,7 @@ import Foundation
 import TestSupport
 import Testing
 
-/// Needs the right to mount a file system; where it is missing the tests are skipped and say so.
+/// The tests need the permission to mount a file system and are skipped without it.
 @Suite("A disk of 64 KB", .enabled(if: SmallDisk.isPossible, "a tmpfs cannot be mounted here"))
 struct FullDiskTests {
     private let sandbox: Sandbox
@@ -16,7 +16,7 @@ struct FullDiskTests {
 
     private let store = "--local file:disk/store"
 
-    @Test("that is full refuses a record, keeps what was acknowledged, and works again when space is freed")
+    @Test("A full disk rejects a record, keeps acknowledged ones, and works again when space is freed")
     func full() async throws {
         #expect(try sandbox.run("record purchase \(Owls.night) --transaction t1 \(store)").exitCode == 0)
         try disk.fill()
@@ -33,10 +33,10 @@ struct FullDiskTests {
         #expect(try await sandbox.purchases(in: "disk/store") == ["t1", "t3"])
     }
 
-    @Test("that fills up while records are written ends with exactly those that were acknowledged")
+    @Test("A disk that fills up ends with exactly the acknowledged records")
     func fillingUp() async throws {
         var acknowledged: Set<String> = []
-        // Each id and its recording take some 600 bytes; the old ledger and the new one are on the disk at once.
+        // Each id and its recording take about 600 bytes. The old ledger and the new one are on the disk together.
         for number in 0..<100 {
             let id = String(repeating: "x", count: 250) + "\(number)"
             let outcome = try sandbox.run("record purchase \(Owls.night) --transaction \(id) \(store)")
@@ -51,7 +51,7 @@ struct FullDiskTests {
         #expect(try await sandbox.purchases(in: "disk/store") == acknowledged)
     }
 
-    @Test("as a remote that is full refuses a sync, and the device keeps what it has")
+    @Test("A full disk as the remote rejects a sync, and the device keeps its facts")
     func fullRemote() async throws {
         let alice = "--account alice --remote file:disk/store"
         #expect(try sandbox.run("record purchase \(Owls.night) --transaction t1 \(alice)").exitCode == 0)
@@ -66,7 +66,7 @@ struct FullDiskTests {
         #expect(try await sandbox.purchases(in: "disk/store", of: Account("alice")) == ["t1"])
     }
 
-    @Test("that is read-only refuses a record at once")
+    @Test("A read-only disk rejects a record")
     func readOnly() throws {
         #expect(try sandbox.run("record purchase \(Owls.night) --transaction t1 \(store)").exitCode == 0)
         try disk.makeReadOnly()
@@ -80,7 +80,7 @@ struct FullDiskTests {
     }
 }
 
-/// A mounted file system of 64 KB, unmounted with the object.
+/// A mounted file system of 64 KB. It is unmounted with the object.
 private final class SmallDisk: Sendable {
     static let isPossible: Bool = {
         do {
@@ -92,7 +92,7 @@ private final class SmallDisk: Sendable {
     }()
 
     private let folder: String
-    /// Held, because it can be removed only after the unmounting.
+    /// The mount point, which can be removed only after unmounting.
     private let parent: TemporaryFolder
 
     init(in parent: TemporaryFolder) throws {
@@ -111,7 +111,7 @@ private final class SmallDisk: Sendable {
         do {
             while true { try file.write(contentsOf: Data(repeating: 1, count: 512)) }
         } catch {
-            // That was the aim.
+            // Expected.
         }
         try file.close()
     }

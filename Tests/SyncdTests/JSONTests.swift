@@ -35,7 +35,7 @@ struct JSONTests {
          {"transactionID": "t1", "productID": "3m", "purchaseDate": "2026-01-01"}]
         """
 
-    /// The object of DESIGN section 8 without its head, for ``history`` on 3 January.
+    /// The expected object for ``history`` on 3 January, without its first members.
     private static let expected = """
           "at": "2026-01-03T00:00:00.000Z",
           "subscriptions": [
@@ -85,20 +85,20 @@ struct JSONTests {
         }
         """
 
-    @Test("evaluate prints subscriptions, ownership, balances and access, sorted, with null where nothing ever was")
+    @Test("evaluate prints sorted subscriptions, products, balances and access, with null for an unknown expiry")
     func evaluate() throws {
         try sandbox.write(Self.history, to: "history.json")
         #expect(try run("evaluate --history history.json --at 2026-01-03") == .done("{\n" + Self.expected))
     }
 
-    @Test("status prints the same with the account before it")
+    @Test("status prints the same object after the account")
     func status() throws {
         try sandbox.write(Self.history, to: "history.json")
         #expect(try run("import history.json --format history --account alice --at 2026-01-01").exitCode == 0)
         #expect(try run("status --at 2026-01-03") == .done("{\n  \"account\": \"alice\",\n" + Self.expected))
     }
 
-    @Test("every command that prints has it, with the same members each time")
+    @Test("Every command that prints results supports --json with the same members each time")
     func members() throws {
         try sandbox.write(Self.history, to: "history.json")
         let account = "--account alice --remote file:remote --at 2026-01-03"
@@ -132,7 +132,7 @@ struct JSONTests {
             ])
     }
 
-    @Test("ids come back as they were given, whatever is in them")
+    @Test("Ids with special characters are printed unchanged")
     func quoting() throws {
         let id = #"a/"b"\ 🦉 é"#
         try sandbox.run(["record", "purchase", "3m", "--transaction", id, "--catalog", "own.json"])

@@ -20,26 +20,26 @@ struct KillTests {
         "\(command) \(Self.stores)".split(separator: " ").map(String.init)
     }
 
-    @Test("kill -9 of record and of sync in 200 rounds: nothing acknowledged is lost, and every store stays readable")
+    @Test("Nothing acknowledged is lost by kill -9 of record and sync, in 200 rounds")
     func killed() async throws {
         let seed = printedSeed("kill -9 of syncd")
         var generator = SeededGenerator(seed: seed)
-        var records = Aim(generator: generator.split(), step: 1.06)
-        var syncs = Aim(generator: generator.split(), step: 1.06)
+        var records = KillTimer(generator: generator.split(), step: 1.06)
+        var syncs = KillTimer(generator: generator.split(), step: 1.06)
         var acknowledged: Set<String> = []
         var unacknowledged = 0
         var (round, leftovers) = (0, 0)
-        // On until enough were killed and enough finished; the bound is for a machine on which one of them never does.
-        while round < 100 || (round < 400 && !(records.hasHit(10) && syncs.hasHit(10))) {
+        // Until enough commands were killed and enough finished, with a bound in case one of the two never happens.
+        while round < 100 || (round < 400 && !(records.hasSeen(10) && syncs.hasSeen(10))) {
             let id = "r\(round)"
             let command = words("record purchase \(Owls.night) --transaction \(id) --date 2026-01-01")
-            if try records.shoot(at: sandbox.start(command)) == 0 { acknowledged.insert(id) }
+            if try records.runOrKill(sandbox.start(command)) == 0 { acknowledged.insert(id) }
             leftovers += try pendingFiles()
             let local = try await sandbox.purchases(in: "phone", of: alice)
             #expect(local.isSuperset(of: acknowledged), "round \(round), seed \(seed)")
             if local.contains(id), !acknowledged.contains(id) { unacknowledged += 1 }
 
-            let exitCode = try syncs.shoot(at: sandbox.start(words("sync --create-remote")))
+            let exitCode = try syncs.runOrKill(sandbox.start(words("sync --create-remote")))
             leftovers += try pendingFiles()
             let remote = try await sandbox.purchases(in: "remote", of: alice)
             #expect(try await sandbox.purchases(in: "phone", of: alice).isSuperset(of: acknowledged))
@@ -52,18 +52,18 @@ struct KillTests {
             killed \(syncs.killed), finished \(syncs.finished); \(acknowledged.count) acknowledged, \
             \(unacknowledged) written and not acknowledged, \(leftovers) left-over files seen
             """)
-        #expect(records.hasHit(10) && syncs.hasHit(10))
+        #expect(records.hasSeen(10) && syncs.hasSeen(10))
         #expect(try sandbox.run(words("sync --create-remote")).exitCode == 0)
         #expect(try await sandbox.purchases(in: "remote", of: alice).isSuperset(of: acknowledged))
         #expect(try sandbox.run(words("check night-owl")).exitCode == 0)
 
-        // What the last of the killed left behind stays until the next write to its store, and no longer.
+        // The remains of the last killed command disappear with the next write to its store.
         #expect(try sandbox.run(words("record purchase \(Owls.night) --transaction last")).exitCode == 0)
         #expect(try sandbox.run(words("sync")).exitCode == 0)
         #expect(try pendingFiles() == 0, "seed \(seed)")
     }
 
-    @Test("processes that record into one store at once lose nothing")
+    @Test("Processes that record into one store at once lose nothing")
     func concurrentRecords() async throws {
         let ids = (0..<24).map { "c\($0)" }
         for start in stride(from: 0, to: ids.count, by: 8) {
@@ -77,7 +77,7 @@ struct KillTests {
         #expect(try await sandbox.purchases(in: "phone", of: alice) == Set(ids))
     }
 
-    @Test("devices that sync with one remote at once, while they record, end with the same purchases")
+    @Test("Devices that record and sync with one remote at once converge")
     func concurrentSyncs() async throws {
         let devices = (0..<5).map { "device\($0)" }
         func start(_ command: String) throws -> [RunningCommand] {
@@ -94,7 +94,7 @@ struct KillTests {
             #expect(processes.map { $0.outcome().exitCode } == Array(repeating: 0, count: 15))
             expected.formUnion(devices.map { "\($0)-\(round)" })
         }
-        // One round carries everything to the remote, the next to everybody.
+        // The first round carries everything to the remote, the second to every device.
         for _ in 0..<2 {
             #expect(try start("sync --create-remote").map { $0.outcome().exitCode } == Array(repeating: 0, count: 5))
         }

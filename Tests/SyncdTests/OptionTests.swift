@@ -22,7 +22,7 @@ struct OptionTests {
         .done("recorded: \(Owls.night) as \(transaction) for \(account)")
     }
 
-    @Test("SYNCD_LOCAL names the store, and --local goes before it")
+    @Test("SYNCD_LOCAL names the store, and --local takes precedence")
     func local() async throws {
         let environment = ["SYNCD_LOCAL": "file:named"]
         try #expect(record("t1", environment: environment) == recorded("t1", for: "anonymous"))
@@ -31,7 +31,7 @@ struct OptionTests {
         #expect(try await sandbox.purchases(in: "flag") == ["t2"])
     }
 
-    @Test("SYNCD_REMOTE names the remote, and --remote goes before it")
+    @Test("SYNCD_REMOTE names the remote, and --remote takes precedence")
     func remote() async throws {
         let environment = ["SYNCD_REMOTE": "file:named", "SYNCD_ACCOUNT": "alice"]
         _ = try record("t1", environment: environment)
@@ -42,7 +42,7 @@ struct OptionTests {
         #expect(try await sandbox.purchases(in: "flag", of: .init("alice")) == ["t1"])
     }
 
-    @Test("SYNCD_CATALOG names the catalogue, and --catalog goes before it")
+    @Test("SYNCD_CATALOG names the catalogue, and --catalog takes precedence")
     func catalog() throws {
         try sandbox.write(#"{"products": [{"id": "only", "type": "nonConsumable"}]}"#, to: "own.json")
         func count(_ flag: String) throws -> String? {
@@ -53,43 +53,43 @@ struct OptionTests {
         #expect(try count("--catalog \(Sandbox.example)") == "sound: 12 products")
     }
 
-    @Test("SYNCD_ACCOUNT names the account, and --account goes before it")
+    @Test("SYNCD_ACCOUNT names the account, and --account takes precedence")
     func account() throws {
         let environment = ["SYNCD_ACCOUNT": "alice"]
         try #expect(record("t1", environment: environment) == recorded("t1", for: "alice"))
         try #expect(record("t2", "--account bob", environment: environment) == recorded("t2", for: "bob"))
     }
 
-    @Test("an empty variable is none")
+    @Test("An empty environment variable counts as not set")
     func emptyVariable() throws {
         let outcome = try sandbox.run("status", environment: ["SYNCD_LOCAL": ""])
         #expect(
             outcome
                 == .refused(
-                    2, "--local is needed: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)"))
+                    2, "--local is required: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)"))
         try #expect(record("t1", environment: ["SYNCD_ACCOUNT": ""]) == recorded("t1", for: "anonymous"))
     }
 
-    @Test("a store of one account is that account's, without saying so")
+    @Test("The only account of a store is the default")
     func impliedAccount() throws {
         try #expect(record("t1", "--account alice") == recorded("t1", for: "alice"))
         try #expect(record("t2") == recorded("t2", for: "alice"))
         try #expect(record("t3", "--account anonymous") == recorded("t3", for: "anonymous"))
     }
 
-    @Test("a store of several accounts wants to be told which, and says which it holds")
+    @Test("A store of several accounts requires --account and lists them")
     func severalAccounts() throws {
         for name in ["bob", "anonymous", "alice"] { _ = try record("t-\(name)", "--account \(name)") }
         let before = try sandbox.tree()
         let expected = Sandbox.Outcome.refused(
-            2, #"--account is needed: this store holds "anonymous", "alice", "bob""#)
+            2, #"--account is required: this store holds "anonymous", "alice", "bob""#)
         try #expect(record("t9") == expected)
         #expect(try sandbox.run("status") == expected)
         #expect(try sandbox.tree() == before)
         try #expect(record("t9", "--account bob") == recorded("t9", for: "bob"))
     }
 
-    @Test("what one account records no other sees")
+    @Test("Accounts of one store do not see each other's purchases")
     func separateAccounts() async throws {
         for name in ["alice", "a/b", "%2F", "Ä"] { _ = try record("t-\(name)", "--account \(name)") }
         for name in ["alice", "a/b", "%2F", "Ä"] {
@@ -104,12 +104,12 @@ struct OptionTests {
         #expect(try sandbox.run("check night-owl --environment sandbox").exitCode == 0)
     }
 
-    @Test("--expiry reads the same facts by another rule and keeps them")
+    @Test("--expiry evaluates the same facts by another rule")
     func expiry() throws {
         for device in ["phone", "tablet"] {
             try sandbox.run(
                 "record purchase \(Owls.threeMonths) --transaction \(device) --at 2026-01-01 --account alice "
-                    + "--local file:\(device)")
+                    + "--local file:\(device) --create")
             try sandbox.run("sync --create-remote --local file:\(device) --remote file:remote --account alice")
         }
         func end(_ rule: String) throws -> String? {
@@ -126,7 +126,7 @@ struct OptionTests {
         #expect(try await sandbox.purchases(in: "store") == ["t1"])
     }
 
-    @Test("output, dates and tables are the same in every time zone", arguments: ["America/St_Johns", "Pacific/Apia"])
+    @Test("Output is the same in every time zone", arguments: ["America/St_Johns", "Pacific/Apia"])
     func timeZones(zone: String) throws {
         try #require(
             FileManager.default.fileExists(atPath: "/usr/share/zoneinfo/\(zone)"), "no tzdata: UTC without a word")

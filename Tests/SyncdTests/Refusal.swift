@@ -1,6 +1,6 @@
 import Testing
 
-/// A command line, and how it must end.
+/// A command line and its expected error.
 struct Refusal: CustomTestStringConvertible {
     var exitCode: Int32
     var arguments: [String]
@@ -21,46 +21,54 @@ struct Refusal: CustomTestStringConvertible {
 
 extension Refusal {
     static let usage: [Refusal] = [
-        Refusal(2, "purchase", "Unexpected argument 'purchase' (see syncd --help)"),
         Refusal(
             2, "record",
-            "record what? purchase, refund, reinstatement, renewal, grant, flag or pending (see syncd --help)"),
-        Refusal(2, "catalog", "what about the catalogue? check or convert (see syncd --help)"),
-        Refusal(2, "record purchase", "Missing expected argument '<product>' (see syncd --help)"),
-        Refusal(2, "record refund", "Missing expected argument '<transaction>' (see syncd --help)"),
-        Refusal(2, "check", "Missing expected argument '<entitlement>' (see syncd --help)"),
-        Refusal(2, "import h.json", "Missing expected argument '--format <format>' (see syncd --help)"),
-        Refusal(2, "status --wat", "Unknown option '--wat'. Did you mean '--at'? (see syncd --help)"),
-        Refusal(2, "status now", "Unexpected argument 'now' (see syncd --help)"),
+            "'syncd record' needs a subcommand: purchase, refund, reinstatement, renewal, grant, flag, pending. "
+                + "See 'syncd help record'."),
+        Refusal(2, "catalog", "'syncd catalog' needs a subcommand: check, convert. See 'syncd help catalog'."),
+        Refusal(2, "record purchase", "Missing expected argument '<product>'. See 'syncd help record purchase'."),
+        Refusal(2, "record refund", "Missing expected argument '<transaction>'. See 'syncd help record refund'."),
+        Refusal(2, "check", "Missing expected argument '<entitlement>'. See 'syncd help check'."),
+        Refusal(2, "import h.json", "Missing expected argument '--format <format>'. See 'syncd help import'."),
+        Refusal(2, "status --wat", "Unknown option '--wat'. Did you mean '--at'? See 'syncd help status'."),
+        Refusal(2, "status now", "Unexpected argument 'now'. See 'syncd help status'."),
+        Refusal(2, "record grant random", "pass either --until or --for. See 'syncd help record grant'."),
+        Refusal(
+            2, "record grant random --until 2027-01-01 --for P1M",
+            "pass either --until or --for. See 'syncd help record grant'."),
+        Refusal(
+            2, "record grant random --for soon",
+            #"--for: "soon" is not a duration: it begins with P (write P3M, P1W or P1D)"#),
         Refusal(
             2, "export --format xml",
             "The value 'xml' is invalid for '--format <format>'. Please provide one of 'history' and 'ledger'. "
-                + "(see syncd --help)"),
+                + "See 'syncd help export'."),
         Refusal(
-            2, "status --expiry best", #"--expiry: "best" is none of stackPurchases, latestExpiryWins, remoteWins"#),
+            2, "status --expiry best",
+            #"--expiry must be one of stackPurchases, latestExpiryWins, remoteWins, not "best""#),
         Refusal(2, ["status", "--environment", ""], "--environment: an id must not be empty"),
         Refusal(2, ["status", "--account", ""], "--account: account name: an id must not be empty"),
-        Refusal(2, ["status", "--catalog", ""], "the name of a file is empty"),
-        Refusal(2, "sync --account alice", "there is no remote to sync with (name one with --remote)"),
-        Refusal(2, "restore --account alice", "there is no remote to sync with (name one with --remote)"),
+        Refusal(2, ["status", "--catalog", ""], "a file name must not be empty"),
+        Refusal(2, "sync --account alice", "there is no remote to sync with (pass --remote)"),
+        Refusal(2, "restore --account alice", "there is no remote to sync with (pass --remote)"),
         Refusal(
             4, "sync --remote file:remote",
-            "syncing needs an account, and no account is logged in (name an account with --account)"),
+            "syncing needs an account, and no account is logged in (pass --account)"),
     ]
 
     static let stores: [Refusal] = [
         Refusal(
             2, "status --local http://host",
-            "--local: http://host is a server, and this is a store of this machine"),
+            "--local must be a store on this machine, not the server http://host"),
         Refusal(
             2, "status --local store",
-            #"--local: "store" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
+            #"--local must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "store""#),
         Refusal(
             2, "status --local file:",
-            #"--local: "file:" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
+            #"--local must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "file:""#),
         Refusal(
             2, "sync --remote memory:x",
-            #"--remote: "memory:x" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
+            #"--remote must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "memory:x""#),
         Refusal(
             4, "status --local file:foreign --account alice",
             #"local store: read "accounts/alice/account": foreign: the folder has other files and no "#
@@ -71,15 +79,15 @@ extension Refusal {
                 + "store.format; choose an empty folder"),
         Refusal(
             2, "sync --remote folder://host/a",
-            #"--remote: "folder://host/a" names a host: a folder of this machine is folder:DIR"#),
+            #"--remote: "folder://host/a" names a host: write folder:DIR for a folder on this machine"#),
         Refusal(
-            75, "sync --account alice --remote file:away",
+            3, "sync --account alice --remote file:away",
             #"remote store: read "accounts/alice/initial/ledger": away: the folder does not exist; mount it, or allow "#
-                + "the creation of the store (with sync --create-remote)"),
+                + "the creation of the store (syncd sync --create-remote)"),
         Refusal(
-            75, "restore --account alice --remote folder:away",
+            3, "restore --account alice --remote folder:away",
             "remote store: list: away: the folder does not exist; mount it, or allow the creation of the store "
-                + "(with sync --create-remote)"),
+                + "(syncd sync --create-remote)"),
         Refusal(
             4, "record flag \(Owls.night) --local folder:here",
             "folder:here cannot write conditionally, but the local store must"),
@@ -102,7 +110,8 @@ extension Refusal {
     }
 
     private static let badQuantity =
-        "is invalid for '--quantity <quantity>': a quantity is a number from 1 to 10000 (see syncd --help)"
+        "is invalid for '--quantity <count>': a quantity is a whole number from 1 to 10,000. "
+        + "See 'syncd help record purchase'."
 
     static let purchases: [Refusal] = [
         Refusal(2, purchase("--quantity", "0"), "quantity must be 1 to 10,000, not 0"),
@@ -158,15 +167,13 @@ extension Refusal {
         Refusal(3, "use nothing", #"the catalogue has no entitlement "nothing""#),
         Refusal(3, "use nothing --local file:new", #"the catalogue has no entitlement "nothing""#),
         Refusal(3, "explain nothing", #"the catalogue has no entitlement "nothing""#),
-        Refusal(3, "timeline nothing", #"neither catalogue nor facts know the group "nothing""#),
+        Refusal(3, "timeline nothing", #"there is no group "nothing" in the catalogue or the ledger"#),
         Refusal(3, "status --catalog none.json", "none.json: no such file"),
         Refusal(3, "import none.json --format history", "none.json: no such file"),
         Refusal(3, "evaluate --history none.json", "none.json: no such file"),
-        Refusal(
-            3, "demo --catalog none.json",
-            "none.json: no such file; name the tutorial app's catalogue with --catalog"),
-        Refusal(1, "status --catalog foreign", "foreign: this is a folder, a file is expected"),
-        Refusal(1, "export --output none/out", "none/out: it cannot be written: No such file or directory"),
-        Refusal(1, "export --output foreign", "foreign: it cannot be written: Is a directory"),
+        Refusal(3, "demo --catalog none.json", "none.json: no such file"),
+        Refusal(1, "status --catalog foreign", "foreign must be a file, not a folder"),
+        Refusal(1, "export --output none/out", "none/out: cannot be written: No such file or directory"),
+        Refusal(1, "export --output foreign", "foreign: cannot be written: Is a directory"),
     ]
 }

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("What is refused: one line on standard error, and nothing changes")
+@Suite("A refused command prints one line on standard error and changes nothing")
 struct RefusalTests {
     private func expectRefusal(of refused: Refusal) throws {
         let sandbox = try Sandbox()
@@ -14,16 +14,16 @@ struct RefusalTests {
         #expect(try sandbox.tree() == before)
     }
 
-    @Test("Usage", arguments: Refusal.usage + Refusal.stores)
+    @Test("Wrong usage is refused", arguments: Refusal.usage + Refusal.stores)
     func usage(refused: Refusal) throws { try expectRefusal(of: refused) }
 
-    @Test("Purchases and their arguments", arguments: Refusal.purchases)
+    @Test("Wrong arguments of a purchase are refused", arguments: Refusal.purchases)
     func purchase(refused: Refusal) throws { try expectRefusal(of: refused) }
 
-    @Test("What is not there", arguments: Refusal.missing)
+    @Test("Unknown ids and missing files are reported", arguments: Refusal.missing)
     func missing(refused: Refusal) throws { try expectRefusal(of: refused) }
 
-    @Test("A denied use is exit code 10 and leaves a new store unmade")
+    @Test("A denied use ends with exit code 10 and creates no store")
     func deniedUse() throws {
         let sandbox = try Sandbox()
         let denied = Sandbox.Outcome(exitCode: 10, output: "denied: not purchased\n", error: "")
@@ -31,7 +31,7 @@ struct RefusalTests {
         #expect(try sandbox.tree().isEmpty)
     }
 
-    @Test("A purchase that contradicts what was synced leaves a device without an id of its own as it was")
+    @Test("A purchase that contradicts a synced one does not change the device")
     func contradictionAfterSync() throws {
         let sandbox = try Sandbox()
         let alice = "--account alice --remote file:remote"
@@ -44,7 +44,7 @@ struct RefusalTests {
         #expect(try sandbox.tree() == before)
     }
 
-    @Test("An argument that is no UTF-8 is refused: two ids would become one")
+    @Test("An argument that is not UTF-8 is refused, because two ids could become one")
     func notUTF8() throws {
         let sandbox = try Sandbox()
         let outcome = try sandbox.run(
@@ -61,13 +61,13 @@ struct RefusalTests {
         #expect(outcome == .refused(1, "standard output cannot be written: No space left on device"))
     }
 
-    @Test("A system that is short of files is exit code 75: try again later")
+    @Test("A system without free file descriptors ends with exit code 75")
     func tryAgain() throws {
         let sandbox = try Sandbox()
         try sandbox.run("record purchase \(Owls.night) --transaction t1")
         let before = try sandbox.tree()
-        // The runtime needs some for itself, how many is not ours to know, and crashes without them. The highest limit
-        // at which the command fails is therefore the one to look at.
+        // The runtime needs an unknown number of descriptors and crashes without them. The highest limit
+        // at which the command fails is therefore the one to check.
         let outcomes = try (5...12).map { try sandbox.run(after: "ulimit -n \($0)", "record flag \(Owls.shy)") }
         let transient = try #require(outcomes.last { $0.exitCode == 75 }, "\(outcomes)")
         #expect(transient.output == "")

@@ -4,20 +4,20 @@ import FileStorage
 import Foundation
 import TestSupport
 
-/// A folder of a test's own, and the built `syncd` to run in it.
+/// A temporary folder in which a test runs the built `syncd`.
 ///
-/// Unless a command says otherwise, the store is `file:store`, the catalogue the tutorial app's, and nobody is named.
+/// By default the store is `file:store`, the catalogue is the tutorial app's, and no account is named.
 struct Sandbox {
-    /// What a run of `syncd` ended with.
+    /// The result of a run of `syncd`.
     struct Outcome: Equatable {
         var exitCode: Int32
         var output: String
         var error: String
 
-        /// Exit code 0 and these lines.
+        /// Success with this output.
         static func done(_ output: String) -> Outcome { Outcome(exitCode: 0, output: output + "\n", error: "") }
 
-        /// Nothing but one line on standard error.
+        /// A failure with one line on standard error and no output.
         static func refused(_ exitCode: Int32, _ reason: String) -> Outcome {
             Outcome(exitCode: exitCode, output: "", error: "syncd: \(reason)\n")
         }
@@ -44,14 +44,14 @@ struct Sandbox {
         try start(arguments, environment: environment).outcome()
     }
 
-    /// Starts it without waiting for its end.
+    /// Starts `syncd` without waiting for its end.
     func start(_ arguments: [String], environment: [String: String] = [:]) throws -> RunningCommand {
         try RunningCommand(
             program: Self.program, arguments: arguments, environment: inherited(adding: environment),
             folder: folder.path)
     }
 
-    /// Runs `syncd` from a shell that does something first.
+    /// Runs `syncd` from a shell after `preparation`.
     func run(after preparation: String, _ command: String) throws -> Outcome {
         try RunningCommand(
             program: URL(filePath: "/bin/sh"),
@@ -72,14 +72,14 @@ struct Sandbox {
         try Data(bytes).write(to: URL(filePath: path(name)))
     }
 
-    /// Everything below the sandbox: folders with no content, files with theirs.
+    /// All files below the sandbox with their contents, and folders with `nil`.
     func tree() throws -> [String: Data?] {
         let names = try FileManager.default.subpathsOfDirectory(atPath: folder.path)
         return Dictionary(
             uniqueKeysWithValues: names.map { ($0, FileManager.default.contents(atPath: path($0))) })
     }
 
-    /// The purchases that a store holds for an account, read by the library and not by `syncd`.
+    /// The purchases of an account in a store, read by the library and not by `syncd`.
     func purchases(in store: String, of account: Account = .anonymous) async throws -> Set<String> {
         let ledger = try await EntitlementStore(
             catalog: Catalog(products: [], entitlements: []), local: FileBackend(folder: path(store)), account: account
@@ -93,13 +93,13 @@ struct Sandbox {
             .merging(own) { $1 }
     }
 
-    private static let repository = URL(filePath: #filePath).deletingLastPathComponent()
+    static let repository = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
     /// The built `syncd`.
     var programURL: URL { Self.program }
 
-    /// Built beside the tests, on which they depend.
+    /// A dependency of the tests, built beside them.
     private static let program: URL = {
         let tests = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().path(percentEncoded: false)
         let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? tests
@@ -107,7 +107,7 @@ struct Sandbox {
     }()
 }
 
-/// A process whose output is collected.
+/// A running process with captured output.
 final class RunningCommand {
     private let process = Process()
     private let end: ProcessEnd
@@ -128,13 +128,13 @@ final class RunningCommand {
 
     func send(_ signal: Int32) { end.send(signal) }
 
-    /// Waits until its output is closed, so many milliseconds at most.
+    /// Waits until the process closes its output, at most `milliseconds`.
     func waitForEnd(atMost milliseconds: Int32) {
         var closing = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: 0, revents: 0)
         if poll(&closing, 1, milliseconds) > 0, process.isRunning { sched_yield() }
     }
 
-    /// The first line that it complains with, as soon as it is there; `nil` when it ends without.
+    /// Waits for the first line on standard error; `nil` if the process ends without one.
     func firstErrorLine() -> String? {
         var line = Data()
         while !line.contains(UInt8(ascii: "\n")) {
@@ -147,10 +147,10 @@ final class RunningCommand {
 
     func kill() { end.send(SIGKILL) }
 
-    /// Kills it `delay` from now, unless it ends before.
+    /// Kills the process after `delay`, unless it ends before.
     func kill(after delay: Duration) {
         let deadline = ContinuousClock.now + delay
-        // Its output is closed when it ends. Waiting for that leaves the processor to it; the clock does the last bit.
+        // Its output closes when it ends. Polling leaves the processor to it, except in the last millisecond.
         var closing = pollfd(fd: output.fileHandleForReading.fileDescriptor, events: 0, revents: 0)
         let milliseconds = Int32(delay / .milliseconds(1)) - 1
         if milliseconds > 0 { _ = poll(&closing, 1, milliseconds) }
@@ -158,7 +158,7 @@ final class RunningCommand {
         kill()
     }
 
-    /// Waits for its end. The exit code of one that a signal ended is the negative signal.
+    /// Waits for the end. The exit code of a process that was killed is the negative signal number.
     func outcome() -> Sandbox.Outcome {
         let (printed, complained) = (output.textToEnd(), error.textToEnd())
         return Sandbox.Outcome(exitCode: end.wait(), output: printed, error: complained)

@@ -16,7 +16,7 @@ struct StoreCommandTests {
         }
     }
 
-    /// Changes a byte of the only place in a file where `text` stands.
+    /// Changes a byte of `text`, which occurs only once in the file.
     private func damage(_ text: String, in name: String) throws {
         var bytes = Data(try sandbox.bytes(of: name))
         let range = try #require(bytes.range(of: Data(text.utf8)))
@@ -24,24 +24,24 @@ struct StoreCommandTests {
         try sandbox.write(Array(bytes), to: name)
     }
 
-    @Test("copies a second time nothing, and names what is different")
+    @Test("A second copy transfers nothing and lists entries that differ")
     func copiesAgain() async throws {
         try await fill(FileBackend(folder: sandbox.path("a")))
         #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 30 entries copied"))
-        #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 0 entries copied, 30 were there"))
+        #expect(try sandbox.run("store copy file:a file:c") == .done("file:c: 0 entries copied, 30 already present"))
         _ = try await FileBackend(folder: sandbox.path("c")).write([0], to: EntryKey("k/107"), if: .any)
         let different = try sandbox.run("store copy file:a file:c")
         #expect(different.exitCode == 5)
-        #expect(different.output == "file:c: 0 entries copied, 29 were there\ndifferent: k/107\n")
+        #expect(different.output == "file:c: 0 entries copied, 29 already present\ndifferent: k/107\n")
     }
 
-    @Test("checks and recovers: what is damaged is named, the rest is brought back", arguments: ["file", "sqlite"])
+    @Test("Damage is listed by check, and recover restores the rest", arguments: ["file", "sqlite"])
     func recovers(kind: String) async throws {
         if kind == "file" {
             try await fill(FileBackend(folder: sandbox.path("old")))
             try damage("value 117", in: "old/k/117.entry")
         } else {
-            // The connection is closed with the object, and the log is in the file.
+            // The connection closes with the object, which merges the log into the file.
             try await fill(SQLiteBackend(path: sandbox.path("old")))
             let backup = try sandbox.run("store backup sqlite:old sqlite:copy")
             #expect(backup.exitCode == 0)
@@ -54,7 +54,7 @@ struct StoreCommandTests {
         let before = try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old")
         let checked = try sandbox.run("store check \(kind):old")
         #expect(checked.exitCode == 1)
-        #expect(checked.output.hasPrefix("\(kind):old: 29 entries whole\ndamaged: k/117"))
+        #expect(checked.output.hasPrefix("\(kind):old: 29 entries intact\ndamaged: k/117"))
         let object = try #require(
             try JSONSerialization.jsonObject(with: Data(sandbox.run("store check \(kind):old --json").output.utf8))
                 as? [String: Any])
@@ -63,18 +63,18 @@ struct StoreCommandTests {
         let recovered = try sandbox.run("store recover \(kind):old \(kind):new")
         #expect(recovered.exitCode == 1)
         #expect(recovered.output.contains("\nlost: k/117"))
-        #expect(try sandbox.run("store check \(kind):new") == .done("\(kind):new: 29 entries whole"))
+        #expect(try sandbox.run("store check \(kind):new") == .done("\(kind):new: 29 entries intact"))
         #expect(try sandbox.bytes(of: kind == "file" ? "old/k/117.entry" : "old") == before)
     }
 
-    @Test("tells that the log of a SQLite store is damaged, leaves it, and recovers what the log holds")
+    @Test("A damaged SQLite log is reported and kept, and recover reads its intact part")
     func damagedLog() async throws {
         let store = SQLiteBackend(path: sandbox.path("live"))
         try await fill(store)
-        // As a killed process leaves it: the log holds all that was written.
+        // The state after a kill: the log holds everything that was written.
         for suffix in ["", "-wal"] { try sandbox.write(sandbox.bytes(of: "live\(suffix)"), to: "old\(suffix)") }
         var log = try sandbox.bytes(of: "old-wal")
-        // In the header of the fifth frame, behind which are the commits of nearly all entries.
+        // In the header of the fifth frame, which precedes the commits of nearly all entries.
         log[32 + 4 * 4_120 + 17] ^= 1
         try sandbox.write(log, to: "old-wal")
         let database = try sandbox.bytes(of: "old")
@@ -84,36 +84,36 @@ struct StoreCommandTests {
             #expect(outcome.error.contains("old-wal: byte \(32 + 4 * 4_120): the log is damaged"), "\(outcome)")
         }
         #expect(try sandbox.run("store recover sqlite:old sqlite:new").exitCode == 0)
-        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: 30 entries whole"))
+        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: 30 entries intact"))
         #expect(try sandbox.bytes(of: "old") == database && sandbox.bytes(of: "old-wal") == log)
         withExtendedLifetime(store) {}
     }
 
     @Test(
-        "refuses what cannot be, and makes nothing",
+        "Unsuitable stores are refused, and nothing is created",
         arguments: [
-            ("check memory:", 2, "memory: ends with each command: name a file:DIR, sqlite:FILE or folder:DIR"),
-            ("check ftp:x", 2, #"store: "ftp:x" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:"#),
-            ("copy file:a file:a", 2, "file:a and file:a are one store: name another to copy to"),
-            ("backup file:a file:full", 4, "file:full has something in it already: name a new store"),
-            ("backup sqlite:a.db sqlite:full.db", 4, "sqlite:full.db has something in it already: name a new store"),
+            ("check memory:", 2, "memory: lasts only for one command: write file:DIR, sqlite:FILE or folder:DIR"),
+            ("check ftp:x", 2, #"store must be file:DIR, sqlite:FILE, folder:DIR or memory:, not "ftp:x""#),
+            ("copy file:a file:a", 2, "file:a and file:a are the same store: choose another target"),
+            ("backup file:a file:full", 4, "file:full already exists: choose a new name"),
+            ("backup sqlite:a.db sqlite:full.db", 4, "sqlite:full.db already exists: choose a new name"),
             (
                 "recover sqlite:a.db file:new", 2,
-                "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE"
+                "an SQLite store is recovered into a new SQLite store: write sqlite:FILE"
             ),
         ] as [(String, Int32, String)])
     func refuses(command: String, exitCode: Int32, reason: String) async throws {
         try await fill(FileBackend(folder: sandbox.path("a")), 1)
         try await fill(FileBackend(folder: sandbox.path("full")), 1)
         for name in ["a.db", "full.db"] { try await fill(SQLiteBackend(path: sandbox.path(name)), 1) }
-        // SQLite makes and removes files beside a database as it is opened and closed.
+        // SQLite creates and removes files beside a database when it is opened and closed.
         let files = { try sandbox.tree().keys.filter { !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") }.sorted() }
         let before = try files()
         #expect(try sandbox.run("store \(command)") == .refused(exitCode, reason))
         #expect(try files() == before)
     }
 
-    @Test("a store that is not there is not found, and none is made", arguments: ["file:nope", "sqlite:nope.db"])
+    @Test("A missing store is reported as not found and is not created", arguments: ["file:nope", "sqlite:nope.db"])
     func missing(url: String) throws {
         for command in ["check \(url)", "copy \(url) file:new", "backup \(url) \(url)2", "recover \(url) \(url)2"] {
             let outcome = try sandbox.run("store \(command)")
@@ -122,14 +122,12 @@ struct StoreCommandTests {
         #expect(try sandbox.tree().isEmpty)
     }
 
-    @Test("an app and syncd use one SQLite store, and a server's is the remote of both")
+    @Test("An app and syncd share an SQLite store and a server's store as its remote")
     func shared() async throws {
-        let aims = ["--local sqlite:app.db --remote sqlite:server.db --account alice"]
-        for aim in aims {
-            let bought = try sandbox.run("record purchase \(Owls.couch) --transaction t1 \(aim)")
-            #expect(bought.exitCode == 0, "\(bought)")
-            #expect(try sandbox.run("sync --create-remote \(aim)").exitCode == 0)
-        }
+        let app = "--local sqlite:app.db --remote sqlite:server.db --account alice"
+        let bought = try sandbox.run("record purchase \(Owls.couch) --transaction t1 \(app)")
+        #expect(bought.exitCode == 0, "\(bought)")
+        #expect(try sandbox.run("sync --create-remote \(app)").exitCode == 0)
         let other = "--local file:other --remote sqlite:server.db --account alice"
         #expect(try sandbox.run("restore \(other)").exitCode == 0)
         #expect(try sandbox.run("check couch-owl \(other)").exitCode == 0)

@@ -6,7 +6,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("syncd store, where something is wrong", .serialized)
+@Suite("syncd store with damaged and unsuitable stores", .serialized)
 struct StoreRepairTests {
     private let sandbox: Sandbox
 
@@ -24,7 +24,7 @@ struct StoreRepairTests {
         try #require(try JSONSerialization.jsonObject(with: Data(outcome.output.utf8)) as? [String: Any])
     }
 
-    @Test("copies into no place inside the store, nor around it, nor the store itself by another name")
+    @Test("A copy into the store, around it, or onto itself by another name is refused")
     func overlap() async throws {
         try await fill(files("A"), 3)
         try await fill(SQLiteBackend(path: sandbox.path("p.sqlite")), 3)
@@ -33,7 +33,7 @@ struct StoreRepairTests {
                 atPath: sandbox.path(link), withDestinationPath: sandbox.path(target))
         }
         let here = sandbox.folder.path
-        // The connection's files are gone when it is closed.
+        // Closing the connection removes its files.
         let tree = { try sandbox.tree().filter { !$0.key.hasPrefix("p.sqlite-") } }
         let before = try tree()
         let pairs = [
@@ -49,11 +49,11 @@ struct StoreRepairTests {
                 if command == "recover", from.hasPrefix("sqlite"), !to.hasPrefix("sqlite") { continue }
                 let outcome = try sandbox.run("store \(command) \(from) \(to)")
                 #expect(outcome.exitCode == 2 && outcome.output.isEmpty, "\(command) \(from) \(to): \(outcome)")
-                #expect(outcome.error.contains("name a"), "\(outcome)")
+                #expect(outcome.error.contains("choose a"), "\(outcome)")
             }
         }
         #expect(try tree() == before)
-        #expect(try sandbox.run("store check file:A") == .done("file:A: 3 entries whole"))
+        #expect(try sandbox.run("store check file:A") == .done("file:A: 3 entries intact"))
         #expect(try sandbox.run("store copy file:A file:AB").exitCode == 0, "a name that begins alike is another place")
     }
 
@@ -69,34 +69,34 @@ struct StoreRepairTests {
         if command.contains("sqlite:S") { #expect(try sandbox.run("store copy file:A sqlite:S").exitCode == 0) }
         let target = try #require(command.split(separator: " ").last)
         let seed = printedSeed("StoreRepairTests.killed")
-        var aim = Aim(generator: SeededGenerator(seed: seed), step: 1.05)
+        var timer = KillTimer(generator: SeededGenerator(seed: seed), step: 1.05)
         var (leftovers, round) = (0, 0)
-        while round < 8 || (round < 60 && !(aim.hasHit(2) && leftovers > 0)) {
+        while round < 8 || (round < 60 && !(timer.hasSeen(2) && leftovers > 0)) {
             round += 1
-            let exitCode = try aim.shoot(at: sandbox.start("store \(command)".split(separator: " ").map(String.init)))
+            let exitCode = try timer.runOrKill(sandbox.start("store \(command)".split(separator: " ").map(String.init)))
             let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.folder.path)
             if names.contains("B.incomplete") { leftovers += 1 }
             guard names.contains("B") else {
                 #expect(exitCode == nil, "seed \(seed)")
                 continue
             }
-            // Killed or not: what has the name is all of it.
+            // Killed or not, a store that has the name is complete.
             #expect(
-                try sandbox.run("store check \(target)") == .done("\(target): \(count) entries whole"), "seed \(seed)")
+                try sandbox.run("store check \(target)") == .done("\(target): \(count) entries intact"), "seed \(seed)")
             for name in names where name.hasPrefix("B") && name != "B.incomplete" {
                 try FileManager.default.removeItem(atPath: sandbox.path(name))
             }
         }
-        print("\(command): \(aim.killed) killed, \(aim.finished) finished, \(leftovers) left-overs seen")
-        #expect(aim.hasHit(1) && leftovers > 0, "seed \(seed)")
+        print("\(command): \(timer.killed) killed, \(timer.finished) finished, \(leftovers) left-overs seen")
+        #expect(timer.hasSeen(1) && leftovers > 0, "seed \(seed)")
         #expect(try sandbox.run("store \(command)").exitCode == 0)
         let names = try FileManager.default.contentsOfDirectory(atPath: sandbox.folder.path)
         #expect(names.filter { $0.hasPrefix("B") && !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") } == ["B"])
         let again = try sandbox.run("store \(command)")
-        #expect(again.exitCode == 4 && again.error.contains("something"), "\(again)")
+        #expect(again.exitCode == 4 && again.error.contains("already exists"), "\(again)")
     }
 
-    @Test("a backup removes nothing that syncd has not made, and keeps an empty folder's rights")
+    @Test("A backup removes only files of syncd and keeps the permissions of an empty folder")
     func foreignLeftover() async throws {
         try await fill(files("A"), 3)
         try FileManager.default.createDirectory(
@@ -106,7 +106,7 @@ struct StoreRepairTests {
         for note in [nil, "", "something else"] {
             if let note { try sandbox.write(note, to: "B.incomplete/lock") }
             let outcome = try sandbox.run("store backup file:A file:B")
-            #expect(outcome.exitCode == 4 && outcome.error.contains("B.incomplete: this was not made by syncd"))
+            #expect(outcome.exitCode == 4 && outcome.error.contains("B.incomplete: not created by syncd"))
         }
         #expect(try sandbox.tree().count == before.count + 1)
         try FileManager.default.removeItem(atPath: sandbox.path("B.incomplete"))
@@ -118,7 +118,7 @@ struct StoreRepairTests {
         #expect(!FileManager.default.fileExists(atPath: sandbox.path("B.incomplete")))
     }
 
-    @Test("a backup of a store with damage is not made, and an empty store has an empty backup")
+    @Test("A damaged store is not backed up, and an empty store has an empty backup")
     func strict() async throws {
         try await fill(files("A"), 30)
         try sandbox.write("broken", to: "A/k/117.entry")
@@ -131,11 +131,11 @@ struct StoreRepairTests {
         _ = try await empty.delete(EntryKey("x"), if: .any)
         for target in ["file:E2", "sqlite:E3"] {
             #expect(try sandbox.run("store backup file:E \(target)").exitCode == 0)
-            #expect(try sandbox.run("store check \(target)") == .done("\(target): 0 entries whole"))
+            #expect(try sandbox.run("store check \(target)") == .done("\(target): 0 entries intact"))
         }
     }
 
-    @Test("check, copy and recover go on past a link, a folder and an entry of a later format, and end with 1")
+    @Test("check, copy and recover skip a link, a folder and an entry of a newer format, and end with 1")
     func oddEntries() async throws {
         try await fill(files("A"), 10)
         try FileManager.default.removeItem(atPath: sandbox.path("A/k/102.entry"))
@@ -160,14 +160,14 @@ struct StoreRepairTests {
             }
         }
         for name in ["C", "R"] {
-            #expect(try sandbox.run("store check file:\(name)") == .done("file:\(name): 7 entries whole"))
+            #expect(try sandbox.run("store check file:\(name)") == .done("file:\(name): 7 entries intact"))
         }
         let object = try json(sandbox.run("store check file:A --json"))
         let damaged = try #require(object["damaged"] as? [[String: Any]])
         #expect(damaged.map { $0["kind"] as? String } == named.map(\.1) && object["whole"] as? Int == 7)
     }
 
-    @Test("a store whose marker is damaged or lost says so, and is recovered", arguments: ["flipped", "lost"])
+    @Test("A store with a damaged or missing marker is reported and recovered", arguments: ["flipped", "lost"])
     func marker(damage: String) async throws {
         try await fill(files("A"))
         if damage == "lost" {
@@ -184,10 +184,10 @@ struct StoreRepairTests {
         }
         #expect(try sandbox.tree() == before)
         #expect(try sandbox.run("store recover file:A file:R") == .done("file:R: 30 entries copied"))
-        #expect(try sandbox.run("store check file:R") == .done("file:R: 30 entries whole"))
+        #expect(try sandbox.run("store check file:R") == .done("file:R: 30 entries intact"))
     }
 
-    @Test("recover makes nothing of what is no store, nor where nothing is whole")
+    @Test("recover creates nothing from a file that is not a store, or without intact entries")
     func nothingFound() async throws {
         try FileManager.default.createDirectory(atPath: sandbox.path("foreign/a"), withIntermediateDirectories: true)
         try sandbox.write("diary", to: "foreign/a/monday.entry")
@@ -201,18 +201,19 @@ struct StoreRepairTests {
             #expect(outcome.exitCode == 4 && outcome.output.isEmpty, "\(command): \(outcome)")
         }
         let outcome = try sandbox.run("store recover file:A file:R")
-        #expect(outcome.exitCode == 1 && outcome.output.hasPrefix("file:R is not made: no entry is whole\nlost: k/100"))
+        #expect(
+            outcome.exitCode == 1 && outcome.output.hasPrefix("file:R is not created: no entry is intact\nlost: k/100"))
         #expect(try sandbox.tree() == before)
     }
 
-    @Test("recover from SQLite counts what it cannot name, and ends with 1")
+    @Test("recover from SQLite counts entries with unknown keys and ends with 1")
     func unnamedLosses() async throws {
-        // A backup has all in its file, and no log beside it.
+        // A backup is a single file without a log.
         try await fill(SQLiteBackend(path: sandbox.path("first")), 300)
         #expect(try sandbox.run("store backup sqlite:first sqlite:old").exitCode == 0)
         let page = 4_096
         var bytes = try sandbox.bytes(of: "old")
-        // Every other page from the third on, as bad sectors may do.
+        // Every other page from the third on, as with bad sectors.
         for start in stride(from: 2 * page, to: bytes.count - page, by: 2 * page) {
             for index in start + 100..<start + page { bytes[index] = 0xA5 }
         }
@@ -225,10 +226,10 @@ struct StoreRepairTests {
         #expect(try #require(object["damagedRows"] as? Int) > 0 && object["missing"] as? Int != nil)
         let text = try sandbox.run("store recover sqlite:old sqlite:new2")
         #expect(text.exitCode == 1 && text.output.contains("\ndamaged: "), "\(text)")
-        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: \(recovered) entries whole"))
-        // A store that is whole comes back without a loss.
+        #expect(try sandbox.run("store check sqlite:new") == .done("sqlite:new: \(recovered) entries intact"))
+        // An intact store is recovered without loss.
         #expect(
             try sandbox.run("store recover sqlite:new sqlite:new3")
-                == .done("sqlite:new3: \(recovered) entries brought back"))
+                == .done("sqlite:new3: \(recovered) entries recovered"))
     }
 }

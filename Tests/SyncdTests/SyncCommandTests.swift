@@ -23,7 +23,7 @@ struct SyncCommandTests {
         try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01 \(phone)")
     }
 
-    @Test("sync sends what the remote lacks, then nothing, and a second device receives it")
+    @Test("Sync sends what the remote lacks, then nothing, and a second device receives it")
     func sync() throws {
         try buyOnPhone()
         try expect(
@@ -38,7 +38,7 @@ struct SyncCommandTests {
         #expect(try sandbox.run("check night-owl \(tablet)").exitCode == 0)
     }
 
-    @Test("sync --dry-run says what would change on either side and changes nothing")
+    @Test("sync --dry-run reports the changes to both sides and makes none")
     func dryRun() throws {
         try buyOnPhone()
         let before = try sandbox.tree()
@@ -57,7 +57,7 @@ struct SyncCommandTests {
         #expect(try sandbox.tree() == synced)
     }
 
-    @Test("restore lists the purchases that came back, and later that nothing is new")
+    @Test("Restore lists the restored purchases, and then that nothing is new")
     func restore() throws {
         try buyOnPhone()
         try sandbox.run("sync --create-remote \(phone)")
@@ -71,7 +71,7 @@ struct SyncCommandTests {
         try expect("restore \(tablet)", prints: "nothing new for alice")
     }
 
-    @Test("what export writes, import reads: purchases, quantities and refunds, and a second time nothing is new")
+    @Test("An exported history imports with quantities and refunds, and a second time adds nothing")
     func exportAndImport() throws {
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --quantity 2 --date 2026-01-31")
         try sandbox.run("record purchase \(Owls.units) --transaction t2 --date 2026-02-01")
@@ -102,7 +102,7 @@ struct SyncCommandTests {
         try expect("export --local file:other", prints: history)
     }
 
-    @Test("export --format ledger writes the account's ledger as a document of its own")
+    @Test("export --format ledger writes the account's ledger document")
     func exportLedger() throws {
         try sandbox.run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01")
         #expect(try sandbox.run("export --format ledger --output ledger").exitCode == 0)
@@ -110,7 +110,7 @@ struct SyncCommandTests {
         #expect(document.ledger.count == 2 && document.localSection.isEmpty)
     }
 
-    @Test("evaluate replays a history and touches no store")
+    @Test("Evaluate replays a history without a store")
     func evaluate() throws {
         try sandbox.write(
             """
@@ -132,7 +132,7 @@ struct SyncCommandTests {
         #expect(try sandbox.tree() == before)
     }
 
-    @Test("memory: is a store that ends with the command")
+    @Test("A memory: store lasts for one command")
     func memory() throws {
         let outcome = try sandbox.run("record purchase \(Owls.night) --transaction t1 --local memory:")
         #expect(outcome == .done("recorded: \(Owls.night) as t1 for anonymous"))

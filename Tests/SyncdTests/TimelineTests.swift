@@ -23,17 +23,17 @@ struct TimelineTests {
         return outcome.output
     }
 
-    /// As a terminal counts, for the scripts that stand in this file: Han and emoji take two columns.
+    /// The width on a terminal for the characters in this file: Han and emoji take two columns.
     private func terminalColumns(_ line: String) -> Int {
         line.reduce(0) { $0 + (("一"..."龥").contains($1) || $1 == "🦉" || $1 == "👨‍👩‍👧‍👦" ? 2 : 1) }
     }
 
-    @Test("of nothing is one line")
+    @Test("A drawing without periods is one line")
     func nothing() throws {
         #expect(try drawing(at: "2026-01-01") == "random: never active\n")
     }
 
-    @Test("of three purchases in a row shows one after the other, and what they cover together")
+    @Test("Three purchases in a row are drawn one after the other, with their coverage")
     func stack() throws {
         try buy("first", on: "2026-01-01")
         try buy("second", on: "2026-01-01T12:00:00Z")
@@ -55,7 +55,7 @@ struct TimelineTests {
                 """)
     }
 
-    @Test("shows a gap as dots, and a purchase of the future behind the mark for now")
+    @Test("A gap is drawn as dots, and a future purchase after the mark for now")
     func gap() throws {
         try buy("first", on: "2026-01-01")
         try buy("future", on: "2026-07-01")
@@ -75,7 +75,7 @@ struct TimelineTests {
                 """)
     }
 
-    @Test("shows where a purchase was revoked, and that the next one moved up")
+    @Test("A revocation is marked, and the next purchase moves up")
     func revocation() throws {
         try buy("first", on: "2026-01-01")
         try buy("second", on: "2026-01-02")
@@ -96,21 +96,21 @@ struct TimelineTests {
                 """)
     }
 
-    @Test("puts the date before the mark where there is no room behind it")
+    @Test("The date stands before the mark if there is no space after it")
     func nowAtTheEnd() throws {
         try buy("first", on: "2026-01-01")
         let now = try drawing(at: "2026-04-02").split(separator: "\n").first { $0.hasPrefix("now") }
         #expect(now.map(String.init) == "now" + String(repeating: " ", count: 63) + "2026-04-02 ▲")
     }
 
-    @Test("keeps to 80 columns with long, wide and joined ids, and with a long group")
+    @Test("Long, wide and joined ids fit in 80 columns")
     func longNames() throws {
         try buy(String(repeating: "long", count: 60), on: "2026-01-01")
         try buy("漢字漢字漢字漢字漢字", on: "2026-01-02")
         try buy("👨‍👩‍👧‍👦🦉🦉🦉🦉🦉🦉🦉🦉🦉🦉", on: "2026-01-03")
         try buy("line\u{2028}two\u{85}three", on: "2026-01-04")
         let rows = try drawing(at: "2026-01-05").split(separator: "\n").dropFirst(3).prefix(4)
-        // The labels take 18 columns each; behind them come 0, 14, 29 and 44 empty ones (of 60 for a year).
+        // The labels take 18 columns each, followed by 0, 14, 29 and 44 empty ones (60 for a year).
         let labels = rows.map { row in String(row.prefix { $0 != "█" }) }
         #expect(labels.map { terminalColumns($0) } == [18, 32, 47, 62])
         #expect(
@@ -127,7 +127,7 @@ struct TimelineTests {
         #expect(head == "\(String(repeating: "g", count: 26))…: active until 2026-02-01T00:00:00.000Z, 30 days left")
     }
 
-    @Test("of forty purchases has a row for each")
+    @Test("Forty purchases have a row each")
     func many() throws {
         let entries = (0..<40).map {
             #"{"transactionID": "t\#($0)", "productID": "\#(Owls.threeMonths)", "purchaseDate": "2026-01-01"}"#

@@ -79,6 +79,7 @@ extension RecordingPlan {
             revocation.stamp.logicalTime = time
             return .revocation(revocation)
         case .renewalState(var renewal):
+            try checkRenews(renewal.line, in: state.facts)
             if let known = state.facts.renewalStates[renewal.line] {
                 var again = renewal
                 again.stamp = known.stamp
@@ -90,6 +91,17 @@ extension RecordingPlan {
         case .assertion(let asserted):
             return assertion(asserted, in: state, replica: replica, time: &time, now: now)
         }
+    }
+
+    /// Throws if the purchase that starts `line` is known to be of a product that never renews.
+    private func checkRenews(_ line: TransactionReference, in facts: Facts) throws(EntitlementError) {
+        guard let purchase = facts[line], let kind = (purchase.terms ?? catalog.terms(of: purchase.product))?.kind
+        else { return }
+        if case .autoRenewable = kind { return }
+        throw EntitlementError(
+            .invalid,
+            "transaction \"\(line.id.rawValue.singleLine)\" has no renewal state: \"\(purchase.product)\" is "
+                + "\(kind.name), not autoRenewable")
     }
 
     private func saysMore(_ revocation: Revocation, isDated: Bool, than facts: Facts, now: Timestamp)

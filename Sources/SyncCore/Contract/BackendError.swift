@@ -48,7 +48,10 @@ public struct BackendError: Error, Sendable, CustomStringConvertible {
         if let operation { parts.append(operation.rawValue) }
         if let key { parts.append("\"\(key)\"") }
         let context = parts.isEmpty ? "" : parts.joined(separator: " ") + ": "
-        return context + message + (cause.map { " (\($0))" } ?? "")
+        guard let cause else { return context + message }
+        // A message that quotes its cause is not followed by it.
+        let quoted = "\(cause)".split(separator: ": ", maxSplits: 1).last ?? ""
+        return context + message + (message.contains(quoted) ? "" : " (\(cause))")
     }
 }
 

@@ -65,9 +65,8 @@ public struct Listener: Service {
     }
 
     private static func tls(_ certificate: ListenerConfiguration.Certificate) throws(ListenerError) -> NIOSSLContext {
+        let (chain, key) = (try chain(in: certificate.chainFile), try privateKey(in: certificate.keyFile))
         do {
-            let chain = try NIOSSLCertificate.fromPEMFile(certificate.chainFile)
-            let key = try NIOSSLPrivateKey(file: certificate.keyFile, format: .pem)
             var configuration = TLSConfiguration.makeServerConfiguration(
                 certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
             configuration.minimumTLSVersion = .tlsv12
@@ -75,9 +74,38 @@ public struct Listener: Service {
             // A client that does not answer close_notify must not delay the shutdown.
             configuration.shutdownTimeout = .seconds(1)
             return try NIOSSLContext(configuration: configuration)
+        } catch NIOSSLError.failedToLoadPrivateKey {
+            throw ListenerError(
+                "the TLS key \(certificate.keyFile) does not belong to the certificate \(certificate.chainFile)")
         } catch {
-            throw ListenerError("the certificate or its key cannot be used: \(error)")
+            throw ListenerError("the TLS certificate \(certificate.chainFile) cannot be used: \(error)")
         }
+    }
+
+    private static func chain(in path: String) throws(ListenerError) -> [NIOSSLCertificate] {
+        let bytes = try contents(of: path, "certificate")
+        if let chain = try? NIOSSLCertificate.fromPEMBytes(bytes), !chain.isEmpty { return chain }
+        throw ListenerError("the TLS certificate \(path) holds no certificate in PEM form")
+    }
+
+    private static func privateKey(in path: String) throws(ListenerError) -> NIOSSLPrivateKey {
+        let bytes = try contents(of: path, "key")
+        if let key = try? NIOSSLPrivateKey(bytes: bytes, format: .pem) { return key }
+        throw ListenerError("the TLS key \(path) holds no unencrypted private key in PEM form")
+    }
+
+    /// Reads at most 1 MiB, many times the size of a certificate chain.
+    private static func contents(of path: String, _ name: String) throws(ListenerError) -> [UInt8] {
+        guard let file = fopen(path, "re") else { throw unreadable(path, name) }
+        defer { fclose(file) }
+        var bytes = [UInt8](repeating: 0, count: 1 << 20)
+        let count = fread(&bytes, 1, bytes.count, file)
+        guard ferror(file) == 0 else { throw unreadable(path, name) }
+        return Array(bytes.prefix(count))
+    }
+
+    private static func unreadable(_ path: String, _ name: String) -> ListenerError {
+        ListenerError("the TLS \(name) \(path) cannot be read: \(String(cString: strerror(errno)))")
     }
 }
 

@@ -20,7 +20,7 @@ public final class KeyScope: Sendable {
     let ledger: EntryKey?
 
     /// The prefix of the server's own keys: accounts, sessions and signing keys.
-    static let serverPrefix = "server/"
+    package static let serverPrefix = "server/"
 
     /// The scope of the operator: every key except the server's own.
     public static let everything = KeyScope(

@@ -4,7 +4,7 @@ import Entitlements
 
 struct Check: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Say whether an entitlement is granted: exit code 0, or 10 when it is denied.")
+        abstract: "Check an entitlement: exit code 0 if it is granted, 10 if it is denied.")
 
     @Argument(help: "The entitlement's id.")
     var entitlement: String
@@ -21,12 +21,14 @@ struct Check: AsyncParsableCommand {
 
 struct Use: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Use an entitlement once: a unit is spent only when no period or ownership grants it.")
+        abstract: "Use an entitlement once. It spends a unit only if no period or ownership grants it.")
 
     @Argument(help: "The entitlement's id.")
     var entitlement: String
 
-    @Option(help: "An idempotency key: the same one spends once, however often the command is repeated.")
+    @Option(
+        help: ArgumentHelp(
+            "An idempotency key: repeating the command with the same key spends only once.", valueName: "key"))
     var id: String?
 
     @OptionGroup var options: StoreOptions
@@ -55,7 +57,7 @@ struct Use: AsyncParsableCommand {
 
 struct Explain: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Say why an entitlement is granted or denied: which facts, which rule.")
+        abstract: "Explain why an entitlement is granted or denied, fact by fact.")
 
     @Argument(help: "The entitlement's id.")
     var entitlement: String
@@ -68,7 +70,7 @@ struct Explain: AsyncParsableCommand {
         let access = try await store.access(to: id)
         let replay = try await store.replay()
         guard var explanation = replay.explanation(of: id, at: store.clockStatus.now) else {
-            throw Failure(.notFound, "the catalogue has no entitlement \"\(entitlement)\"")
+            throw Failure(.notFound, "the catalogue has no entitlement \"\(entitlement.singleLine)\"")
         }
         explanation.access = access
         try options.output.show(explanation.json(rules: replay.rules), or: explanation.text(rules: replay.rules))
@@ -76,7 +78,7 @@ struct Explain: AsyncParsableCommand {
 }
 
 struct Status: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Show all that holds now.")
+    static let configuration = CommandConfiguration(abstract: "Show subscriptions, products, balances and access.")
 
     @OptionGroup var options: StoreOptions
 
@@ -93,9 +95,9 @@ struct Status: AsyncParsableCommand {
 
 struct TimelineCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "timeline", abstract: "Draw the periods of each group, on 80 columns.")
+        commandName: "timeline", abstract: "Draw the periods of each subscription group, in 80 columns.")
 
-    @Argument(help: "Only this group.")
+    @Argument(help: "The group's id (default: all groups).")
     var group: String?
 
     @OptionGroup var options: StoreOptions
@@ -106,7 +108,7 @@ struct TimelineCommand: AsyncParsableCommand {
         let replay = try await store.replay()
         let subscriptions = snapshot.subscriptions.filter { group == nil || $0.group == group.map { GroupID($0) } }
         if let group, subscriptions.isEmpty {
-            throw Failure(.notFound, "neither catalogue nor facts know the group \"\(group)\"")
+            throw Failure(.notFound, "there is no group \"\(group.singleLine)\" in the catalogue or the ledger")
         }
         let drawings = subscriptions.map { subscription in
             TimelineDrawing(
@@ -121,7 +123,7 @@ struct TimelineCommand: AsyncParsableCommand {
 }
 
 struct FactsCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "facts", abstract: "List every fact of the ledger.")
+    static let configuration = CommandConfiguration(commandName: "facts", abstract: "List all facts in the ledger.")
 
     @OptionGroup var options: StoreOptions
 

@@ -3,22 +3,18 @@ import Entitlements
 
 struct CatalogCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "catalog", abstract: "Work with catalogues.",
+        commandName: "catalog", abstract: "Check and convert catalogues.",
         subcommands: [CatalogCheck.self, CatalogConvert.self])
-
-    func run() async throws {
-        throw ValidationError("what about the catalogue? check or convert")
-    }
 }
 
 struct CatalogCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Check a catalogue, and show what it sells.")
+        commandName: "check", abstract: "Check a catalogue and list its products and entitlements.")
 
-    @Argument(help: "The catalogue, JSON or .storekit; --catalog or SYNCD_CATALOG when not given.")
+    @Argument(help: "The catalogue, JSON or .storekit (default: --catalog or SYNCD_CATALOG).")
     var file: String?
 
-    @OptionGroup var options: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var options: CatalogOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -45,15 +41,15 @@ struct CatalogCheck: AsyncParsableCommand {
 
 struct CatalogConvert: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "convert", abstract: "Write a catalogue as JSON, for editing: a .storekit file, most often.")
+        commandName: "convert", abstract: "Convert a catalogue, such as a .storekit file, to JSON.")
 
-    @Argument(help: "The catalogue, JSON or .storekit; --catalog or SYNCD_CATALOG when not given.")
+    @Argument(help: "The catalogue, JSON or .storekit (default: --catalog or SYNCD_CATALOG).")
     var file: String?
 
-    @Option(help: "The file to write; standard output when not given.")
+    @Option(help: ArgumentHelp("The file to write (default: standard output).", valueName: "file"))
     var output: String?
 
-    @OptionGroup var options: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var options: CatalogOptions
 
     func run() async throws {
         var options = options

@@ -4,7 +4,7 @@ import Entitlements
 
 struct Conflicts: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "List what was not a plain union: contradictions, re-dated and transferred purchases, overspends.")
+        abstract: "List conflicts: contradictions, re-dated and transferred purchases, overspent units.")
 
     @OptionGroup var options: StoreOptions
 

@@ -4,13 +4,15 @@ import Entitlements
 
 struct Import: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Take over what another system kept. Importing it again adds nothing.",
+        abstract: "Import purchases from another system. Repeating an import adds nothing.",
         discussion: """
-            history: a JSON array of purchases, as export writes it. \
-            facts: another ledger, as export --format ledger writes it. \
-            userdefaults: a property list with ExpirationDate and a Bool for each product. \
-            parse: an export of Parse's _User with ExpirationDate, one date or an array of dates. \
-            Everything is checked before anything is written.
+            Formats:
+              history       a JSON array of purchases, as written by export
+              facts         a ledger, as written by export --format ledger
+              userdefaults  a property list with ExpirationDate and a Bool for each product
+              parse         an export of Parse's _User with ExpirationDate, one date or an array
+
+            The whole file is checked before anything is written.
             """)
 
     enum Format: String, ExpressibleByArgument, CaseIterable {
@@ -20,21 +22,30 @@ struct Import: AsyncParsableCommand {
         case parse
     }
 
-    @Argument(help: "The file.")
+    @Argument(help: "The file to import.")
     var file: String
 
-    @Option(help: "What the file is: history, facts, userdefaults or parse.")
+    @Option(help: "The file's format.")
     var format: Format
 
-    @Option(help: "userdefaults, parse: the group that the expiry is for; the only non-renewing one when not given.")
+    @Option(
+        help: ArgumentHelp(
+            "userdefaults, parse: the group that the expiry date is for (default: the only non-renewing group).",
+            valueName: "group"))
     var group: String?
 
-    @Option(help: "parse: the username or objectId of the user, when the export holds several.")
+    @Option(
+        help: ArgumentHelp(
+            "parse: the username or objectId, required if the export has several users.", valueName: "name"))
     var user: String?
 
-    @Option(help: "userdefaults, parse: as of when the source says so; now, or Parse's updatedAt, when not given.")
+    @Option(
+        help: ArgumentHelp(
+            "userdefaults, parse: the date of the source's statement (default: now, or Parse's updatedAt).",
+            valueName: "date"))
     var assertedAt: String?
 
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func validate() throws {
@@ -44,13 +55,13 @@ struct Import: AsyncParsableCommand {
             ("--asserted-at", assertedAt != nil && !isMigration),
         ]
         if let stray = strays.first(where: \.1) {
-            throw ValidationError("\(stray.0) says nothing about the format \(format.rawValue)")
+            throw ValidationError("\(stray.0) does not apply to the format \(format.rawValue)")
         }
     }
 
     func run() async throws {
         let assertedAt = try date(assertedAt, option: "--asserted-at")
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         switch format {
         case .history: try await importHistory(into: store)
         case .facts: try await importFacts(into: store)
@@ -70,7 +81,7 @@ struct Import: AsyncParsableCommand {
     private func importHistory(into store: EntitlementStore) async throws {
         let history = try readDocument(file) { try History(json: $0, catalog: store.catalog) }
         let environment = options.catalog.environmentID
-        // One call for all of it: a purchase never arrives without its refund.
+        // One call records everything, so that a purchase is never stored without its refund.
         let receipt = try await store.record(
             history.entries.flatMap { entry -> [Evidence] in
                 let purchase = Evidence.reported(
@@ -100,7 +111,7 @@ struct Import: AsyncParsableCommand {
         }
         let leftOut = ledger.count - ledger.transferable.count
         let newFacts = try await store.join(ledger).count
-        let note = leftOut == 0 ? "" : "; \(leftOut) left out, which only their own place can say"
+        let note = leftOut == 0 ? "" : "; \(leftOut) left out, which only their own store can state"
         try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("facts", .number(Int64(ledger.count))),
@@ -136,7 +147,7 @@ struct Import: AsyncParsableCommand {
         do {
             return try await store.migrate(migration, group: group.map { GroupID($0) })
         } catch {
-            throw error.kind == .invalid && group == nil ? Failure(.usage, "\(error) (with --group)") : Failure(error)
+            throw error.kind == .invalid && group == nil ? Failure(.usage, "\(error) (pass --group)") : Failure(error)
         }
     }
 
@@ -149,7 +160,7 @@ struct Import: AsyncParsableCommand {
         lines += ends.map { "  \($0.group) ends at \($0.end)" }
         lines += report.lapsed.map { "  nothing is left of the expiry \($0)" }
         lines += report.ignored.map { "  left out: \($0.key): \($0.reason)" }
-        if others > 0 { lines.append("  left out: \(plural(others, "key")) that tell of no purchase") }
+        if others > 0 { lines.append("  left out: \(plural(others, "key")) without purchases") }
         return lines.joined(separator: "\n")
     }
 }

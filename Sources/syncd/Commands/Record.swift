@@ -4,24 +4,26 @@ import Entitlements
 
 struct Record: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Record that something happened.",
+        abstract: "Record a purchase, a refund, or another fact.",
+        discussion: """
+            Each of these commands writes to the store on this device, and can be repeated: a known fact adds nothing. \
+            On a server's store (--local sqlite:FILE --account NAME) the account must exist.
+            """,
         subcommands: [
             RecordPurchase.self, RecordRefund.self, RecordReinstatement.self, RecordRenewal.self, RecordGrant.self,
             RecordFlag.self, RecordPending.self,
         ])
-
-    func run() async throws {
-        throw ValidationError("record what? purchase, refund, reinstatement, renewal, grant, flag or pending")
-    }
 }
 
-/// Where a transaction comes from, and whether its store signed what is recorded.
+/// The origin of a transaction, and the date of its signature.
 struct TransactionOptions: ParsableArguments {
-    @Option(help: "The store that the transaction id is from.")
+    @Option(help: ArgumentHelp("The store that issued the transaction id, such as app-store.", valueName: "name"))
     var store: String = "reported"
 
     @Option(
-        help: "The date of the store's signature, which you have verified. Signed statements are the stronger ones.")
+        help: ArgumentHelp(
+            "The date on which the store signed this; verify the signature first. Signed statements replace unsigned "
+                + "ones.", valueName: "date"))
     var signedAt: String?
 
     func signatureDate() throws -> Timestamp? { try date(signedAt, option: "--signed-at") }
@@ -33,30 +35,36 @@ struct TransactionOptions: ParsableArguments {
 
 struct RecordPurchase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "purchase", abstract: "Record that something was bought.")
+        commandName: "purchase", abstract: "Record a purchase.")
 
     @Argument(help: "The product's id.")
     var product: String
 
-    @Option(help: "The store's transaction id; a new random one when not given.")
+    @Option(help: ArgumentHelp("The store's transaction id (default: a random one).", valueName: "id"))
     var transaction: String?
 
-    @Option(help: "When it was bought; now when not given.")
+    @Option(
+        help: ArgumentHelp("The date of the purchase: RFC 3339, or a plain date (default: now).", valueName: "date"))
     var date: String?
 
-    @Option(parsing: .unconditional, help: "How many, 1 to 10000.", transform: parsedQuantity)
+    @Option(
+        parsing: .unconditional, help: ArgumentHelp("The quantity, 1 to 10,000.", valueName: "count"),
+        transform: parsedQuantity)
     var quantity: Int64 = 1
 
-    @Option(help: "The end that the store gave, for a subscription that it renews.")
+    @Option(
+        help: ArgumentHelp("The expiry date that the store gave, for an auto-renewable product.", valueName: "date"))
     var expires: String?
 
-    @Option(help: "The first transaction of the subscription that this one renews.")
+    @Option(
+        help: ArgumentHelp("The first transaction of the subscription that this purchase renews.", valueName: "id"))
     var original: String?
 
-    @Flag(help: "It was sold at the introductory offer.")
+    @Flag(help: "The purchase used the introductory offer.")
     var introductory = false
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
@@ -66,7 +74,7 @@ struct RecordPurchase: AsyncParsableCommand {
             expires: try syncd.date(expires, option: "--expires"), original: original.map { TransactionID($0) },
             isIntroductory: introductory, store: StoreID(origin.store), environment: options.catalog.environmentID,
             signedAt: try origin.signatureDate())
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         let receipt = try await store.record(evidence)
         let isNew = receipt.newFacts.contains { if case .purchase = $0 { true } else { false } }
         let transaction = receipt.transactions.first?.id.rawValue ?? ""
@@ -79,39 +87,43 @@ struct RecordPurchase: AsyncParsableCommand {
     }
 }
 
-/// A quantity argument; whether it is in range is for the library to say.
+/// Reads a quantity. The library checks its range.
 private func parsedQuantity(_ text: String) throws -> Int64 {
     guard let number = Int64(text) else {
-        throw ValidationError("a quantity is a number from 1 to 10000")
+        throw ValidationError("a quantity is a whole number from 1 to 10,000")
     }
     return number
 }
 
 struct RecordRefund: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "refund", abstract: "Record that a purchase was taken back.")
+        commandName: "refund", abstract: "Record the refund of a purchase.")
 
-    @Argument(help: "The transaction's id. The purchase need not be known yet.")
+    @Argument(help: "The transaction's id. The purchase may still be unknown.")
     var transaction: String
 
-    @Option(help: "From when on it counts nothing; now when not given.")
+    @Option(
+        help: ArgumentHelp(
+            "The date from which the purchase no longer counts: RFC 3339, or a plain date (default: now).",
+            valueName: "date"))
     var date: String?
 
-    @Option(help: "Why, in the store's words.")
+    @Option(help: ArgumentHelp("The store's reason, at most 1,000 bytes.", valueName: "text"))
     var reason: String = ""
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
         let date = try syncd.date(date, option: "--date")
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
         let fact = try await store.record(
             .refunded(reference, at: date, reason: reason, signedAt: try origin.signatureDate())
         ).newFacts.first
         let isKnown = try await store.replay().facts[reference] != nil
-        let note = isKnown ? "" : " (its purchase is not known here yet)"
+        let note = isKnown ? "" : " (the purchase is still unknown here)"
         try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
@@ -123,18 +135,19 @@ struct RecordRefund: AsyncParsableCommand {
 
 struct RecordFlag: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "flag", abstract: "Mark a non-consumable as owned, without a transaction.")
+        commandName: "flag", abstract: "Mark a non-consumable product as owned, without a transaction.")
 
     @Argument(help: "The product's id.")
     var product: String
 
-    @Flag(help: "Take the mark back. Under purchasedWins a mark once set counts all the same.")
+    @Flag(help: "Clear the flag. Under the rule purchasedWins a flag that was ever set still counts.")
     var clear = false
 
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         let fact = try await store.flag(ProductID(product), isSet: !clear)
         let verb = fact == nil ? "unchanged" : clear ? "cleared" : "set"
         try options.output.show(
@@ -148,18 +161,19 @@ struct RecordFlag: AsyncParsableCommand {
 
 struct RecordPending: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "pending", abstract: "Record that a purchase waits for somebody's approval.")
+        commandName: "pending", abstract: "Record a purchase that waits for approval.")
 
     @Argument(help: "The product's id.")
     var product: String
 
-    @Flag(help: "The request was declined or taken back.")
+    @Flag(help: "The request was declined or withdrawn.")
     var withdraw = false
 
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         let id = ProductID(product)
         let receipt = try await store.record(withdraw ? .withdrawn(id) : .deferred(id))
         let verb = receipt.newFacts.isEmpty ? "unchanged" : withdraw ? "withdrawn" : "pending"

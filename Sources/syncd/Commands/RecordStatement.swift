@@ -4,21 +4,22 @@ import Entitlements
 
 struct RecordReinstatement: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "reinstatement", abstract: "Record that a refund was reversed: the purchase counts again.")
+        commandName: "reinstatement", abstract: "Record the reversal of a refund: the purchase counts again.")
 
     @Argument(help: "The transaction's id.")
     var transaction: String
 
-    @Option(help: "Why, in the store's words.")
+    @Option(help: ArgumentHelp("The store's reason, at most 1,000 bytes.", valueName: "text"))
     var reason: String = ""
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
         let reference = origin.reference(transaction, environment: options.catalog.environmentID)
         let evidence = Evidence.reinstated(reference, reason: reason, signedAt: try origin.signatureDate())
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         let isNew = try await !store.record(evidence).newFacts.isEmpty
         try options.output.show(
             .object([
@@ -31,24 +32,26 @@ struct RecordReinstatement: AsyncParsableCommand {
 
 struct RecordRenewal: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "renewal", abstract: "Record how a subscription goes on that its store renews.")
+        commandName: "renewal", abstract: "Record the renewal state of an auto-renewable subscription.")
 
     @Argument(help: "The id of the subscription's first transaction.")
     var transaction: String
 
-    @Flag(help: "The store will not renew it.")
+    @Flag(help: "The subscription will not renew.")
     var cancelled = false
 
-    @Option(help: "Until when access goes on although a payment failed.")
+    @Option(
+        help: ArgumentHelp("The end of the grace period after a failed payment.", valueName: "date"))
     var grace: String?
 
-    @Flag(help: "A payment failed, and the store keeps trying.")
+    @Flag(help: "A payment failed, and the store retries it.")
     var billingRetry = false
 
-    @Option(help: "What it renews as, when that is another product.")
+    @Option(help: ArgumentHelp("The product that it renews as, if another one.", valueName: "product"))
     var pending: String?
 
     @OptionGroup var origin: TransactionOptions
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
@@ -57,50 +60,84 @@ struct RecordRenewal: AsyncParsableCommand {
             of: line, willRenew: !cancelled, graceEnd: try date(grace, option: "--grace"),
             isInBillingRetry: billingRetry, pendingProduct: pending.map { ProductID($0) },
             signedAt: try origin.signatureDate())
-        let store = try await options.openStore()
+        let store = try await options.openStore(creating: creation)
         let isNew = try await !store.record(evidence).newFacts.isEmpty
         try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("transactionID", .string(transaction)),
                 ("isNew", .bool(isNew)),
             ]),
-            or: "\(isNew ? "recorded" : "unchanged"): how \(transaction) goes on, for \(store.account)")
+            or: "\(isNew ? "recorded" : "unchanged"): renewal state of \(transaction) for \(store.account)")
     }
 }
 
 struct RecordGrant: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "grant",
-        abstract: "Record that a group is paid until a date, by the word of a system that keeps no purchases.")
+        abstract: "Record that a group is paid until a date, on the word of a system that keeps no purchases.",
+        discussion: """
+            The grant adds the time from the current end of the group to the new one, and nothing if the group is \
+            already paid for longer.
 
-    @Argument(help: "The group.")
+            Examples:
+              syncd record grant random --until 2027-01-31 --source campaign
+              syncd record grant random --for P1M --local sqlite:store.sqlite --account alice
+            """)
+
+    @Argument(help: "The group's id.")
     var group: String
 
-    @Option(help: "Until when. The time from the end so far to this date is added, never more.")
-    var until: String
+    @Option(help: ArgumentHelp("The end of the paid time: RFC 3339, or a plain date.", valueName: "date"))
+    var until: String?
 
-    @Option(help: "Names the system, or the occasion.")
-    var source: String = "promotion"
+    @Option(
+        name: .customLong("for"),
+        help: ArgumentHelp(
+            "The paid time from --date on, an ISO 8601 duration such as P1M or P14D; instead of --until.",
+            valueName: "duration"))
+    var duration: String?
 
-    @Option(help: "As of when the system says so; now when not given.")
+    @Option(
+        name: [.customLong("date"), .customLong("asserted-at")],
+        help: ArgumentHelp(
+            "The date of the statement: RFC 3339, or a plain date (default: now).", valueName: "date"))
     var assertedAt: String?
 
+    @Option(help: ArgumentHelp("The name of the system, or of the occasion.", valueName: "name"))
+    var source: String = "promotion"
+
+    @OptionGroup var creation: CreationOptions
     @OptionGroup var options: StoreOptions
 
+    func validate() throws {
+        if (until == nil) == (duration == nil) { throw ValidationError("pass either --until or --for") }
+    }
+
     func run() async throws {
-        guard let until = try date(until, option: "--until") else { return }
+        let assertedAt = try date(assertedAt, option: "--date")
+        let until = try until(from: try assertedAt ?? options.clock.now())
         let evidence = Evidence.asserted(
-            GroupID(group), until: until, source: SourceID(source),
-            assertedAt: try date(assertedAt, option: "--asserted-at"), environment: options.catalog.environmentID)
-        let store = try await options.openStore()
+            GroupID(group), until: until, source: SourceID(source), assertedAt: assertedAt,
+            environment: options.catalog.environmentID)
+        let store = try await options.openStore(creating: creation)
+        let former = try await store.snapshot()[group: GroupID(group)]?.expires
         let isNew = try await !store.record(evidence).newFacts.isEmpty
         let end = try await store.snapshot()[group: GroupID(group)]?.expires
         let state = end.map { ", its end is \($0)" } ?? ""
+        let text =
+            end == former
+            ? "no time added: \(group) until \(until) for \(store.account)"
+            : "recorded: \(group) paid until \(until) for \(store.account)"
         try options.output.show(
             .object([
                 ("account", .string("\(store.account)")), ("group", .string(group)), ("isNew", .bool(isNew)),
-                ("expires", JSON(end?.description)),
-            ]),
-            or: "\(isNew ? "recorded" : "nothing new"): \(group) paid until \(until) for \(store.account)\(state)")
+                ("added", .bool(end != former)), ("expires", JSON(end?.description)),
+            ]), or: text + state)
+    }
+
+    /// The end that `--until` names, or that `--for` gives from `start`.
+    private func until(from start: Timestamp) throws -> Timestamp {
+        guard let duration else { return try date(until, option: "--until") ?? start }
+        do { return start.adding(try CalendarDuration(duration)) } catch { throw Failure(.usage, "--for: \(error)") }
     }
 }

@@ -9,39 +9,47 @@ import SyncService
 
 struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "serve", abstract: "Serve a store to all devices of all accounts, over HTTP.",
+        commandName: "serve", abstract: "Serve a store to the devices of all accounts over HTTP.",
+        usage: "syncd serve --store <store> [<options>]",
         discussion: """
-            When it is ready, standard output gets one line, "listening on URL"; all else goes to standard error. \
-            SIGTERM and SIGINT end it: it accepts no more requests, finishes those that are running, leaves an SQLite \
-            store as one file, and exits with 0.
+            When ready, the server prints "listening on URL" to standard output. Its log goes to standard error. On \
+            SIGTERM or SIGINT it accepts no more connections, finishes running requests, closes an SQLite store so \
+            that it is a single file, and exits with 0.
 
             Examples:
               syncd serve --store sqlite:/var/lib/syncd/store.sqlite --catalog catalog.json
-              syncd serve --store sqlite:store.sqlite --listen 0.0.0.0:443 --name https://sync.example.com \
-            --tls-certificate chain.pem --tls-key key.pem
+              syncd serve --store sqlite:store.sqlite --listen 0.0.0.0:443 \\
+                --tls-certificate chain.pem --tls-key key.pem
             """)
 
-    @Option(help: ArgumentHelp("The store: sqlite:FILE, file:DIR or memory: (SYNCD_STORE).", valueName: "url"))
+    @Option(
+        help: ArgumentHelp(
+            "The store, required: sqlite:FILE, file:DIR or memory: (SYNCD_STORE).", valueName: "store"))
     var store: String?
 
-    @OptionGroup var listening: ListenOptions
+    @OptionGroup(title: "Network options") var listening: ListenOptions
     @OptionGroup var service: ServiceOptions
-    @OptionGroup var issuer: IssuerOptions
-    @OptionGroup(title: "Limits") var limits: LimitOptions
+    @OptionGroup(title: "Issuer options") var issuer: IssuerOptions
+    @OptionGroup(title: "Limit options") var limits: LimitOptions
 
-    @Option(help: ArgumentHelp("A folder with a web page to serve at / (SYNCD_WEB).", valueName: "dir"))
+    @Option(help: ArgumentHelp("A folder with static files to serve at / (SYNCD_WEB).", valueName: "dir"))
     var web: String?
 
     @Option(
         help: ArgumentHelp(
-            "What hashing a password costs: 2^N rounds of scrypt with 128 MiB for 17 (SYNCD_PASSWORD_COST).",
-            valueName: "N"))
+            "The cost of hashing a password: 2^N rounds of scrypt, N from 10 to 20; 17 takes 128 MiB "
+                + "(SYNCD_PASSWORD_COST; default: 17).", valueName: "N"))
     var passwordCost: String?
 
-    @Option(help: "Begin with this as the current time, and go on from there: for tests (RFC 3339, or a plain date).")
+    @Option(
+        help: ArgumentHelp(
+            "The initial time of the server's clock, for tests: RFC 3339, or a plain date.", valueName: "time"))
     var at: String?
 
-    @Option(help: "What is logged: debug, info (a line a request), warning or error (SYNCD_LOG_LEVEL).")
+    @Option(
+        help: ArgumentHelp(
+            "The log level: debug, info (one line for each request), warning or error (SYNCD_LOG_LEVEL; default: "
+                + "info).", valueName: "level"))
     var logLevel: String?
 
     func run() async throws {
@@ -53,7 +61,7 @@ struct Serve: AsyncParsableCommand {
         let host = try makeHost()
         let store = try openStore(host, limits)
         let logger = try makeLogger()
-        if let at { logger.warning("the clock began at \(at.singleLine), for tests") }
+        if let at { logger.warning("for tests, the clock started at \(at.singleLine)") }
         var configuration = try service.configuration(
             limits.listener, hasIssuer: issuer.isGiven, secrets: listening.secrets)
         configuration.callerLimits = limits.callers
@@ -62,7 +70,7 @@ struct Serve: AsyncParsableCommand {
             server: configuration.name, passwords: passwords, issuers: try issuer.issuers(of: configuration.name),
             onError: { logger.error("\($0)") })
         let folder = try openWeb()
-        // Some descriptors are for the store, the log and operational endpoints.
+        // Some file descriptors are reserved for the store, the log and operational endpoints.
         limits.listener.connectionCount = min(limits.listener.connectionCount, max(64, OpenFiles.raiseLimit() - 256))
         let listening = limits.listener
         let metrics = ServerMetrics(PrometheusMetrics())
@@ -78,7 +86,7 @@ struct Serve: AsyncParsableCommand {
         do {
             listener = try makeListener(listening, responder, logger)
         } catch {
-            throw Failure(.usage, "--tls-certificate: \(error)")
+            throw Failure(.usage, "\(error)")
         }
         let outcome: Result<Void, any Error>
         do {
@@ -94,18 +102,18 @@ struct Serve: AsyncParsableCommand {
         try outcome.get()
     }
 
-    /// Leaves an SQLite store as one file. Where that fails nothing is lost: its log is beside it.
+    /// Closes an SQLite store so that it is a single file. On an error nothing is lost: the log stays beside it.
     private func close(_ store: any KeyValueBackend, _ logger: Logger) async {
         guard let database = store as? SQLiteBackend else { return }
         do throws(BackendError) { try await database.close() } catch {
-            logger.warning("the log of the store was not taken into its file: \(error)")
+            logger.warning("the write-ahead log could not be merged into the store: \(error)")
         }
     }
 
     private func makeListener(
         _ configuration: ListenerConfiguration, _ responder: Responder, _ logger: Logger
     ) throws(ListenerError) -> Listener {
-        // Messages of the framework matter only in debugging.
+        // The framework's messages are only useful for debugging.
         var quiet = logger
         if logger.logLevel > .debug { quiet.logLevel = .error }
         return try Listener(configuration, responder: responder, logger: quiet) { port in
@@ -117,7 +125,7 @@ struct Serve: AsyncParsableCommand {
         }
     }
 
-    /// This machine; with a clock of its own where one was asked for.
+    /// The services of this machine, with the clock that `--at` starts.
     private func makeHost() throws(Failure) -> HostServices {
         var host = HostServices.system
         guard let at = try date(at, option: "--at") else { return host }
@@ -128,12 +136,13 @@ struct Serve: AsyncParsableCommand {
 
     private func openStore(_ host: HostServices, _ limits: ServerLimits) throws -> any KeyValueBackend {
         guard let text = store ?? environmentVariable("SYNCD_STORE") else {
-            throw Failure(.usage, "--store is needed: sqlite:FILE, file:DIR or memory: (or set SYNCD_STORE)")
+            throw Failure(.usage, "--store is required: sqlite:FILE, file:DIR or memory: (or set SYNCD_STORE)")
         }
         let url = try StoreURL(text, option: "--store")
         if case .folder = url.place {
             throw Failure(
-                .usage, "--store: \(text.singleLine) cannot compare and swap, which a server needs: sqlite:FILE can")
+                .usage,
+                "--store: \(text.singleLine) does not support compare-and-swap, which a server needs: use sqlite:FILE")
         }
         return url.open(
             host: host, cachedByteCount: limits.cachedByteCount, logByteCount: limits.logByteCount)
@@ -147,7 +156,7 @@ struct Serve: AsyncParsableCommand {
     private func readPasswordCost() throws(Failure) -> Int {
         guard let text = passwordCost ?? environmentVariable("SYNCD_PASSWORD_COST") else { return 17 }
         guard let cost = Int(text), (10...20).contains(cost) else {
-            throw Failure(.usage, "--password-cost: \"\(text.singleLine)\" is no number from 10 to 20")
+            throw Failure(.usage, "--password-cost must be a number from 10 to 20, not \"\(text.singleLine)\"")
         }
         return cost
     }
@@ -156,17 +165,17 @@ struct Serve: AsyncParsableCommand {
         let text = logLevel ?? environmentVariable("SYNCD_LOG_LEVEL") ?? "info"
         guard let level = Logger.Level(rawValue: text) else {
             let names = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-            throw Failure(.usage, "--log-level: \"\(text.singleLine)\" is none of \(names)")
+            throw Failure(.usage, "--log-level must be one of \(names), not \"\(text.singleLine)\"")
         }
         var logger = Logger(label: "syncd") { StreamLogHandler.standardError(label: $0) }
         logger.logLevel = level
         return logger
     }
 
-    /// The log of requests, in the same place as everything else that is logged.
+    /// The access log, which goes to standard error as well.
     private func makeAccessLog() -> AccessLog {
         AccessLog(label: "syncd") { lines in
-            // A closed standard error means that no log is wanted.
+            // Standard error may be closed to discard the log.
             try? FileHandle.standardError.write(contentsOf: lines)
         }
     }

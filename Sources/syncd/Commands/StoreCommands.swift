@@ -7,10 +7,10 @@ import SyncCore
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "store",
-        abstract: "Look after a store: check it, back it up, recover what is whole, copy it to another.",
+        abstract: "Check, back up, recover and copy stores.",
         discussion: """
-            A store is named by a URL: file:DIR, sqlite:FILE, folder:DIR, webdavs://USER@HOST/FOLDER, or https://HOST \
-            for its operator.
+            Stores are named by URLs: file:DIR, sqlite:FILE, folder:DIR, webdavs://USER@HOST/FOLDER, or https://HOST \
+            with the operator's token.
 
             Examples:
               syncd store check sqlite:/var/lib/syncd/store.sqlite
@@ -21,13 +21,14 @@ struct StoreCommand: AsyncParsableCommand {
 
 struct StoreCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "check", abstract: "Read everything in a store, and name the keys that are damaged.",
-        discussion: "Exit codes: 0 all is whole, 1 something is damaged.")
+        commandName: "check", abstract: "Read every entry of a store and list damaged keys.",
+        usage: "syncd store check <url> [<options>]",
+        discussion: "Exit codes: 0 no damage, 1 some entries are damaged.")
 
     @Argument(help: ArgumentHelp("The store.", valueName: "url"))
     var store: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -37,7 +38,7 @@ struct StoreCheck: AsyncParsableCommand {
         }
         let isIntact = findings.damage.isEmpty && findings.problems.isEmpty
         let lines =
-            ["\(url.text): \(plural(findings.wholeCount, "entry", "entries")) whole"]
+            ["\(url.text): \(plural(findings.wholeCount, "entry", "entries")) intact"]
             + findings.damage.map { "damaged: \($0.line)" } + findings.problems.map { "problem: \($0.onOneLine)" }
         try output.show(
             .object([
@@ -54,7 +55,7 @@ struct StoreCheck: AsyncParsableCommand {
         var problems: [String] = []
     }
 
-    /// SQLite also knows about pages and indexes, and names keys where a listing stops.
+    /// Checks pages and indexes of an SQLite database as well, and finds damaged keys that stop a listing.
     private static func check(database path: String) async throws(BackendError) -> Findings {
         let report = try await SQLiteBackend(path: path, creating: .never).integrityCheck()
         return Findings(
@@ -72,19 +73,21 @@ struct StoreCheck: AsyncParsableCommand {
 
 struct StoreBackup: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "backup", abstract: "Copy a store to a new one, while others go on using it.",
+        commandName: "backup", abstract: "Copy a store to a new one while it is in use.",
+        usage: "syncd store backup <url> <new-url> [<options>]",
         discussion: """
-            From SQLite to SQLite it is a copy of one moment. Otherwise it is entry by entry, and each is whole. The \
-            backup has its name only when all of it is there; what a killed backup leaves, NEW.incomplete, is removed \
-            by the next one of that name. A store with an entry that cannot be read is not backed up: recover it.
+            From SQLite to SQLite the backup is a snapshot. Between other kinds, entries are copied one by one, each \
+            of them atomically. The backup appears under its name only when it is complete. An interrupted backup \
+            leaves NEW.incomplete, which the next backup of that name removes. A store with unreadable entries is not \
+            backed up: use recover.
             """)
 
     @Argument(help: ArgumentHelp("The store.", valueName: "url"))
     var store: String
-    @Argument(help: ArgumentHelp("The backup: nothing may be there yet.", valueName: "new-url"))
+    @Argument(help: ArgumentHelp("The backup, which must not exist yet.", valueName: "new-url"))
     var backup: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -107,20 +110,21 @@ struct StoreBackup: AsyncParsableCommand {
 
 struct StoreRecover: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "recover", abstract: "Bring everything that is whole in a damaged store into a new one.",
+        commandName: "recover", abstract: "Copy the intact entries of a damaged store to a new one.",
+        usage: "syncd store recover <url> <new-url> [<options>]",
         discussion: """
-            The damaged store is not changed; nobody should write to it meanwhile. What is lost is named, as far as \
-            its name is still to be found. The new store has its name only when all of it is there.
+            The damaged store is not changed; do not write to it meanwhile. Lost entries are listed if their keys can \
+            still be found. The new store appears under its name only when it is complete.
 
-            Exit codes: 0 all came back, 1 something is lost, 4 nothing of a store was found.
+            Exit codes: 0 all entries recovered, 1 some entries are lost, 4 no store was found.
             """)
 
     @Argument(help: ArgumentHelp("The damaged store.", valueName: "url"))
     var store: String
-    @Argument(help: ArgumentHelp("The new store: nothing may be there yet.", valueName: "new-url"))
+    @Argument(help: ArgumentHelp("The new store, which must not exist yet.", valueName: "new-url"))
     var new: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -131,14 +135,14 @@ struct StoreRecover: AsyncParsableCommand {
         try transfer.show(report, isMade: isMade, output)
     }
 
-    /// SQLite's pages are looked at one by one.
+    /// Recovers an SQLite database page by page.
     private func recover(database source: String, _ from: StoreURL, _ to: StoreURL) async throws {
         guard case .sqlite = to.place else {
-            throw Failure(.usage, "a SQLite store is recovered into a new SQLite store: name it sqlite:FILE")
+            throw Failure(.usage, "an SQLite store is recovered into a new SQLite store: write sqlite:FILE")
         }
         try from.refuseOverlap(with: to)
         let database = SQLiteBackend(path: source, creating: .never)
-        // Before anything is made beside the new store's place.
+        // Checked before anything is created beside the new store.
         try await finding(from) { () async throws(BackendError) in
             if access(source, F_OK) != 0 { _ = try await database.integrityCheck() }
         }
@@ -148,7 +152,7 @@ struct StoreRecover: AsyncParsableCommand {
                 try await finding(from) { () async throws(BackendError) in
                     try await database.recover(to: staged.stagedPath)
                 })
-            // An empty store that can be opened is one; a file in which nothing is found is none.
+            // Nothing found: an empty store can be opened, any other file is rejected.
             if findings.isEmpty {
                 try await finding(from) { () async throws(BackendError) in _ = try await database.integrityCheck() }
             }
@@ -157,13 +161,13 @@ struct StoreRecover: AsyncParsableCommand {
         try show(findings, from, to)
     }
 
-    /// What a recovery of a database found.
+    /// The result of recovering a database.
     private struct Findings {
         var recoveredCount = 0
         var lostKeys: [String] = []
-        /// Rows that cannot be believed, named or not.
+        /// The number of damaged rows, with or without a known key.
         var damagedRowCount = 0
-        /// Keys that are known to have been there, and are neither back nor named.
+        /// The number of lost entries whose keys are unknown.
         var missingCount = 0
 
         init() {}
@@ -180,11 +184,11 @@ struct StoreRecover: AsyncParsableCommand {
     }
 
     private func show(_ findings: Findings, _ from: StoreURL, _ to: StoreURL) throws {
-        var lines = ["\(to.text): \(plural(findings.recoveredCount, "entry", "entries")) brought back"]
-        if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) is not made: no entry is whole"] }
+        var lines = ["\(to.text): \(plural(findings.recoveredCount, "entry", "entries")) recovered"]
+        if findings.recoveredCount == 0, findings.hasLoss { lines = ["\(to.text) is not created: no entry is intact"] }
         lines += findings.lostKeys.map { "lost: \($0.onOneLine)" }
         if findings.missingCount > 0 {
-            lines.append("lost besides: \(plural(findings.missingCount, "entry", "entries")), whose keys are not told")
+            lines.append("also lost: \(plural(findings.missingCount, "entry", "entries")) with unknown keys")
         }
         if findings.damagedRowCount > 0 {
             lines.append("damaged: \(plural(findings.damagedRowCount, "row", "rows")) of the database, named or not")
@@ -203,19 +207,22 @@ struct StoreRecover: AsyncParsableCommand {
 
 struct StoreCopyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "copy", abstract: "Copy everything from one store to another, of whatever kinds they are.",
+        commandName: "copy", abstract: "Copy all entries of a store to another of any kind.",
+        usage: "syncd store copy <from-url> <to-url> [<options>]",
         discussion: """
-            Interrupted, it goes on when it is called again. What the other store has already is left; where it has \
-            something else under a key, that key is named and the exit code is 5. An entry that cannot be read is \
-            named, the others are copied, and the exit code is 1.
+            An interrupted copy continues when the command is repeated. Entries that the target already has are left \
+            as they are. Unreadable entries are listed and skipped.
+
+            Exit codes: 0 all entries copied, 1 some entries are unreadable, 5 the target has other values for some \
+            keys.
             """)
 
-    @Argument(help: ArgumentHelp("The store to copy.", valueName: "url"))
+    @Argument(help: ArgumentHelp("The store to copy.", valueName: "from-url"))
     var from: String
-    @Argument(help: ArgumentHelp("Where to copy it.", valueName: "url"))
+    @Argument(help: ArgumentHelp("The target, which may exist.", valueName: "to-url"))
     var to: String
 
-    @OptionGroup var server: ServerOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
@@ -227,8 +234,7 @@ struct StoreCopyCommand: AsyncParsableCommand {
 }
 
 extension StoreURL {
-    /// One of the stores that these commands look after: those that outlive the process, of this machine or of a server
-    /// whose operator this is.
+    /// An existing store on this machine, or on a server whose operator runs the command. `memory:` is rejected.
     fileprivate init(keeping text: String, _ server: ServerOptions) throws {
         try self.init(text, option: "store") { text in
             if Self.isWebDAV(text) { return try server.webDAVStore(text, option: "store") }
@@ -237,7 +243,7 @@ extension StoreURL {
         try refuseMemory()
     }
 
-    /// A store that is to be made on this machine.
+    /// A store to create on this machine.
     fileprivate init(new text: String) throws {
         try self.init(text, option: "store")
         try refuseMemory()
@@ -245,7 +251,7 @@ extension StoreURL {
 
     private func refuseMemory() throws(Failure) {
         guard place != .memory else {
-            throw Failure(.usage, "memory: ends with each command: name a file:DIR, sqlite:FILE or folder:DIR")
+            throw Failure(.usage, "memory: lasts only for one command: write file:DIR, sqlite:FILE or folder:DIR")
         }
     }
 }

@@ -5,12 +5,13 @@ import SyncCore
 
 struct Sync: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Make this device and the remote hold the same facts.")
+        abstract: "Exchange facts with the remote, so that both hold the same.")
 
-    @Flag(help: "Say what would change, and change nothing.")
+    @Flag(help: "Show what would change, without changing anything.")
     var dryRun = false
 
-    @Flag(help: "Make the remote's folder if it is missing. Without this, a share that is not mounted is an error.")
+    @Flag(
+        help: "Create the remote if it is missing. Without this flag a share that is not mounted is reported.")
     var createRemote = false
 
     @OptionGroup var options: StoreOptions
@@ -26,7 +27,7 @@ struct Sync: AsyncParsableCommand {
 
 struct Restore: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Bring back what the account bought, and show what is new.")
+        abstract: "Restore the account's purchases from the remote and list new ones.")
 
     @OptionGroup var options: StoreOptions
 
@@ -86,12 +87,12 @@ extension SyncReport {
 }
 
 extension SyncReport {
-    /// A line for each part of the remote that could not be read.
+    /// A line for each unreadable entry of the remote.
     fileprivate var unreadableLines: [String] {
-        unreadable.map { "  not read, tried again by the next sync: \($0)" }
+        unreadable.map { "  unreadable, retried by the next sync: \($0)" }
     }
 
-    /// A line for each entitlement that was granted before or is now; another reason for a denial is no news.
+    /// A line for each entitlement that was granted before or is now. A changed reason for a denial is left out.
     fileprivate var grantChanges: [String] {
         accessChanges.filter { $0.before.isGranted || $0.after.isGranted }.map(\.line)
     }
@@ -101,6 +102,7 @@ extension AccessChange {
     fileprivate var line: String { "  \(entitlement): \(before.summary) → \(after.summary)" }
 }
 
+/// A count with its noun in the singular or plural.
 func plural(_ count: Int, _ noun: String, _ many: String? = nil) -> String {
     "\(count) \(count == 1 ? noun : many ?? noun + "s")"
 }

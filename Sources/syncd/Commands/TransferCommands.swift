@@ -4,17 +4,17 @@ import Entitlements
 
 struct Export: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Write what the ledger holds: a history that can be imported, or the ledger document itself.")
+        abstract: "Export the ledger as a purchase history or as a ledger document.")
 
     enum Format: String, ExpressibleByArgument, CaseIterable {
         case history
         case ledger
     }
 
-    @Option(help: "history: purchases and refunds as JSON. ledger: the account's facts as stored (Docs/ledger.proto).")
+    @Option(help: "The format: purchases and refunds as JSON, or the account's facts as stored.")
     var format: Format = .history
 
-    @Option(help: "The file to write; standard output when not given.")
+    @Option(help: ArgumentHelp("The file to write (default: standard output).", valueName: "file"))
     var output: String?
 
     @OptionGroup var options: StoreOptions
@@ -59,12 +59,13 @@ extension Facts {
 
 struct Evaluate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Replay a history by a catalogue's rules: no store, nothing is written.")
+        abstract: "Evaluate a purchase history by a catalogue's rules, without a store.",
+        usage: "syncd evaluate --history <file> [<options>]")
 
-    @Option(help: "The history, a JSON file.")
+    @Option(help: ArgumentHelp("The history, a JSON file as written by export.", valueName: "file"))
     var history: String
 
-    @OptionGroup var catalog: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions
     @OptionGroup var clock: ClockOptions
     @OptionGroup var output: OutputOptions
 
@@ -74,7 +75,7 @@ struct Evaluate: AsyncParsableCommand {
         let now = try clock.now()
         let history = try readDocument(history) { try History(json: $0, catalog: catalog) }
         let ledger = history.ledger(catalog: catalog, environment: environment)
-        // A history is all there is: it stands for the account's ledger and the device's.
+        // The history serves as the account's ledger and the device's.
         let facts = Facts(account: ledger, device: ledger)
         let snapshot = Replay(facts, catalog: catalog, environment: environment).snapshot(at: now)
         try output.show(snapshot.json(account: nil), or: snapshot.text(account: nil))

@@ -5,36 +5,31 @@ import SyncCore
 
 struct Demo: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Tell the story of a buyer with two devices, a real server and real processes, and check every end.")
+        abstract: "Show two devices, a refund and a lost phone with a real server, and check every result.")
 
-    @Option(help: "The tutorial app's catalogue.")
-    var catalog: String = "Examples/insomniowl.json"
+    @Option(
+        help: ArgumentHelp(
+            "A catalogue with the same products (default: the tutorial app's, which is built in).", valueName: "file"))
+    var catalog: String?
 
     @Flag(help: "Keep the folders of the devices.")
     var keep = false
 
     func run() async throws {
-        guard FileManager.default.fileExists(atPath: catalog) else {
-            throw Failure(.notFound, "\(catalog): no such file; name the tutorial app's catalogue with --catalog")
-        }
-        // Every step checks these products, so another catalogue would tell another story.
-        let known = try readDocument(catalog) { try Catalog(json: $0) }
-        for product in [DemoStory.threeMonths, DemoStory.sixMonths, DemoStory.nightOwl, DemoStory.units] {
-            guard known[product: ProductID(product)] != nil else {
-                throw Failure(.notFound, "\(catalog): the demo needs the product \(product)")
-            }
-        }
+        let document = try catalog.map(Self.document) ?? PackageResources.insomniowl_json
         let name = "syncd-demo-\(ProcessInfo.processInfo.processIdentifier)"
         let folder = FileManager.default.temporaryDirectory.appending(path: name)
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        let file = folder.appending(path: "catalog.json").path(percentEncoded: false)
+        try writeFile(document, to: file)
         let stage = DemoStage(
-            folder: folder, catalog: URL(filePath: catalog).standardizedFileURL.path(percentEncoded: false),
+            folder: folder, catalog: file,
             password: (0..<2).map { _ in String(HostServices.system.randomBits(), radix: 36) }.joined())
         do {
             do {
-                try DemoStory(stage: stage).tell()
+                try DemoStory(stage: stage).run()
             } catch {
-                // What went wrong first is what to tell.
+                // The first error is the one to report.
                 try? stage.end()
                 throw error
             }
@@ -51,7 +46,22 @@ struct Demo: AsyncParsableCommand {
     }
 }
 
-/// The story: what happens on which day, and what each device must see.
+extension Demo {
+    /// Reads another catalogue, which must have the products that the steps buy.
+    private static func document(at path: String) throws -> [UInt8] {
+        try readDocument(path) { bytes in
+            let catalog = try Catalog(json: bytes)
+            for product in [DemoStory.threeMonths, DemoStory.sixMonths, DemoStory.nightOwl, DemoStory.units] {
+                guard catalog[product: ProductID(product)] != nil else {
+                    throw Failure(.notFound, "\(path): the demo needs the product \(product)")
+                }
+            }
+            return bytes
+        }
+    }
+}
+
+/// The steps of the demo, with the state that each device must show.
 struct DemoStory {
     static let threeMonths = "com.back40.InsomniOwl.3monthsOfRandom"
     static let sixMonths = "com.back40.InsomniOwl.6monthsOfRandom"
@@ -60,12 +70,12 @@ struct DemoStory {
 
     let stage: DemoStage
 
-    func tell() throws {
+    func run() throws {
         stage.chapter("A server, over SQLite")
-        // Everything that is bought is in the past by its clock, whatever the clock of this machine says.
+        // The server's clock makes every purchase one of the past, whatever the clock of this machine says.
         try stage.serve("--at 2026-03-02 --password-cost 10 --log-level warning")
         stage.remark(
-            "For the story its clock begins on the last day, and passwords are hashed with 2^10 rounds, not 2^17.")
+            "For the demo its clock starts on the last day, and passwords are hashed with 2^10 rounds, not 2^17.")
         try buyAndRestore()
         try buyOnBothOffline()
         try refund()

@@ -1,22 +1,22 @@
 import Foundation
 import Synchronization
 
-/// The server of the demo: a process of its own, that ends with the demo, also where a signal ends that which can be
-/// caught and is sent to end programs: INT, TERM, HUP, QUIT, PIPE.
+/// The server of the demo: a separate process that ends with the demo, also when one of the signals INT, TERM, HUP,
+/// QUIT or PIPE ends the demo.
 final class DemoServer {
-    /// Where it listens.
+    /// The server's URL.
     let url: String
     private let process: Process
     private let output: Pipe
 
-    /// Its process, for a signal that ends the demo; 0 for none, and -1 while it is being started.
+    /// The process id, for the signal handler; 0 for none, and -1 while the server is being started.
     private static let running = Atomic<Int32>(0)
-    /// A signal that came while it was being started; 0 for none.
+    /// A signal that arrived while the server was being started; 0 for none.
     private static let awaiting = Atomic<Int32>(0)
 
-    /// Starts it over a database in `folder`, and waits until it listens.
+    /// Starts the server with a database in `folder` and waits until it listens.
     ///
-    /// - Parameter options: more arguments of `serve`.
+    /// - Parameter options: further arguments of `serve`.
     init(program: URL, folder: URL, options: [String], environment: [String: String]) throws {
         (process, output) = (Process(), Pipe())
         let log = folder.appending(path: "server.log").path(percentEncoded: false)
@@ -33,14 +33,14 @@ final class DemoServer {
         process.standardError = FileHandle(forWritingAtPath: log)
         Self.awaiting.store(0, ordering: .sequentiallyConsistent)
         Self.running.store(-1, ordering: .sequentiallyConsistent)
-        Self.endWithDemo()
+        Self.installSignalHandlers()
         do {
             try process.run()
         } catch {
-            Self.note(0)
+            Self.store(0)
             throw error
         }
-        Self.note(process.processIdentifier)
+        Self.store(process.processIdentifier)
         var line = Data()
         while !line.contains(UInt8(ascii: "\n")) {
             let bytes = output.fileHandleForReading.availableData
@@ -52,15 +52,15 @@ final class DemoServer {
         guard text.hasPrefix(start) else {
             process.waitUntilExit()
             Self.running.store(0, ordering: .sequentiallyConsistent)
-            let told = String(decoding: FileManager.default.contents(atPath: log) ?? Data(), as: UTF8.self)
-            throw Failure(.failed, "the demo's server did not start: \(told.onOneLine)")
+            let output = String(decoding: FileManager.default.contents(atPath: log) ?? Data(), as: UTF8.self)
+            throw Failure(.failed, "the demo's server did not start: \(output.onOneLine)")
         }
         url = String(text.dropFirst(start.count))
     }
 
-    /// Ends it, and waits until it has.
+    /// Stops the server and waits for its end.
     ///
-    /// - Returns: its exit code.
+    /// - Returns: the exit code.
     @discardableResult
     func stop() -> Int32 {
         if process.isRunning { kill(process.processIdentifier, SIGTERM) }
@@ -69,18 +69,18 @@ final class DemoServer {
         return process.terminationStatus
     }
 
-    /// Notes what was started, and lets a signal happen that came before that was known.
-    private static func note(_ process: Int32) {
+    /// Stores the process id and delivers a signal that arrived before.
+    private static func store(_ process: Int32) {
         running.store(process, ordering: .sequentiallyConsistent)
         let number = awaiting.load(ordering: .sequentiallyConsistent)
         if number > 0 { raise(number) }
     }
 
-    /// A signal that ends the demo ends the server first.
-    private static func endWithDemo() {
+    /// Installs handlers for signals that end the demo, which stop the server first.
+    private static func installSignalHandlers() {
         for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE] {
             signal(number) { number in
-                // Before it is looked at what runs, so that one of both sides sees the other's.
+                // Stored before the process id is read, so that one of both sides sees the other's value.
                 DemoServer.awaiting.store(number, ordering: .sequentiallyConsistent)
                 let server = DemoServer.running.load(ordering: .sequentiallyConsistent)
                 if server < 0 { return }

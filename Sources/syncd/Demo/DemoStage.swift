@@ -1,18 +1,18 @@
 import Entitlements
 import Foundation
 
-/// Runs each step of the demo as a process of its own, on folders of its own, and checks what a device then sees.
+/// Runs each step of the demo as a separate process with its own folders, and checks the state of the devices.
 final class DemoStage {
     private let folder: URL
     private let catalog: String
     private let password: String
     private var server: DemoServer?
-    /// What was checked, one line each.
+    /// The checks so far, one line each.
     private(set) var checks: [String] = []
 
     /// A stage in `folder`.
     ///
-    /// - Parameter password: of the story's account.
+    /// - Parameter password: the password of the demo's account.
     init(folder: URL, catalog: String, password: String) {
         (self.folder, self.catalog, self.password) = (folder, catalog, password)
     }
@@ -27,7 +27,7 @@ final class DemoStage {
         print("    listening on \(server.url)")
     }
 
-    /// Ends the server, in whatever way the story went.
+    /// Stops the server, after success and failure alike.
     func end() throws {
         guard let server else { return }
         self.server = nil
@@ -43,7 +43,7 @@ final class DemoStage {
         print("  \(text)")
     }
 
-    /// Runs `syncd` on a device's store and shows what it says.
+    /// Runs `syncd` on a device's store and prints its output.
     func run(_ device: String, _ command: String, on day: String, exit expected: Int32 = 0) throws {
         print("  \(device)$ syncd \(command)")
         let result = try launch(device, command.split(separator: " ").map(String.init), on: day)
@@ -55,11 +55,11 @@ final class DemoStage {
         }
     }
 
-    /// Checks the end of the subscription and what is owned, as `status --json` of the device tells it.
+    /// Checks the end of the subscription and the owned products with `status --json` on the device.
     ///
     /// - Parameters:
-    ///   - end: the day on which the subscription ends, `nil` when it must not be active.
-    ///   - rule: the expiry rule to read by, the catalogue's when not given.
+    ///   - end: the day on which the subscription must end; `nil` if it must not be active.
+    ///   - rule: the expiry rule; `nil` for the catalogue's.
     func expect(_ device: String, on day: String, end: String?, owned: [String], rule: String? = nil) throws {
         let result = try launch(device, ["status", "--json"] + (rule.map { ["--expiry", $0] } ?? []), on: day)
         guard result.exitCode == 0 else { throw Failure(.failed, "\(device): no status: \(result.output)") }
@@ -96,7 +96,7 @@ final class DemoStage {
             ]
         if let server, arguments.first != "record" { process.arguments? += ["--remote", server.url] }
         process.environment = inherited
-        // Each device keeps its own log-in.
+        // Each device has its own session.
         let state = folder.appending(path: "\(device)-state").path(percentEncoded: false)
         process.environment?["XDG_STATE_HOME"] = state
         if arguments.first == "account" { process.environment?["SYNCD_PASSWORD"] = password }
@@ -117,7 +117,7 @@ final class DemoStage {
         return program
     }
 
-    /// What the caller has set for his own stores must not reach the story.
+    /// The environment without the caller's own settings for syncd.
     private var inherited: [String: String] {
         ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SYNCD_") }
     }

@@ -4,7 +4,7 @@ import Entitlements
 import HTTPStorage
 import SyncCore
 
-/// A command failed: one line for standard error, and the exit code that tells a script what to do.
+/// The error of a command: one line for standard error, and an exit code for scripts.
 struct Failure: Error, CustomStringConvertible {
     let code: Code
     let message: String
@@ -26,7 +26,7 @@ struct Failure: Error, CustomStringConvertible {
 
     var description: String { message }
 
-    /// Finds the code for an error of the libraries.
+    /// Maps an error of the libraries to its exit code.
     init(_ error: any Error) {
         switch error {
         case let failure as Failure: self = failure
@@ -41,17 +41,18 @@ struct Failure: Error, CustomStringConvertible {
         }
     }
 
-    /// The option that is missing.
+    /// A hint that names the option which resolves the error; empty if there is none.
     private static func hint(for error: EntitlementError) -> String {
         switch error.kind {
-        case .signInNeeded: " (name an account with --account)"
-        case .noRemote: " (name one with --remote)"
-        case .sync where error.syncError?.isMissingStore == true: " (with sync --create-remote)"
+        case .signInNeeded: " (pass --account)"
+        case .noRemote: " (pass --remote)"
+        case .sync where error.syncError?.isMissingStore == true: " (syncd sync --create-remote)"
         default: ""
         }
     }
 
     private static func code(for error: EntitlementError) -> Code {
+        if error.cause?.kind == .missing { return .notFound }
         if error.isTransient { return .tryAgain }
         if let backend = error.backendError { return code(for: backend) }
         switch error.syncError?.reason {
@@ -81,6 +82,7 @@ struct Failure: Error, CustomStringConvertible {
     }
 
     private static func code(for error: BackendError) -> Code {
+        if error.kind == .missing { return .notFound }
         if error.disposition == .transient { return .tryAgain }
         return switch error.kind {
         case .permissionDenied, .refused, .notAStore, .newerFormat, .tooLarge, .unsupported: .refused
@@ -91,21 +93,21 @@ struct Failure: Error, CustomStringConvertible {
 }
 
 extension EntitlementError {
-    /// The store's error underneath, in a sync or outside of one.
+    /// The underlying error of a store, during a sync or outside of one.
     fileprivate var cause: BackendError? {
         if let backendError { return backendError }
         if case .backend(let error) = syncError?.reason { return error }
         return nil
     }
 
-    /// Whether a server was not even asked, because nobody is logged in there.
+    /// `true` if no request was sent to the server because no account is logged in there.
     fileprivate var isMissingLogIn: Bool {
         kind == .sync && (cause?.cause as? AccountError)?.kind == .sessionOver
     }
 }
 
 extension SyncError {
-    /// Whether the folder of the remote is missing, as far as this machine can see.
+    /// `true` if the remote's folder is missing on this machine, which may be a share that is not mounted.
     fileprivate var isMissingStore: Bool {
         if case .backend(let error) = reason { side == .remote && error.kind == .missing } else { false }
     }

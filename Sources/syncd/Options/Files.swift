@@ -1,12 +1,12 @@
 import Entitlements
 import Foundation
 
-/// Reads a file and what `parse` makes of it; every error names the file.
+/// Reads and parses a file. Every error names the file.
 func readDocument<Document>(_ path: String, _ parse: ([UInt8]) throws -> Document) throws -> Document {
-    guard !path.isEmpty else { throw Failure(.usage, "the name of a file is empty") }
+    guard !path.isEmpty else { throw Failure(.usage, "a file name must not be empty") }
     let bytes: [UInt8]
     do {
-        // By handle, so that a pipe can be read as well.
+        // A file handle can read a pipe, too.
         let file = try FileHandle(forReadingFrom: URL(filePath: path))
         bytes = Array(try file.readToEnd() ?? Data())
     } catch {
@@ -15,16 +15,16 @@ func readDocument<Document>(_ path: String, _ parse: ([UInt8]) throws -> Documen
     do { return try parse(bytes) } catch let error as InputError { throw Failure(.failed, "\(path): \(error)") }
 }
 
-/// Writes the whole file or, when that fails, nothing.
+/// Writes a file atomically: on an error nothing is written.
 func writeFile(_ bytes: [UInt8], to path: String) throws(Failure) {
     do {
         try Data(bytes).write(to: URL(filePath: path), options: .atomic)
     } catch {
-        throw Failure(.failed, "\(path): it cannot be written: \(systemReason(of: error))")
+        throw Failure(.failed, "\(path): cannot be written: \(systemReason(of: error))")
     }
 }
 
-/// Writes to standard output. A full disk is an error, and no reason to crash.
+/// Writes to standard output. A full disk is an error, not a crash.
 func writeOutput(_ bytes: [UInt8]) throws(Failure) {
     do {
         try FileHandle.standardOutput.write(contentsOf: Data(bytes))
@@ -37,9 +37,9 @@ extension Failure {
     fileprivate init(reading path: String, _ error: any Error) {
         switch errorNumber(of: error) {
         case ENOENT, ENOTDIR: self.init(.notFound, "\(path): no such file")
-        case EACCES, EPERM: self.init(.refused, "\(path): this user may not read it")
-        case EISDIR: self.init(.failed, "\(path): this is a folder, a file is expected")
-        default: self.init(.failed, "\(path): it cannot be read: \(systemReason(of: error))")
+        case EACCES, EPERM: self.init(.refused, "\(path): permission denied")
+        case EISDIR: self.init(.failed, "\(path) must be a file, not a folder")
+        default: self.init(.failed, "\(path): cannot be read: \(systemReason(of: error))")
         }
     }
 }
@@ -48,7 +48,7 @@ private func systemReason(of error: any Error) -> String {
     errorNumber(of: error).map { String(cString: strerror($0)) } ?? error.localizedDescription
 }
 
-/// The system's error number underneath, where there is one.
+/// The underlying errno value, if there is one.
 private func errorNumber(of error: any Error) -> Int32? {
     if let error = error as? POSIXError { return error.code.rawValue }
     let error = error as NSError

@@ -4,26 +4,26 @@ import Foundation
 import SyncServer
 import SyncService
 
-/// What the server puts up with.
+/// The server's limits and trusted proxies.
 struct LimitOptions: ParsableArguments {
     @Option(
         name: .customLong("limit"),
         help: ArgumentHelp(
-            "Another limit than the usual one, once for each; --limits shows all of them (SYNCD_LIMITS, with spaces "
-                + "between).", valueName: "name=value"))
+            "A limit; repeat for others, and see --limits for names and defaults (SYNCD_LIMITS, separated by spaces).",
+            valueName: "name=value"))
     var settings: [String] = []
 
-    @Flag(name: .customLong("limits"), help: "Show all limits with their values, and do nothing else.")
+    @Flag(name: .customLong("limits"), help: "Print all limits with their values and exit.")
     var isShowing = false
 
     @Option(
         name: .customLong("trusted-proxy"),
         help: ArgumentHelp(
-            "Believe the X-Forwarded-For or Forwarded of this proxy, an address or a range such as 10.0.0.0/8; once "
-                + "for each (SYNCD_TRUSTED_PROXIES, with spaces between).", valueName: "address"))
+            "A proxy whose X-Forwarded-For or Forwarded is trusted: an address, or a range such as 10.0.0.0/8; repeat "
+                + "for others (SYNCD_TRUSTED_PROXIES, separated by spaces).", valueName: "address"))
     var proxies: [String] = []
 
-    /// The limits of a listener as they were asked for.
+    /// The limits of `listener` with the options' values.
     func limits(_ listener: ListenerConfiguration) throws(Failure) -> ServerLimits {
         var limits = ServerLimits(listener: listener)
         for setting in Self.given(settings, "SYNCD_LIMITS") {
@@ -32,7 +32,8 @@ struct LimitOptions: ParsableArguments {
         for proxy in Self.given(proxies, "SYNCD_TRUSTED_PROXIES") {
             guard limits.listener.trustedProxies.insert(proxy) else {
                 throw Failure(
-                    .usage, "--trusted-proxy: \"\(proxy.singleLine)\" is no address, nor a range such as 10.0.0.0/8")
+                    .usage,
+                    "--trusted-proxy must be an address or a range such as 10.0.0.0/8, not \"\(proxy.singleLine)\"")
             }
         }
         return limits
@@ -43,7 +44,7 @@ struct LimitOptions: ParsableArguments {
         return environmentVariable(variable)?.split(separator: " ").map(String.init) ?? []
     }
 
-    /// The table of `--limits`.
+    /// The table that `--limits` prints.
     static func table(_ limits: ServerLimits) -> String {
         let rows = limits.rows
         let widths = (rows.map(\.name.count).max() ?? 0, rows.map(\.value.count).max() ?? 0)

@@ -6,18 +6,21 @@ import SyncProtocol
 import SyncServer
 import SyncService
 
-/// Where the server listens.
+/// The server's address, certificate and secret files.
 struct ListenOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Where to listen; port 0 for a free one (SYNCD_LISTEN).", valueName: "host:port"))
+    @Option(
+        help: ArgumentHelp(
+            "The address to listen at; port 0 for a free one (SYNCD_LISTEN; default: 127.0.0.1:8440).",
+            valueName: "host:port"))
     var listen: String?
 
-    @Option(help: ArgumentHelp("The certificate and its issuers', PEM (SYNCD_TLS_CERTIFICATE).", valueName: "file"))
+    @Option(help: ArgumentHelp("The certificate chain, PEM (SYNCD_TLS_CERTIFICATE).", valueName: "file"))
     var tlsCertificate: String?
 
-    @Option(help: ArgumentHelp("The certificate's private key, PEM (SYNCD_TLS_KEY).", valueName: "file"))
+    @Option(help: ArgumentHelp("The certificate's private key, unencrypted PEM (SYNCD_TLS_KEY).", valueName: "file"))
     var tlsKey: String?
 
-    @Flag(help: "Listen without TLS on an address that others reach (SYNCD_INSECURE_HTTP=1).")
+    @Flag(help: "Listen without TLS at an address that other machines reach (SYNCD_INSECURE_HTTP=1).")
     var insecureHTTP = false
 
     @OptionGroup var secrets: SecretOptions
@@ -39,17 +42,17 @@ struct ListenOptions: ParsableArguments {
             guard insecureHTTP || isMeant || Self.isLoopback(host) else {
                 throw Failure(
                     .usage,
-                    "--listen: others reach \(text.singleLine) and could read passwords: give --tls-certificate and "
-                        + "--tls-key, or --insecure-http behind a proxy that has them")
+                    "--listen: other machines reach \(text.singleLine), so passwords need TLS: pass --tls-certificate "
+                        + "and --tls-key, or --insecure-http behind a proxy that has them")
             }
-        default: throw Failure(.usage, "--tls-certificate and --tls-key are given together, or not at all")
+        default: throw Failure(.usage, "--tls-certificate and --tls-key must be passed together")
         }
         return configuration
     }
 
-    /// `host:port`; an IPv6 address stands in brackets.
+    /// Parses `host:port`, with an IPv6 address in brackets.
     private static func address(_ text: String) throws(Failure) -> (host: String, port: Int) {
-        let failure = Failure(.usage, "--listen: \"\(text.singleLine)\" is not HOST:PORT, such as 127.0.0.1:8440")
+        let failure = Failure(.usage, "--listen must be HOST:PORT, such as 127.0.0.1:8440, not \"\(text.singleLine)\"")
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
             throw failure
         }
@@ -70,44 +73,48 @@ struct ListenOptions: ParsableArguments {
     }
 }
 
-/// What the server does.
+/// The server's name, its operator, and the rules for accounts.
 struct ServiceOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The address that clients know the server by, in its tokens; that of --listen when not given (SYNCD_NAME).",
+            "The server's public URL, which its tokens carry (SYNCD_NAME; default: the address of --listen).",
             valueName: "url"))
     var name: String?
 
     @Option(
-        help: ArgumentHelp("A file with the operator's token, a line (SYNCD_OPERATOR_TOKEN_FILE).", valueName: "file"))
+        help: ArgumentHelp(
+            "A file with the operator's token on one line (SYNCD_OPERATOR_TOKEN_FILE).", valueName: "file"))
     var operatorTokenFile: String?
 
     @Option(
         name: .customLong("origin"),
         help: ArgumentHelp(
-            "A web page elsewhere that may ask, such as https://shop.example.com; once for each (SYNCD_ORIGINS, with "
-                + "spaces between).", valueName: "origin"))
+            "An origin of web pages that may call the server, such as https://shop.example.com; repeat for others "
+                + "(SYNCD_ORIGINS, separated by spaces).", valueName: "origin"))
     var origins: [String] = []
 
-    @Flag(help: "Only whoever has an account may log in, nobody can make one (SYNCD_NO_SIGN_UP=1).")
+    @Flag(help: "Do not let clients create accounts (SYNCD_NO_SIGN_UP=1).")
     var noSignUp = false
 
     @Flag(
         help: ArgumentHelp(
-            "Beside --issuer: let anybody make an account with a password here, too, whose name no user of the "
-                + "issuer's can have then (SYNCD_SIGN_UP=1)."))
+            "With --issuer: let clients create accounts with passwords as well. Users of the issuer cannot take their "
+                + "names (SYNCD_SIGN_UP=1)."))
     var signUp = false
 
-    @Option(help: "Who owns a transaction that two accounts claim: keepWithFirst or share (SYNCD_OWNERSHIP).")
+    @Option(
+        help: ArgumentHelp(
+            "The owner of a transaction that two accounts claim: keepWithFirst or share (SYNCD_OWNERSHIP; default: "
+                + "keepWithFirst).", valueName: "rule"))
     var ownership: String?
 
-    @Flag(help: "Take the clock as right although the store has seen later times: once, after the clock was ahead.")
+    @Flag(help: "Accept the clock although the store has seen later times; once, after the clock was ahead.")
     var acceptClock = false
 
-    @OptionGroup var catalog: CatalogOptions
+    @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions
 
     /// - Parameters:
-    ///   - hasIssuer: whether tokens of another issuer are accepted.
+    ///   - hasIssuer: `true` if tokens of another issuer are accepted.
     ///   - secrets: the rule for the file with the operator's token.
     func configuration(
         _ listener: ListenerConfiguration, hasIssuer: Bool, secrets: SecretOptions
@@ -115,7 +122,9 @@ struct ServiceOptions: ParsableArguments {
         let name = name ?? environmentVariable("SYNCD_NAME") ?? Self.name(of: listener)
         guard let url = URL(string: name), ["http", "https"].contains(url.scheme ?? ""), url.host() != nil,
             !name.contains(where: \.isWhitespace)
-        else { throw Failure(.usage, "--name: \"\(name.singleLine)\" is no address such as https://sync.example.com") }
+        else {
+            throw Failure(.usage, "--name must be a URL such as https://sync.example.com, not \"\(name.singleLine)\"")
+        }
         var configuration = ServiceConfiguration(name: name)
         if catalog.file != nil || environmentVariable("SYNCD_CATALOG") != nil {
             let loaded = try catalog.load()
@@ -128,17 +137,18 @@ struct ServiceOptions: ParsableArguments {
         configuration.operatorToken = try operatorToken(secrets)
         if let text = ownership ?? environmentVariable("SYNCD_OWNERSHIP") {
             guard let ownership = ServiceConfiguration.Ownership(rawValue: text) else {
-                throw Failure(.usage, "--ownership: \"\(text.singleLine)\" is neither keepWithFirst nor share")
+                throw Failure(.usage, "--ownership must be keepWithFirst or share, not \"\(text.singleLine)\"")
             }
             configuration.ownership = ownership
         }
         return configuration
     }
 
-    /// Whoever makes an account has its name: with an issuer, none of its users may lose his to a stranger.
+    /// Returns `true` if clients may create accounts. With an issuer they need `--sign-up`, because a new account can
+    /// take the name of one of the issuer's users.
     private func allowsSignUp(besideIssuer hasIssuer: Bool) throws(Failure) -> Bool {
         let (isOpened, isClosed) = (try isSet("SYNCD_SIGN_UP"), try isSet("SYNCD_NO_SIGN_UP"))
-        guard !(signUp && noSignUp) else { throw Failure(.usage, "--sign-up and --no-sign-up: which one?") }
+        guard !(signUp && noSignUp) else { throw Failure(.usage, "--sign-up and --no-sign-up exclude each other") }
         if noSignUp || (isClosed && !signUp) { return false }
         return !hasIssuer || signUp || isOpened
     }
@@ -153,12 +163,13 @@ struct ServiceOptions: ParsableArguments {
         let fallback = environmentVariable("SYNCD_ORIGINS")?.split(separator: " ").map(String.init) ?? []
         let origins = origins.isEmpty ? fallback : origins
         for origin in origins {
-            // As browsers send it (RFC 6454, section 6.2): nothing after the port, nothing in capitals.
+            // The form that browsers send (RFC 6454, section 6.2): lower case, nothing after the port.
             guard let url = URL(string: origin), let scheme = url.scheme, let host = url.host(), !host.isEmpty,
                 origin == "\(scheme)://\(host)" + (url.port.map { ":\($0)" } ?? ""), origin == origin.lowercased()
             else {
                 throw Failure(
-                    .usage, "--origin: \"\(origin.singleLine)\" is no origin: write scheme://host or scheme://host:port"
+                    .usage,
+                    "--origin must be scheme://host or scheme://host:port, not \"\(origin.singleLine)\""
                 )
             }
         }
@@ -170,7 +181,7 @@ struct ServiceOptions: ParsableArguments {
         try secrets.check(path, option: "--operator-token-file")
         let text = try readDocument(path) { String(decoding: $0, as: UTF8.self) }
         let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
-        // The characters that a token has in a header (RFC 6750, section 2.1).
+        // The characters of a bearer token (RFC 6750, section 2.1).
         let isToken = token.utf8.allSatisfy { byte in
             switch byte {
             case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -182,25 +193,25 @@ struct ServiceOptions: ParsableArguments {
         guard isToken, token.utf8.count >= 32 else {
             throw Failure(
                 .usage,
-                "\(path): an operator's token has 32 characters or more of a-z A-Z 0-9 - . _ ~ + / =, on one line "
-                    + "(openssl rand -hex 32 makes one)")
+                "\(path): an operator's token must be one line of at least 32 characters of a-z A-Z 0-9 - . _ ~ + / = "
+                    + "(create one with openssl rand -hex 32)")
         }
         return token
     }
 }
 
-/// Another service whose tokens are believed.
+/// Another service whose tokens the server accepts.
 struct IssuerOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Believe the tokens of this issuer too, their iss (SYNCD_ISSUER).", valueName: "iss"))
+    @Option(help: ArgumentHelp("Accept tokens of this issuer (iss) as well (SYNCD_ISSUER).", valueName: "iss"))
     var issuer: String?
 
-    @Option(help: ArgumentHelp("For whom its tokens must be, their aud (SYNCD_AUDIENCE).", valueName: "aud"))
+    @Option(help: ArgumentHelp("The audience (aud) of its tokens (SYNCD_AUDIENCE).", valueName: "aud"))
     var audience: String?
 
     @Option(help: ArgumentHelp("Its public keys, a JSON Web Key Set (SYNCD_JWKS).", valueName: "file-or-url"))
     var jwks: String?
 
-    /// Whether there is one.
+    /// `true` if an issuer is configured.
     var isGiven: Bool { (issuer ?? environmentVariable("SYNCD_ISSUER")) != nil }
 
     func issuers(of server: String) throws(Failure) -> [ExternalIssuer] {
@@ -211,24 +222,24 @@ struct IssuerOptions: ParsableArguments {
         switch given {
         case (nil, nil, nil): return []
         case (let issuer?, let audience?, let keys?):
-            guard issuer != server else { throw Failure(.usage, "--issuer: this is the server's own name") }
+            guard issuer != server else { throw Failure(.usage, "--issuer must not be the server's own name") }
             return [ExternalIssuer(name: issuer, audience: audience, keys: try Self.source(keys))]
-        default: throw Failure(.usage, "--issuer, --audience and --jwks are given together, or not at all")
+        default: throw Failure(.usage, "--issuer, --audience and --jwks must be passed together")
         }
     }
 
     private static func source(_ text: String) throws(Failure) -> ExternalIssuer.KeySource {
         guard text.contains("://") else {
             guard FileManager.default.isReadableFile(atPath: text) else {
-                throw Failure(.usage, "--jwks: \(text.singleLine): no such file, or this user may not read it")
+                throw Failure(.usage, "--jwks: \(text.singleLine): no such file, or permission denied")
             }
             return .file(text)
         }
         let isSecure = text.hasPrefix("https://")
         let host = URL(string: text)?.host() ?? ""
-        // Whoever could change them on the way could be anybody.
+        // Keys that can be changed in transit prove nothing.
         guard isSecure || (text.hasPrefix("http://") && ListenOptions.isLoopback(host)), !host.isEmpty else {
-            throw Failure(.usage, "--jwks: \"\(text.singleLine)\" is neither a file nor an https:// address")
+            throw Failure(.usage, "--jwks must be a file or an https:// URL, not \"\(text.singleLine)\"")
         }
         do throws(TransportError) {
             return .url(text, try CurlClient())
@@ -238,11 +249,11 @@ struct IssuerOptions: ParsableArguments {
     }
 }
 
-/// Whether a variable of the environment says yes.
+/// Returns `true` if a Boolean environment variable is set to 1, true or yes.
 func isSet(_ name: String) throws(Failure) -> Bool {
     switch environmentVariable(name) {
     case nil, "0", "false", "no": false
     case "1", "true", "yes": true
-    case let value?: throw Failure(.usage, "\(name) is \"\(value.singleLine)\": write 1 or 0")
+    case let value?: throw Failure(.usage, "\(name) must be 1 or 0, not \"\(value.singleLine)\"")
     }
 }

@@ -3,67 +3,60 @@ import EntitlementSync
 import Entitlements
 import Foundation
 import SyncCore
+import SyncService
 
-/// What every command that looks into a store is told. A flag goes before its environment variable.
+/// The options of every command that opens a device's store. An option takes precedence over its environment variable.
 struct StoreOptions: ParsableArguments {
-    @Option(help: "The store on this device: file:DIR, sqlite:FILE or memory: (SYNCD_LOCAL).")
-    var local: String?
+    /// The title of the options that nearly every command has.
+    static let title = "Common options"
 
-    @Option(
-        help:
-            """
-            The store that all share: https://HOST, file:DIR, sqlite:FILE, webdavs://USER@HOST/FOLDER, or folder:DIR \
-            for one of a file-sync tool (SYNCD_REMOTE).
-            """
-    )
-    var remote: String?
+    @OptionGroup(title: title) private var place: PlaceOptions
+    @OptionGroup(title: title) var clock: ClockOptions
+    @OptionGroup(title: title) var output: OutputOptions
+    @OptionGroup(title: CatalogOptions.title) var catalog: CatalogOptions
+    @OptionGroup(title: ServerOptions.title) var server: ServerOptions
 
-    @Option(help: "Whose ledger; \"anonymous\" for nobody's (SYNCD_ACCOUNT).")
-    var account: String?
-
-    @OptionGroup var server: ServerOptions
-
-    @OptionGroup var catalog: CatalogOptions
-
-    @OptionGroup var clock: ClockOptions
-
-    @OptionGroup var output: OutputOptions
-
-    /// The store as the account that was named, or that is logged in, or the only one that the device holds.
+    /// Opens the store for the named account, the one that is logged in, or the only one that the device holds.
     ///
-    /// - Parameter createRemote: whether the remote may be made where it is missing.
-    func openStore(createRemote: Bool = false) async throws -> EntitlementStore {
+    /// - Parameters:
+    ///   - creation: the store or account that a command that writes may create; `nil` for a command that reads.
+    ///   - createRemote: `true` if a missing remote may be created.
+    func openStore(creating creation: CreationOptions? = nil, createRemote: Bool = false) async throws
+        -> EntitlementStore
+    {
         let local = try openLocal()
-        return try await open(local, account: try await account(in: local), createRemote: createRemote)
+        if let creation, !creation.create { try await requireExisting() }
+        let account = try await account(in: local, creating: creation)
+        return try await open(local, account: account, createRemote: createRemote)
     }
 
-    /// The store as whoever is logged in on this device, or as `account`.
+    /// Opens the store for the account that is logged in on this device, or for `account`.
     func openDeviceStore(as account: Account? = nil, createRemote: Bool = false) async throws -> EntitlementStore {
         try refuseAccount()
         return try await open(try openLocal(), account: account, createRemote: createRemote)
     }
 
-    /// For commands that are about who is logged in, and not about an account that somebody names.
+    /// Throws if an account is named, for commands that act on the account that is logged in.
     func refuseAccount() throws {
-        guard account == nil, environmentVariable("SYNCD_ACCOUNT") == nil else {
+        guard place.accountText == nil else {
             throw Failure(
                 .usage,
-                "--account and SYNCD_ACCOUNT have no meaning here: the account is the argument, or who is logged in")
+                "--account and SYNCD_ACCOUNT do not apply here: pass the account as an argument, or log in")
         }
     }
 
-    var localText: String? { local ?? environmentVariable("SYNCD_LOCAL") }
-    var remoteText: String? { remote ?? environmentVariable("SYNCD_REMOTE") }
+    var localText: String? { place.local ?? environmentVariable("SYNCD_LOCAL") }
+    var remoteText: String? { place.remote ?? environmentVariable("SYNCD_REMOTE") }
 
     static let localIsMissing = Failure(
-        .usage, "--local is needed: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)")
+        .usage, "--local is required: the store on this device, file:DIR or sqlite:FILE (or set SYNCD_LOCAL)")
 
     func openLocal() throws -> any KeyValueBackend {
         guard let localText else { throw Self.localIsMissing }
         return try StoreURL.open(localText, host: try clock.host(), option: "--local")
     }
 
-    /// The store over `server`, where the remote is one: by that log-in, or by the one that is kept.
+    /// Opens the store with `server` as its remote, or with the remote and the session that the options name.
     func open(
         _ local: any KeyValueBackend, account: Account?, createRemote: Bool = false, at server: RemoteServer? = nil
     ) async throws -> EntitlementStore {
@@ -73,7 +66,7 @@ struct StoreOptions: ParsableArguments {
         let used = try server ?? remoteServer(of: owner?.name)
         let remoteStore: (any KeyValueBackend)? =
             if let used {
-                // Waiting for a server takes real time, whatever time it is taken to be.
+                // Waiting for a server takes real time, whatever --at says.
                 try self.server.store(at: used.origin, transport: used.transport, host: .system, token: used.token)
             } else {
                 try remoteText.map {
@@ -87,45 +80,106 @@ struct StoreOptions: ParsableArguments {
             environment: catalog.environmentID, clock: clock.source, host: host)
     }
 
-    private func account(in store: any KeyValueBackend) async throws -> Account? {
-        if let name = account ?? environmentVariable("SYNCD_ACCOUNT") {
+    /// Throws if a command would record into a store that does not exist and looks like a misspelled server's store.
+    ///
+    /// A device's first purchase creates its store. Only a command line with `--local`, `--account` and no remote, the
+    /// form for support on a server's store, needs a store that exists.
+    private func requireExisting() async throws {
+        guard let local = place.local, place.account != nil, remoteText == nil else { return }
+        let url = try StoreURL(local, option: "--local")
+        guard url.place != .memory, try await !url.exists() else { return }
+        throw Failure(.notFound, "--local: there is no store at \(local.singleLine); pass --create to create it")
+    }
+
+    private func account(in store: any KeyValueBackend, creating creation: CreationOptions?) async throws -> Account? {
+        if let name = place.accountText {
             if name == "\(Account.anonymous)" { return .anonymous }
             do { _ = try Account(name) } catch { throw Failure(.usage, "--account: \(error)") }
-            return try await EntitlementStore.account(name, in: store)
+            let account = try await EntitlementStore.account(name, in: store)
+            if creation?.create != true { try await requireKnown(account, in: store, mayCreate: creation != nil) }
+            return account
         }
-        // Who is logged in comes before who else has a ledger here.
+        // The account that is logged in takes precedence over others with a ledger in this store.
         guard try await EntitlementStore.accountLoggedIn(in: store) == nil else { return nil }
-        let known = try await EntitlementStore.accounts(in: store)
-        guard known.count > 1 else { return known.first ?? .anonymous }
-        let names = known.map { "\"\($0)\"" }.joined(separator: ", ")
-        throw Failure(.usage, "--account is needed: this store holds \(names)")
+        let isServer = try await isServer(store)
+        let known = isServer ? [] : try await EntitlementStore.accounts(in: store)
+        guard isServer || known.count > 1 else { return known.first ?? .anonymous }
+        let names = isServer ? "the accounts of a server" : known.map { "\"\($0)\"" }.joined(separator: ", ")
+        throw Failure(.usage, "--account is required: this store holds \(names)")
+    }
+
+    /// Throws if `store` is a server's, which knows all of its accounts, and does not know this one.
+    private func requireKnown(_ account: Account, in store: any KeyValueBackend, mayCreate: Bool) async throws {
+        guard try await isServer(store), try await !AccountDirectory(backend: store).isKnown(account) else { return }
+        let hint = mayCreate ? "; pass --create to record for it all the same" : ""
+        throw Failure(.notFound, "--account: this server's store has no account \"\(account)\"\(hint)")
+    }
+
+    /// Returns `true` for the store of a server, which keeps accounts and keys of its own.
+    private func isServer(_ store: any KeyValueBackend) async throws -> Bool {
+        try await !store.list(prefix: KeyScope.serverPrefix, after: nil, limit: 1).outcome.items.isEmpty
     }
 }
 
-/// Which catalogue, and how its rules are read.
-struct CatalogOptions: ParsableArguments {
-    @Option(name: .customLong("catalog"), help: "The catalogue: JSON, or a .storekit file of Xcode (SYNCD_CATALOG).")
-    var file: String?
-
-    @OptionGroup var supplement: SupplementOptions
+/// The stores and the account of a command.
+private struct PlaceOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp(
+            "The store on this device: file:DIR, sqlite:FILE or memory: (SYNCD_LOCAL).", valueName: "store"))
+    var local: String?
 
     @Option(
-        help: "Read facts by this expiry rule instead of the catalogue's: stackPurchases, latestExpiryWins, remoteWins."
-    )
+        help: ArgumentHelp(
+            "The shared store: https://HOST, file:DIR, sqlite:FILE, webdavs://USER@HOST/FOLDER, or folder:DIR for a "
+                + "folder of a file-sync tool (SYNCD_REMOTE).", valueName: "store"))
+    var remote: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The account, or \"anonymous\" (SYNCD_ACCOUNT; default: the account that is logged in, or the only one).",
+            valueName: "name"))
+    var account: String?
+
+    var accountText: String? { account ?? environmentVariable("SYNCD_ACCOUNT") }
+}
+
+/// Permission to create what a command would write to.
+struct CreationOptions: ParsableArguments {
+    @Flag(help: "Create the store, or the account on a server's store, if it does not exist.")
+    var create = false
+}
+
+/// The catalogue and the rules that facts are read by.
+struct CatalogOptions: ParsableArguments {
+    static let title = "Catalogue options"
+
+    @Option(
+        name: .customLong("catalog"),
+        help: ArgumentHelp("The catalogue: JSON, or an Xcode .storekit file (SYNCD_CATALOG).", valueName: "file"))
+    var file: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "The store environment whose purchases count, such as production or sandbox.", valueName: "name"))
+    var environment: String = "production"
+
+    @Option(
+        help: ArgumentHelp(
+            "Replace the catalogue's expiry rule: stackPurchases, latestExpiryWins or remoteWins.", valueName: "rule"))
     var expiry: String?
 
     @Option(
-        help: "Read flags by this rule instead of the catalogue's: purchasedWins, lastWriterWins or remoteWins.")
+        help: ArgumentHelp(
+            "Replace the catalogue's flag rule: purchasedWins, lastWriterWins or remoteWins.", valueName: "rule"))
     var flags: String?
 
-    @Option(help: "Count purchases of this environment.")
-    var environment: String = "production"
+    @OptionGroup var supplement: SupplementOptions
 
     var environmentID: EnvironmentID { EnvironmentID(environment) }
 
     func load() throws -> Catalog {
         guard let path = file ?? environmentVariable("SYNCD_CATALOG") else {
-            throw Failure(.usage, "--catalog is needed: what is sold, a JSON file (or set SYNCD_CATALOG)")
+            throw Failure(.usage, "--catalog is required: a JSON or .storekit file (or set SYNCD_CATALOG)")
         }
         do { try environmentID.validate() } catch { throw Failure(.usage, "--environment: \(error)") }
         let supplement = try supplement.supplement()
@@ -149,15 +203,16 @@ struct CatalogOptions: ParsableArguments {
     {
         guard let name else { return nil }
         guard let rule = rules.first(where: { nameOf($0) == name }) else {
-            throw Failure(.usage, "\(option): \"\(name)\" is none of \(rules.map(nameOf).joined(separator: ", "))")
+            let names = rules.map(nameOf).joined(separator: ", ")
+            throw Failure(.usage, "\(option) must be one of \(names), not \"\(name.singleLine)\"")
         }
         return rule
     }
 }
 
-/// The clock, for tests and support.
+/// The current time, for tests and support.
 struct ClockOptions: ParsableArguments {
-    @Option(help: "Take this for the current time (RFC 3339, or a plain date).")
+    @Option(help: ArgumentHelp("The time to use instead of now: RFC 3339, or a plain date.", valueName: "time"))
     var at: String?
 
     func host() throws -> HostServices {
@@ -172,29 +227,30 @@ struct ClockOptions: ParsableArguments {
         }
     }
 
-    /// An explicit time is taken as it is; else remotes may correct the clock.
+    /// The clock's source: an explicit time is used as it is, the system's may be corrected by remotes.
     var source: ClockSource { at == nil ? .trusted : .host }
 
     func now() throws -> Timestamp { Timestamp(milliseconds: try host().now()) }
 }
 
-/// How results are printed.
+/// The format of results.
 struct OutputOptions: ParsableArguments {
-    @Flag(help: "Print JSON.")
+    @Flag(help: "Print the result as JSON.")
     var json = false
 
-    /// Prints `object` as JSON if asked for, else `text`.
+    /// Prints `object` as JSON with `--json`, otherwise `text`.
     func show(_ object: @autoclosure () -> JSON, or text: @autoclosure () -> String) throws(Failure) {
         try writeOutput(Array("\(json ? object().text() : text())\n".utf8))
     }
 }
 
+/// The value of an environment variable; `nil` if it is not set or empty.
 func environmentVariable(_ name: String) -> String? {
     guard let value = ProcessInfo.processInfo.environment[name], !value.isEmpty else { return nil }
     return value
 }
 
-/// A date argument.
+/// Reads the date argument of `option`.
 func date(_ text: String?, option: String) throws(Failure) -> Timestamp? {
     guard let text else { return nil }
     do { return try Timestamp(text) } catch { throw Failure(.usage, "\(option): \(error)") }

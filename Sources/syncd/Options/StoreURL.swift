@@ -3,9 +3,9 @@ import FileStorage
 import SQLiteStorage
 import SyncCore
 
-/// A store that a command line can name.
+/// The URL of a store on the command line.
 struct StoreURL {
-    /// What kind of store it is, and where.
+    /// The kind of the store and its location.
     enum Place: Equatable {
         case memory
         case file(String)
@@ -14,10 +14,10 @@ struct StoreURL {
         case server(ServerStore)
     }
 
-    /// A server, with the credentials that reach it.
+    /// A store on a server, with its credentials.
     struct ServerStore: Equatable {
         let backend: any KeyValueBackend
-        /// The same for whoever may make what is missing; `nil` where that makes no difference.
+        /// The same store with permission to create it if missing; `nil` if there is no such difference.
         var creating: (any KeyValueBackend)?
 
         static func == (left: Self, right: Self) -> Bool { left.backend.label == right.backend.label }
@@ -26,18 +26,18 @@ struct StoreURL {
     let text: String
     let place: Place
 
-    /// `memory:`, `file:DIR`, `folder:DIR`, which a file-sync tool shares, or `sqlite:FILE`.
+    /// Parses `memory:`, `file:DIR`, `sqlite:FILE`, `folder:DIR` (shared by a file-sync tool), or the URL of a server.
     ///
     /// - Parameters:
-    ///   - text: what was written.
-    ///   - option: the option or argument that says so, for the error.
-    ///   - server: reaches the server at `http(s)://HOST` or `webdav(s)://HOST/FOLDER`; `nil` where none is meant.
+    ///   - text: the URL.
+    ///   - option: the name of the option or argument, for the error.
+    ///   - server: opens the server at `http(s)://HOST` or `webdav(s)://HOST/FOLDER`; `nil` if servers are not allowed.
     init(
         _ text: String, option: String, server: ((String) throws -> ServerStore)? = nil
     ) throws {
         if Self.isServer(text) || Self.isWebDAV(text) {
             guard let server else {
-                throw Failure(.usage, "\(option): \(text.singleLine) is a server, and this is a store of this machine")
+                throw Failure(.usage, "\(option) must be a store on this machine, not the server \(text.singleLine)")
             }
             self.init(text: text, place: .server(try server(text)))
             return
@@ -45,10 +45,10 @@ struct StoreURL {
         try self.init(ofThisMachine: text, option: option)
     }
 
-    /// Whether `text` names a server of ours.
+    /// Returns `true` for the URL of an EntitlementSync server.
     static func isServer(_ text: String) -> Bool { ["http", "https"].contains(scheme(of: text)) }
 
-    /// Whether `text` names a folder of a WebDAV server.
+    /// Returns `true` for the URL of a folder on a WebDAV server.
     static func isWebDAV(_ text: String) -> Bool { ["webdav", "webdavs"].contains(scheme(of: text)) }
 
     private static func scheme(of text: String) -> String { text.prefix { $0 != ":" }.lowercased() }
@@ -61,7 +61,8 @@ struct StoreURL {
                 .usage,
                 "\(option): \"\(text)\" names a host: "
                     + (scheme == "sqlite"
-                        ? "a file of this machine is sqlite:FILE" : "a folder of this machine is \(scheme):DIR"))
+                        ? "write sqlite:FILE for a file on this machine"
+                        : "write \(scheme):DIR for a folder on this machine"))
         }
         let path = rest.map(Self.path)
         switch (scheme, path) {
@@ -71,14 +72,14 @@ struct StoreURL {
         case ("sqlite", let path?) where !path.isEmpty: place = .sqlite(path)
         default:
             throw Failure(
-                .usage, "\(option): \"\(text)\" is no store: write file:DIR, sqlite:FILE, folder:DIR or memory:")
+                .usage, "\(option) must be file:DIR, sqlite:FILE, folder:DIR or memory:, not \"\(text)\"")
         }
         self.text = text
     }
 
     private init(text: String, place: Place) { (self.text, self.place) = (text, place) }
 
-    /// Where it is; `nil` for memory and servers.
+    /// The store's path; `nil` for memory and servers.
     var path: String? {
         switch place {
         case .memory, .server: nil
@@ -96,16 +97,16 @@ struct StoreURL {
         }
     }
 
-    /// The store; one that is a remote must be there, unless it may be created.
+    /// Opens the store. A remote store must exist, unless it may be created.
     ///
     /// - Parameters:
-    ///   - cachedByteCount: how much of an SQLite database is kept in memory, about.
-    ///   - logByteCount: how long its log becomes, about.
+    ///   - cachedByteCount: the approximate size of the memory cache of an SQLite database.
+    ///   - logByteCount: the approximate maximum size of its write-ahead log.
     func open(
         host: HostServices, mayCreateRemote: Bool = false, cachedByteCount: Int = 1 << 20,
         logByteCount: Int = 16 << 20
     ) -> any KeyValueBackend {
-        // They wait for other processes by themselves; everything else is told at once.
+        // Backends wait for other processes themselves. All other errors are reported at once, without retries.
         switch place {
         case .memory: MemoryBackend(host: host)
         case .file(let path):
@@ -122,7 +123,7 @@ struct StoreURL {
         }
     }
 
-    /// The store with all that is whole in it, whatever became of the rest; nobody makes it where it is missing.
+    /// Opens the store to read its intact entries. A missing store is not created.
     func recoverable() -> any KeyValueBackend {
         switch place {
         case .file(let path): FileBackend(folder: path).forRecovery
@@ -131,7 +132,7 @@ struct StoreURL {
         }
     }
 
-    /// The store that `text` names, see ``init(_:option:server:)`` and ``open(host:mayCreateRemote:)``.
+    /// Parses a URL and opens its store.
     static func open(
         _ text: String, host: HostServices, option: String, mayCreateRemote: Bool = false,
         server: ((String) throws -> ServerStore)? = nil
@@ -139,7 +140,7 @@ struct StoreURL {
         try StoreURL(text, option: option, server: server).open(host: host, mayCreateRemote: mayCreateRemote)
     }
 
-    /// `file:///a/b` and `file:/a/b` are the same folder, as in other programs.
+    /// Returns the path of a URL: `file:///a/b` and `file:/a/b` are the same folder, as in other programs.
     private static func path(_ text: String) -> String {
         text.hasPrefix("///") ? String(text.dropFirst(2)) : text
     }

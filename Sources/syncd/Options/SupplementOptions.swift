@@ -1,25 +1,25 @@
 import ArgumentParser
 import Entitlements
 
-/// What a `.storekit` file does not say.
+/// Values that a `.storekit` file does not contain.
 struct SupplementOptions: ParsableArguments {
     @Option(
         name: .customLong("duration"),
         help: ArgumentHelp(
-            "How long a non-renewing subscription of a .storekit file lasts; once for each.", valueName: "ID=P3M"))
+            "The duration of a non-renewing subscription in a .storekit file; repeat for others.", valueName: "ID=P3M"))
     var durations: [String] = []
 
     @Option(
         name: .customLong("group-of"),
         help: ArgumentHelp(
-            "The group of a non-renewing subscription of a .storekit file; one of its own when not given.",
+            "The group of a non-renewing subscription in a .storekit file (default: its own id).",
             valueName: "ID=GROUP"))
     var groups: [String] = []
 
     @Option(
         name: .customLong("units"),
         help: ArgumentHelp(
-            "How many units a consumable of a .storekit file gives; 1 when not given.", valueName: "ID=N"))
+            "The units that a consumable in a .storekit file gives (default: 1).", valueName: "ID=N"))
     var units: [String] = []
 
     func supplement() throws -> StoreKitSupplement {
@@ -32,20 +32,20 @@ struct SupplementOptions: ParsableArguments {
             },
             units: try Self.values(units, option: "--units") { text in
                 guard let number = Int64(text), (1...1_000_000).contains(number) else {
-                    throw Failure(.usage, "units are a number from 1 to 1000000, not \"\(text.singleLine)\"")
+                    throw Failure(.usage, "units must be a number from 1 to 1,000,000, not \"\(text.singleLine)\"")
                 }
                 return number
             })
     }
 
-    /// Reads `ID=VALUE`, each id once. An id may hold "=", a value does not.
+    /// Parses `ID=VALUE` arguments with distinct ids. An id may contain "=", a value may not.
     private static func values<Value>(_ texts: [String], option: String, _ parse: (String) throws -> Value)
         throws -> [ProductID: Value]
     {
         var values: [ProductID: Value] = [:]
         for text in texts {
             guard let sign = text.lastIndex(of: "="), sign > text.startIndex else {
-                throw Failure(.usage, "\(option): \"\(text.singleLine)\" is not ID=VALUE")
+                throw Failure(.usage, "\(option) must be ID=VALUE, not \"\(text.singleLine)\"")
             }
             let id = ProductID(String(text[..<sign]))
             let value: Value
@@ -53,7 +53,7 @@ struct SupplementOptions: ParsableArguments {
                 throw Failure(.usage, "\(option): \(error)")
             }
             guard values.updateValue(value, forKey: id) == nil else {
-                throw Failure(.usage, "\(option): \"\(id.rawValue.singleLine)\" is given twice")
+                throw Failure(.usage, "\(option): \"\(id.rawValue.singleLine)\" is set twice")
             }
         }
         return values

@@ -1,10 +1,10 @@
 import Entitlements
 
 extension String {
-    /// The columns that a terminal gives to the text.
+    /// The width of the text on a terminal, in columns.
     var columnCount: Int { reduce(0) { $0 + $1.columnCount } }
 
-    /// The text on one line, cut to so many columns, 1 or more.
+    /// The text on one line, truncated to at most `columns`, 1 or more.
     func fitting(columns: Int) -> String {
         let line = singleLine
         if line.columnCount <= columns { return line }
@@ -15,7 +15,7 @@ extension String {
 }
 
 extension Character {
-    /// 2 for emoji and for what East Asian scripts write in full width (Unicode Standard Annex 11), else 1.
+    /// 2 for emoji and wide characters of East Asian scripts (Unicode Standard Annex 11), otherwise 1.
     fileprivate var columnCount: Int {
         let scalars = unicodeScalars
         if scalars.count > 1, scalars.contains("\u{FE0F}") { return 2 }
@@ -32,7 +32,7 @@ extension Character {
     }
 }
 
-/// Rows as columns of equal width, two spaces apart and indented by two.
+/// Formats rows as aligned columns, separated by two spaces and indented by two.
 func aligned(_ rows: [[String]]) -> [String] {
     let columns = rows.map(\.count).max() ?? 0
     let widths = (0..<columns).map { column in

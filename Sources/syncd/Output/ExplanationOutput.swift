@@ -76,7 +76,7 @@ extension Explanation.Effect {
         case .flagCounts: "counts"
         case .waits: "waits for approval"
         case .notYet: "lies in the future"
-        case .setAside(let reason): "counts nothing: \(reason)"
+        case .setAside(let reason): "does not count: \(reason)"
         }
     }
 }

@@ -27,7 +27,7 @@ extension Fact {
                 + (purchase.quantity == 1 ? "" : " × \(purchase.quantity)") + "  \(purchase.date)"
         case .recording(let recording):
             "\(recording.transaction.id)  by \(recording.replica.short) at \(recording.recordedAt)"
-                + (recording.knownEnd.map { ", who knew of \($0)" } ?? "")
+                + (recording.knownEnd.map { ", known end \($0)" } ?? "")
         case .revocation(let revocation):
             "\(revocation.transaction.id)" + (revocation.revokedAt.map { "  at \($0)" } ?? "  counts again")
                 + (revocation.reason.isEmpty ? "" : " (\(revocation.reason))")
@@ -35,8 +35,8 @@ extension Fact {
         case .spend(let spend): "\(spend.product)  \(spend.units) by \(spend.replica.short) at \(spend.date)"
         case .renewalState(let state): "\(state.line.id)  \(state.words)"
         case .assertion(let assertion):
-            "\(assertion.reference.group)  until \(assertion.reference.until), as \(assertion.reference.source) said "
-                + "on \(assertion.assertedAt)"
+            "\(assertion.reference.group)  until \(assertion.reference.until), stated by "
+                + "\(assertion.reference.source) on \(assertion.assertedAt)"
         case .acceptance(let acceptance): "\(acceptance.transaction.id)  \(acceptance.words) on \(acceptance.date)"
         case .reset(let reset): "\(reset.environment)  at \(reset.date)"
         case .claim(let claim): "\(claim.account.singleLine)  at \(claim.date)"
@@ -137,7 +137,7 @@ extension TransactionReference {
 }
 
 extension ReplicaID {
-    /// Enough of the id to tell replicas apart in a listing.
+    /// The first 8 characters, which distinguish replicas in a listing.
     var short: String { String("\(self)".prefix(8)) }
 }
 
@@ -163,7 +163,7 @@ extension Acceptance {
 }
 
 extension Purchase {
-    /// What this statement says otherwise than `other` about one purchase.
+    /// The fields in which this statement about a purchase differs from `other`.
     func difference(from other: Purchase) -> String {
         var parts: [String] = []
         if product != other.product { parts.append("\(product)") }

@@ -7,7 +7,7 @@ extension Snapshot {
         .object(members(account: account) + (clock?.members ?? []))
     }
 
-    /// The same for a person.
+    /// The text that `status` prints.
     func text(account: String?) -> String {
         var lines = [account.map { "\($0), at \(at)" } ?? "at \(at)"]
         if !subscriptions.isEmpty {
@@ -25,7 +25,7 @@ extension Snapshot {
 }
 
 extension ClockStatus {
-    /// Said only when something is wrong.
+    /// The JSON members; empty unless the device's clock is wrong.
     fileprivate var members: [(String, JSON)] {
         guard isDeviceClockWrong, let offset else { return [] }
         return [
@@ -39,7 +39,7 @@ extension ClockStatus {
         ]
     }
 
-    /// A line for a person when the device's clock is known to be wrong.
+    /// The warning lines; empty unless the device's clock is known to be wrong.
     var warnings: [String] {
         guard isDeviceClockWrong, let offset, let remote else { return [] }
         let seconds = offset.components.seconds
@@ -69,7 +69,7 @@ extension Snapshot.Renewal {
 }
 
 extension Period {
-    /// The period's name in a drawing.
+    /// The period's label in a drawing.
     var label: String {
         switch origin {
         case .purchase(let transaction, _): transaction.id.rawValue

@@ -1,7 +1,7 @@
 import Entitlements
 
-/// The periods of one group as text that reads at a glance on 80 columns: a bar for each purchase, a cross where it
-/// was revoked, dots for gaps, and a mark for now.
+/// A drawing of a group's periods in 80 columns: a bar for each purchase, a cross at a revocation, dots for gaps, and a
+/// mark for the current time.
 struct TimelineDrawing {
     let subscription: Snapshot.Subscription
     let timeline: Timeline
@@ -46,13 +46,13 @@ struct TimelineDrawing {
             ] + period.sourceMembers)
     }
 
-    /// What the drawing covers: all periods, and now where it is not far away.
+    /// The time that the drawing covers: all periods, and the current time unless it is far away.
     private var span: ClosedRange<Timestamp>? {
         let instants = timeline.contributions.flatMap { period in
             [period.start, period.end] + [period.revokedAt].compactMap { $0 }
         }
         guard let first = instants.min(), let last = instants.max() else { return nil }
-        // A far-away "now" would press the periods into a few columns.
+        // A distant current time would compress the periods into a few columns.
         let reach = max((last.milliseconds - first.milliseconds) / 4, 86_400_000)
         let isNear = now.milliseconds >= first.milliseconds - reach && now.milliseconds <= last.milliseconds + reach
         return isNear ? min(first, now)...max(last, now) : first...max(last, first)
@@ -102,7 +102,7 @@ struct TimelineDrawing {
         for cell in first...max(first, last) { cells[cell] = "█" }
     }
 
-    /// The mark under a column, with the date on the side that has room for it.
+    /// The mark under a column, with the date on the side that has enough space.
     private func marker(at column: Int) -> String {
         let date = day(now)
         return column + 2 + date.count <= Self.barWidth

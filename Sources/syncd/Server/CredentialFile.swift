@@ -3,13 +3,13 @@ import Foundation
 import HTTPStorage
 import SyncCore
 
-/// The log-in of one local store at one server, in a file that only its owner reads.
+/// The session of one local store on one server, in a file that only its owner can read.
 ///
-/// It is replaced in one step and is on the disk before anything relies on it. Beside it stands `FILE.lock`, which a
-/// process holds while it gets a new token, and at no other time.
+/// The file is replaced atomically and durably. A process holds the lock file `FILE.lock` beside it only while it gets
+/// a new token.
 struct CredentialFile: SessionStore {
     let path: String
-    /// Which local store and which server: a file of another pair is not used.
+    /// The local store and the server. A file of another pair is rejected.
     let local: String
     let server: String
 
@@ -24,10 +24,10 @@ struct CredentialFile: SessionStore {
         var server: String
     }
 
-    /// The file of a pair: in the folder for what a program keeps from one start to the next (XDG base directories).
+    /// The default file of a pair, in the state folder (XDG base directories).
     static func usualPath(local: String, server: String) throws(Failure) -> String {
         guard let folder = PrivateFile.stateFolder else {
-            throw Failure(.usage, "--credentials is needed: there is no HOME to keep the log-in in")
+            throw Failure(.usage, "--credentials is required, because HOME is not set")
         }
         let readable = server.map { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == ".") ? $0 : "-" }
         let digest = String(XXHash64.digest(of: Array("\(local)\n\(server)".utf8)), radix: 16)
@@ -44,12 +44,13 @@ struct CredentialFile: SessionStore {
         decoder.keyDecodingStrategy = .convertFromSnakeCase
         guard let body = try? decoder.decode(Body.self, from: bytes) else {
             throw BackendError(
-                .damaged, operation: .read, message: "\(path): this is no log-in of syncd: remove it, and log in again")
+                .damaged, operation: .read,
+                message: "\(path): not a session file of syncd: remove it and log in again")
         }
         guard body.server == server, body.local == local else {
             throw BackendError(
                 .permissionDenied, operation: .read,
-                message: "\(path): this is the log-in of \(body.local) at \(body.server); name another --credentials")
+                message: "\(path): the session of \(body.local) at \(body.server); pass another --credentials")
         }
         return KeptSession(
             ServerSession(
@@ -67,23 +68,24 @@ struct CredentialFile: SessionStore {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes, .prettyPrinted]
         let bytes: Data
         do { bytes = try encoder.encode(body) } catch {
-            throw BackendError(.other, operation: .write, message: "\(path): the log-in is no JSON", cause: error)
+            throw BackendError(
+                .other, operation: .write, message: "\(path): the session cannot be encoded", cause: error)
         }
         try write(bytes, to: path + ".new")
-        guard rename(path + ".new", path) == 0 else { throw error("it cannot be replaced", errno) }
+        guard rename(path + ".new", path) == 0 else { throw error("cannot be replaced", errno) }
         try synchronizeFolder()
     }
 
     func delete() async throws(BackendError) {
-        guard unlink(path) == 0 || errno == ENOENT else { throw error("it cannot be removed", errno) }
+        guard unlink(path) == 0 || errno == ENOENT else { throw error("cannot be removed", errno) }
         try synchronizeFolder()
     }
 
     private func write(_ bytes: Data, to name: String) throws(BackendError) {
-        // What a crash left there is nobody's: whoever writes holds the lock.
-        guard unlink(name) == 0 || errno == ENOENT else { throw error("it cannot be replaced", errno) }
+        // A file left by a crash has no owner: the writer holds the lock.
+        guard unlink(name) == 0 || errno == ENOENT else { throw error("cannot be replaced", errno) }
         let file = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard file >= 0 else { throw error("it cannot be written", errno) }
+        guard file >= 0 else { throw error("cannot be written", errno) }
         defer { close(file) }
         let written = bytes.withUnsafeBytes { buffer in
             var rest = buffer[...]
@@ -95,7 +97,7 @@ struct CredentialFile: SessionStore {
             }
             return true
         }
-        guard written, fsync(file) == 0 else { throw error("it cannot be written", errno) }
+        guard written, fsync(file) == 0 else { throw error("cannot be written", errno) }
     }
 
     private var folder: String {
@@ -105,9 +107,9 @@ struct CredentialFile: SessionStore {
 
     private func synchronizeFolder() throws(BackendError) {
         let descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard descriptor >= 0 else { throw error("its folder cannot be opened", errno) }
+        guard descriptor >= 0 else { throw error("the folder cannot be opened", errno) }
         defer { close(descriptor) }
-        guard fsync(descriptor) == 0 else { throw error("its folder cannot be written", errno) }
+        guard fsync(descriptor) == 0 else { throw error("the folder cannot be written", errno) }
     }
 
     func exclusively<Outcome: Sendable>(
@@ -118,26 +120,27 @@ struct CredentialFile: SessionStore {
                 atPath: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         } catch {
             throw BackendError(
-                .permissionDenied, operation: .open, message: "\(folder): it cannot be made", cause: error)
+                .permissionDenied, operation: .open, message: "\(folder): cannot be created", cause: error)
         }
         let lock = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard lock >= 0 else { throw error("its lock cannot be opened", errno) }
-        // Closing it lets it go; it stays there, or two could hold a lock of one name.
+        guard lock >= 0 else { throw error("the lock cannot be opened", errno) }
+        // Closing releases the lock. The file stays: if it were removed, two processes could lock two files of one
+        // name.
         defer { close(lock) }
         try await take(lock)
         return try await body()
     }
 
-    /// Waits as long as a refresh may take.
+    /// Takes the lock, waiting at most a minute for a refresh by another process.
     private func take(_ lock: Int32) async throws(BackendError) {
         let host = HostServices.system
         let end = ContinuousClock.now + .seconds(60)
         while flock(lock, LOCK_EX | LOCK_NB) != 0 {
-            guard errno == EWOULDBLOCK || errno == EINTR else { throw error("it cannot be locked", errno) }
+            guard errno == EWOULDBLOCK || errno == EINTR else { throw error("cannot be locked", errno) }
             guard ContinuousClock.now < end else {
                 throw BackendError(
                     .busy, operation: .open,
-                    message: "\(path): another process has been logging in for a minute; try again")
+                    message: "\(path): another process has held the lock for a minute; try again")
             }
             do { try await host.sleep(for: .milliseconds(10)) } catch {
                 throw BackendError(.cancelled, operation: .open, message: "the task was cancelled", cause: error)

@@ -2,16 +2,16 @@ import ArgumentParser
 import Entitlements
 import Foundation
 
-/// Where passwords and codes come from: never from an argument, which everybody on the machine can read.
+/// The source of passwords and codes. Arguments are no such source: every user of the machine can read them.
 struct PasswordOptions: ParsableArguments {
-    @Flag(help: "Read the password from standard input, a line; of several each on its own, in the order asked for.")
+    @Flag(help: "Read passwords and codes from standard input, one on each line, in the order of the prompts.")
     var passwordStdin = false
 
-    /// Something that is asked for.
+    /// A password or code to read.
     struct Secret {
         var question: String
         var variable: String
-        /// Whether it is new, and has to be typed twice.
+        /// `true` for a new password, which is typed twice.
         var isNew = false
 
         static func password(of name: String) -> Secret {
@@ -27,10 +27,10 @@ struct PasswordOptions: ParsableArguments {
         }
     }
 
-    /// Whether the caller has said where they come from, so that nobody has to be asked.
+    /// `true` if the password comes from standard input or the environment, without a prompt.
     var isGiven: Bool { passwordStdin || environmentVariable(Secret.password(of: "").variable) != nil }
 
-    /// Reads them: from standard input, the environment, or a person at a terminal.
+    /// Reads secrets from standard input, the environment, or a prompt at the terminal.
     func read(_ secrets: Secret...) throws(Failure) -> [String] {
         var values: [String] = []
         for secret in secrets { values.append(try read(secret)) }
@@ -47,24 +47,24 @@ struct PasswordOptions: ParsableArguments {
         if let value = environmentVariable(secret.variable) { return value }
         guard isatty(STDIN_FILENO) == 1 else {
             throw Failure(
-                .usage, "\(secret.question) is needed: --password-stdin, or \(secret.variable) in the environment")
+                .usage, "\(secret.question) is required: pass --password-stdin or set \(secret.variable)")
         }
         let answer = try ask(secret.question)
-        if secret.isNew, try ask("\(secret.question), once more") != answer {
-            throw Failure(.usage, "the two are not the same; nothing was done")
+        if secret.isNew, try ask("\(secret.question), again") != answer {
+            throw Failure(.usage, "the passwords differ; nothing was changed")
         }
         return answer
     }
 
-    /// Asks at the terminal, which shows nothing of the answer. Keys that end a program are read as any other, so that
-    /// the terminal shows again what is typed when this returns.
+    /// Prompts at the terminal without echo. Keys that usually end a program are read as input, so that the echo is
+    /// always switched on again.
     private func ask(_ question: String) throws(Failure) -> String {
         FileHandle.standardError.write(Data("\(question): ".utf8))
         var shown = termios()
         guard tcgetattr(STDIN_FILENO, &shown) == 0 else { throw Failure(.failed, "the terminal cannot hide an answer") }
         var hidden = shown
         hidden.c_lflag &= ~tcflag_t(ECHO | ISIG)
-        // Control-C ends the line, and shows below.
+        // Control-C ends the line and is rejected below.
         withUnsafeMutableBytes(of: &hidden.c_cc) { $0[Int(VEOL)] = 3 }
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden) == 0 else {
             throw Failure(.failed, "the terminal cannot hide an answer")
@@ -76,7 +76,7 @@ struct PasswordOptions: ParsableArguments {
         let answer = buffer.prefix(max(count, 0)).prefix { $0 != UInt8(ascii: "\n") }
         guard !answer.isEmpty, !answer.contains(where: { $0 < 0x20 }),
             let line = String(validating: answer, as: UTF8.self)
-        else { throw Failure(.usage, "no answer; nothing was done") }
+        else { throw Failure(.usage, "no input; nothing was changed") }
         return line
     }
 }

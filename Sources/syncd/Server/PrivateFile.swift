@@ -3,23 +3,23 @@ import Entitlements
 import Foundation
 import SyncCore
 
-/// Files with secrets that `syncd` writes itself, which only their owner may read.
+/// Files with secrets that `syncd` writes, which only their owner may read.
 enum PrivateFile {
-    /// The folder for state that outlives a process (XDG base directories); `nil` without a home folder.
+    /// The folder for persistent state (XDG base directories); `nil` without a home folder.
     static var stateFolder: String? {
         if let state = environmentVariable("XDG_STATE_HOME"), state.hasPrefix("/") { return state + "/syncd" }
         if let home = environmentVariable("HOME"), home.hasPrefix("/") { return home + "/.local/state/syncd" }
         return nil
     }
 
-    /// Reads all of a file that only its owner may read; `nil` for a missing file.
+    /// Reads a file that only its owner may read; `nil` for a missing file.
     static func read(_ path: String) throws(BackendError) -> Data? {
         let file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard file >= 0 else {
             if errno == ENOENT { return nil }
             throw BackendError(
                 [EACCES, EPERM, ELOOP].contains(errno) ? .permissionDenied : .unavailable, operation: .read,
-                disposition: .permanent, message: "\(path): it cannot be read: \(String(cString: strerror(errno)))")
+                disposition: .permanent, message: "\(path): cannot be read: \(String(cString: strerror(errno)))")
         }
         defer { close(file) }
         var status = stat()
@@ -28,12 +28,14 @@ enum PrivateFile {
         else {
             throw BackendError(
                 .permissionDenied, operation: .read,
-                message: "\(path): others can read this log-in: chmod 600 it, and log out everywhere if they may have")
+                message:
+                    "\(path): other users can read this session: chmod 600 it, and log out everywhere if they may have "
+                    + "read it")
         }
         do {
             return try FileHandle(fileDescriptor: file, closeOnDealloc: false).readToEnd() ?? Data()
         } catch {
-            throw BackendError(.unavailable, operation: .read, message: "\(path): it cannot be read", cause: error)
+            throw BackendError(.unavailable, operation: .read, message: "\(path): cannot be read", cause: error)
         }
     }
 }
@@ -42,7 +44,7 @@ enum PrivateFile {
 struct SecretOptions: ParsableArguments {
     @Flag(
         help: ArgumentHelp(
-            "Take tokens and keys from files that every user of this machine can read (SYNCD_ALLOW_OPEN_SECRETS=1)."))
+            "Accept files with tokens and keys that every user of this machine can read (SYNCD_ALLOW_OPEN_SECRETS=1)."))
     var allowOpenSecrets = false
 
     /// Throws if every user of this machine can read or replace the file at `path`.
@@ -65,7 +67,7 @@ struct SecretOptions: ParsableArguments {
                 + "this with --allow-open-secrets")
     }
 
-    /// Indicates whether systemd or a container runtime provides the file.
+    /// Returns `true` if systemd or a container runtime provides the file.
     private static func isProvided(_ path: String) -> Bool {
         guard let place = resolved(path) else { return false }
         return [environmentVariable("CREDENTIALS_DIRECTORY"), "/run/secrets"].contains { folder in

@@ -5,7 +5,7 @@ import HTTPStorage
 import SyncCore
 import SyncProtocol
 
-/// A server as the remote of a device, and the log-in that this device has there.
+/// A server as a device's remote, and the device's session there.
 struct RemoteServer {
     let origin: String
     let transport: any HTTPTransport
@@ -23,12 +23,12 @@ struct RemoteServer {
         tokens = SessionTokens(client, store: credentials, account: account)
     }
 
-    /// The same server for a session that ends with this process.
+    /// The same server with a session that ends with this process.
     func transient() throws(AccountError) -> RemoteServer {
         try RemoteServer(origin, transport: transport, credentials: MemorySessionStore(), account: account)
     }
 
-    /// The credential of requests. Whoever has none is told how to get one.
+    /// The access token for requests. Without a session it throws an error that explains how to log in.
     var token: HTTPBackend.Token {
         let (tokens, name) = (tokens, account)
         return { (refused) throws(BackendError) in
@@ -42,17 +42,17 @@ struct RemoteServer {
         }
     }
 
-    /// The session that is kept here; `nil` for none, or another account's.
+    /// The stored session; `nil` if there is none, or if it is another account's.
     func session() async throws(BackendError) -> ServerSession? {
         guard let session = try await tokens.session() else { return nil }
         return account.map { $0.utf8.elementsEqual(session.account.utf8) } == false ? nil : session
     }
 
-    /// Keeps `session` in the place of what was kept, whose session ends.
+    /// Stores `session` and ends the one that was stored before.
     func begin(_ session: ServerSession) async throws(BackendError) {
         if try await credentials.load() != nil {
             let former = SessionTokens(client, store: credentials, retries: RetryPolicy(maximumAttempts: 1))
-            // It may be over already, and nobody uses it any more.
+            // An error does not matter: the former session may have ended, and is no longer used.
             try? await client.logOut { (refused) throws(BackendError) in try await former.token(refused: refused) }
         }
         try await tokens.begin(session)
@@ -60,6 +60,6 @@ struct RemoteServer {
 }
 
 extension ServerSession {
-    /// The account that it is of.
+    /// The account of the session.
     func life() throws(EntitlementError) -> Account { try Account(account, incarnation: incarnation) }
 }

@@ -6,38 +6,43 @@ import HTTPStorage
 import SyncCore
 import SyncProtocol
 
-/// How a server is reached, where a store is one.
+/// The credentials and the transport for stores on servers.
 struct ServerOptions: ParsableArguments {
+    static let title = "Server options"
+
     @Option(
         help: ArgumentHelp(
-            "Where the log-in at a server is kept; by default a file for each store and server in "
-                + "$XDG_STATE_HOME/syncd (SYNCD_CREDENTIALS). For webdav(s): the users and passwords of servers, "
-                + "{\"webdavs://HOST\":{\"user\":…,\"password\":…}} (or SYNCD_WEBDAV_PASSWORD with the password "
-                + "itself).", valueName: "file"))
+            "The file for the session on a server (SYNCD_CREDENTIALS; default: one for each store and server in "
+                + "$XDG_STATE_HOME/syncd). For webdav(s): a file with "
+                + "{\"webdavs://HOST\":{\"user\":…,\"password\":…}} (or set SYNCD_WEBDAV_PASSWORD).", valueName: "file")
+    )
     var credentials: String?
 
     @Option(
         help: ArgumentHelp(
-            "A file with the operator's token of a server, a line (or SYNCD_TOKEN with the token itself).",
+            "A file with the token of the server's operator on one line (or set SYNCD_TOKEN).",
             valueName: "file"))
     var tokenFile: String?
 
     @Option(
         help: ArgumentHelp(
-            "Believe the certificates in this file, PEM, and no others (SYNCD_CA_FILE).", valueName: "file"))
+            "The only trusted certificate authorities, PEM (SYNCD_CA_FILE; default: the system's).", valueName: "file"))
     var caFile: String?
 
-    @Flag(help: "Send passwords and purchases to a server without TLS (SYNCD_INSECURE_HTTP=1).")
+    @Flag(help: "Allow a server without TLS, which exposes passwords and purchases (SYNCD_INSECURE_HTTP=1).")
     var insecureHTTP = false
 
     @OptionGroup var secrets: SecretOptions
 
-    /// The transport to servers.
-    func transport() throws(Failure) -> any HTTPTransport {
+    /// The HTTP transport for requests to servers.
+    func transport() throws -> any HTTPTransport {
         var configuration = CurlClient.Configuration()
         configuration.userAgent = "syncd/\(SyncD.configuration.version)"
         if let file = caFile ?? environmentVariable("SYNCD_CA_FILE") {
-            guard access(file, R_OK) == 0 else { throw Failure(.notFound, "--ca-file: \(file): it cannot be read") }
+            let text = try readDocument(file) { String(decoding: $0, as: UTF8.self) }
+            guard text.contains("-----BEGIN ") else {
+                throw Failure(.usage, "--ca-file: \(file): holds no certificate in PEM form")
+            }
             configuration.trust = .file(file)
         }
         do throws(TransportError) { return try CurlClient(configuration) } catch {
@@ -45,18 +50,19 @@ struct ServerOptions: ParsableArguments {
         }
     }
 
-    /// The address of a server as it is compared and kept: `https://host:port`, no slash at the end.
+    /// The canonical URL of a server: `https://host:port` in lower case, without a slash at the end.
     ///
-    /// - Parameter option: the option or argument that says so, for the error.
+    /// - Parameter option: the name of the option or argument, for the error.
     func origin(_ text: String, option: String) throws(Failure) -> String {
         guard let url = URL(string: text), let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(),
             !host.isEmpty, ["http", "https"].contains(scheme)
         else {
-            throw Failure(.usage, "\(option): \"\(text.singleLine)\" is no server: write https://HOST")
+            throw Failure(.usage, "\(option) must be https://HOST, not \"\(text.singleLine)\"")
         }
         guard url.user() == nil, url.password() == nil, url.query() == nil, url.fragment() == nil else {
             throw Failure(
-                .usage, "\(option): the address of a server has no user, password, query or fragment; log in instead")
+                .usage,
+                "\(option): the URL of a server must not have a user, password, query or fragment; log in instead")
         }
         let plain = try requireSafe(host, isEncrypted: scheme == "https", text, option: option)
         var path = url.path()
@@ -64,7 +70,7 @@ struct ServerOptions: ParsableArguments {
         return "\(scheme)://\(Self.authority(plain, url.port))" + path
     }
 
-    /// Throws where others on the way could read what is sent. Answers the host without brackets.
+    /// Throws if requests would be sent without TLS to another machine. Returns the host without brackets.
     func requireSafe(
         _ host: String, isEncrypted: Bool, _ text: String, option: String
     ) throws(Failure) -> String {
@@ -73,41 +79,42 @@ struct ServerOptions: ParsableArguments {
         guard isEncrypted || insecureHTTP || isTold || ListenOptions.isLoopback(plain) else {
             throw Failure(
                 .usage,
-                "\(option): \(text.singleLine) would send passwords and purchases so that others can read them: write "
-                    + "\(StoreURL.isWebDAV(text) ? "webdavs" : "https")://, or --insecure-http where nobody else is on "
-                    + "the way")
+                "\(option): \(text.singleLine) would send passwords and purchases unencrypted: write "
+                    + "\(StoreURL.isWebDAV(text) ? "webdavs" : "https")://, or pass --insecure-http on a "
+                    + "private network")
         }
         return plain
     }
 
-    /// Host and port as they stand in an address.
+    /// Host and port in the form that URLs have.
     static func authority(_ host: String, _ port: Int?) -> String {
         (host.contains(":") ? "[\(host)]" : host) + (port.map { ":\($0)" } ?? "")
     }
 
-    /// The operator's token; `nil` if none was given.
+    /// The operator's token; `nil` if none is configured.
     func operatorToken() throws -> String? {
         guard let tokenFile else { return environmentVariable("SYNCD_TOKEN") }
         try secrets.check(tokenFile, option: "--token-file")
         let text = try readDocument(tokenFile) { String(decoding: $0, as: UTF8.self) }
         let token = text.trimmingCharacters(in: .whitespacesAndNewlines)
         guard !token.isEmpty, token.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-            throw Failure(.usage, "--token-file: \(tokenFile): the token is one line of visible characters")
+            throw Failure(.usage, "--token-file: \(tokenFile): the token must be one line of visible ASCII characters")
         }
         return token
     }
 
-    /// The store behind the server at `text`, all of it, for the operator.
+    /// The whole store of the server at `text`, which only the operator may read.
     func operatorStore(_ text: String, option: String) throws -> any KeyValueBackend {
         let origin = try origin(text, option: option)
         guard let token = try operatorToken() else {
             throw Failure(
-                .refused, "\(origin): only its operator sees all of a server's store: give --token-file or SYNCD_TOKEN")
+                .refused,
+                "\(origin): only the operator may read a server's whole store: pass --token-file or set SYNCD_TOKEN")
         }
         return try store(at: origin, transport: transport(), host: .system) { (refused) throws(BackendError) in token }
     }
 
-    /// The store behind the server at `origin`, for whoever `token` is of.
+    /// The store of the server at `origin`, with the access rights of `token`.
     func store(
         at origin: String, transport: any HTTPTransport, host: HostServices, token: @escaping HTTPBackend.Token
     ) throws(BackendError) -> any KeyValueBackend {
@@ -115,15 +122,15 @@ struct ServerOptions: ParsableArguments {
         return RetryBackend(backend, policy: Self.retries, host: host)
     }
 
-    /// A hiccup of the network is not worth a failed command; a server that is away is told soon.
+    /// Retries for a few seconds: enough for a short network fault, and an unreachable server is reported soon.
     static let retries = RetryPolicy(
         maximumAttempts: 3, firstDelay: .milliseconds(200), maximumTotalDelay: .seconds(3))
 }
 
 extension StoreOptions {
-    /// The server that the remote is; `nil` where it is another store, or there is none.
+    /// The remote, if it is a server; otherwise `nil`.
     ///
-    /// - Parameter account: whose session it must be; `nil` for whoever is logged in.
+    /// - Parameter account: the account that the session must have; `nil` for any.
     func remoteServer(of account: String?) throws -> RemoteServer? {
         guard let text = remoteText, StoreURL.isServer(text) else { return nil }
         guard let localText else { throw StoreOptions.localIsMissing }
@@ -139,7 +146,7 @@ extension StoreOptions {
 }
 
 extension StoreURL {
-    /// The same text for the same place on this machine.
+    /// The same text for every spelling of the same store on this machine.
     fileprivate var identity: String {
         let kind = text.prefix { $0 != ":" }
         return location.map { "\(kind):\($0.path)" } ?? text

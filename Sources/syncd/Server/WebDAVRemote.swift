@@ -3,29 +3,29 @@ import Foundation
 import SyncCore
 import WebDAVStorage
 
-/// A folder of a WebDAV server, as a command line names it: `webdavs://[USER@]HOST[:PORT]/FOLDER`.
+/// The URL of a folder on a WebDAV server: `webdavs://[USER@]HOST[:PORT]/FOLDER`.
 struct WebDAVRemote {
-    /// The folder's address, without a user.
+    /// The folder's URL, without a user.
     let address: String
-    /// Whose password is sent there, and nowhere else: `webdavs://HOST[:PORT]`.
+    /// The server, which alone receives the password: `webdavs://HOST[:PORT]`.
     let origin: String
-    /// The user that the address names.
+    /// The user in the URL.
     let user: String?
 
-    /// - Parameter option: the option or argument that says so, for the error.
+    /// - Parameter option: the name of the option or argument, for the error.
     init(_ text: String, option: String, _ server: ServerOptions) throws(Failure) {
         guard let url = URL(string: text), let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(),
             !host.isEmpty, StoreURL.isWebDAV(text), url.query() == nil, url.fragment() == nil
         else {
             throw Failure(
-                .usage, "\(option): this is no folder of a WebDAV server: write webdavs://USER@HOST/FOLDER")
+                .usage, "\(option) must be webdavs://USER@HOST/FOLDER")
         }
-        // Nor is the text shown: it holds the password.
+        // The message does not quote the text, which holds the password.
         guard url.password() == nil else {
             throw Failure(
                 .usage,
-                "\(option): no password in an address, which others see: put it into SYNCD_WEBDAV_PASSWORD, or a file "
-                    + "for --credentials")
+                "\(option): the URL must not have a password, because other users can see it: set "
+                    + "SYNCD_WEBDAV_PASSWORD, or use a file with --credentials")
         }
         let plain = try server.requireSafe(host, isEncrypted: scheme == "webdavs", text, option: option)
         origin = "\(scheme)://\(ServerOptions.authority(plain, url.port))"
@@ -33,16 +33,16 @@ struct WebDAVRemote {
         user = url.user(percentEncoded: false)
     }
 
-    /// Who is logged in there.
+    /// The user and password for the server; `nil` for anonymous access.
     ///
-    /// - Parameter file: the file that was named for it.
-    /// - Throws: where the address names a user, and there is no password of his.
+    /// - Parameter file: the value of `--credentials`.
+    /// - Throws: ``Failure`` if the URL names a user without a known password.
     func credential(from file: String?) throws -> WebDAVBackend.Credential? {
         if file == nil, let password = environmentVariable("SYNCD_WEBDAV_PASSWORD") {
             guard let user else {
                 throw Failure(
                     .usage,
-                    "SYNCD_WEBDAV_PASSWORD is of nobody: name the user, \(address.replacing("://", with: "://USER@"))")
+                    "SYNCD_WEBDAV_PASSWORD needs a user: write \(address.replacing("://", with: "://USER@"))")
             }
             return .init(user: user, password: password)
         }
@@ -52,14 +52,17 @@ struct WebDAVRemote {
         {
             guard user == nil || user == credential.user else {
                 throw Failure(
-                    .refused, "\(path): the password for \(origin) is of \(credential.user.singleLine): name that user")
+                    .refused,
+                    "\(path): the password for \(origin) belongs to \(credential.user.singleLine): write that user"
+                )
             }
             return credential
         }
         guard let user else { return nil }
         throw Failure(
             .refused,
-            "the password of \(user.singleLine) at \(origin) is needed: SYNCD_WEBDAV_PASSWORD, or --credentials FILE")
+            "the password of \(user.singleLine) at \(origin) is required: set SYNCD_WEBDAV_PASSWORD or pass "
+                + "--credentials")
     }
 
     private struct Login: Decodable {
@@ -72,12 +75,12 @@ struct WebDAVRemote {
     ) throws -> WebDAVBackend.Credential? {
         guard let bytes = try PrivateFile.read(path) else {
             guard mustBeThere else { return nil }
-            throw Failure(.notFound, "\(path): there is no such file with credentials")
+            throw Failure(.notFound, "\(path): no such file")
         }
         guard let logins = try? JSONDecoder().decode([String: Login].self, from: bytes) else {
             throw Failure(
                 .refused,
-                "\(path): these are no users and passwords of WebDAV servers: write "
+                "\(path) must hold users and passwords of WebDAV servers: "
                     + "{\"webdavs://HOST\":{\"user\":\"NAME\",\"password\":\"SECRET\"}}")
         }
         return logins[origin].map { .init(user: $0.user, password: $0.password) }
@@ -85,9 +88,9 @@ struct WebDAVRemote {
 }
 
 extension ServerOptions {
-    /// The store in the folder of a WebDAV server that `text` names.
+    /// The store in the folder of the WebDAV server at `text`.
     ///
-    /// - Parameter option: the option or argument that says so, for the error.
+    /// - Parameter option: the name of the option or argument, for the error.
     func webDAVStore(_ text: String, option: String) throws -> StoreURL.ServerStore {
         let remote = try WebDAVRemote(text, option: option, self)
         let credential = try remote.credential(from: credentials)
@@ -99,7 +102,7 @@ extension ServerOptions {
                     () throws(BackendError) in credential
                 }
             } catch { throw Failure(.usage, "\(option): \(error.message)") }
-            // Waiting for a server takes real time, whatever time it is taken to be.
+            // Waiting for a server takes real time, whatever --at says.
             return RetryBackend(backend, policy: Self.retries, host: .system)
         }
         return StoreURL.ServerStore(backend: try store(creating: false), creating: try store(creating: true))

@@ -3,17 +3,17 @@ import Foundation
 import SQLiteStorage
 import SyncCore
 
-/// A new store that is there wholly or not at all, whenever the process is killed.
+/// A new store that appears only when it is complete, even if the process is killed.
 ///
-/// It is made as `NAME.incomplete/store`, and gets its name in one step when all of it is on the disk.
-/// `NAME.incomplete/lock` says whose folder this is, and is held while a process is at work; what a killed process left
-/// is removed by the next one for the same name.
+/// It is created as `NAME.incomplete/store` and renamed in one step when it is durable. `NAME.incomplete/lock` marks
+/// the folder as made by syncd, and is held while a process works in it. The next process for the same name removes the
+/// remains of a killed one.
 struct StagedStore {
-    /// The store while it is being made; nothing is there before the first write.
+    /// The store under its temporary name. The first write creates it.
     let store: any KeyValueBackend
-    /// Where it is then.
+    /// The temporary path.
     let stagedPath: String
-    /// The folder it is in, which is emptied by whoever comes next.
+    /// The temporary folder, which the next process for the same name empties.
     let folder: String
 
     private let url: StoreURL
@@ -22,18 +22,18 @@ struct StagedStore {
 
     private static let fileSystem = POSIXFileSystem()
     private static let note = Array("syncd makes a store here and removes this folder afterwards\n".utf8)
-    /// SQLite's files are beside the store's.
+    /// The names in the folder, with those of SQLite's files.
     private static let names: Set = [
         "lock", "store", "store-wal", "store-shm", "store-journal",
     ]
 
-    /// How the names of SQLite's drafts begin.
+    /// The prefix of the names of SQLite's drafts.
     private static let draft = "store.pending-"
 
-    /// Makes the store `url` by `body`; it gets its name if `body` answers true. A `body` that gives a draft in
-    /// ``folder`` the name itself answers false.
+    /// Creates the store `url` with `body`, and gives it its name if `body` returns `true`. A `body` that renames a
+    /// draft in ``folder`` itself returns `false`.
     ///
-    /// - Throws: where something has that name already, and whatever `body` throws; there is no new store then.
+    /// - Throws: ``Failure`` if the name is taken, and the errors of `body`. Then there is no new store.
     static func make(_ url: StoreURL, _ body: (StagedStore) async throws -> Bool) async throws {
         guard let location = url.location else { return }
         let store = try StagedStore(url, at: location.path)
@@ -55,13 +55,13 @@ struct StagedStore {
         let parent = Self.parent(of: path)
         if case .sqlite = url.place {
             guard access(parent, F_OK) == 0 else {
-                throw Failure(.notFound, "\(url.text): the folder \(parent) does not exist: make it first")
+                throw Failure(.notFound, "\(url.text): the folder \(parent) does not exist: create it first")
             }
         } else {
             do {
                 try FileManager.default.createDirectory(atPath: parent, withIntermediateDirectories: true)
             } catch {
-                throw Failure(.refused, "\(url.text): the folder \(parent) cannot be made: choose another place")
+                throw Failure(.refused, "\(url.text): the folder \(parent) cannot be created: choose another place")
             }
         }
         lock = try Self.take(folder)
@@ -71,7 +71,7 @@ struct StagedStore {
                 try Self.note.withUnsafeBytes { bytes in
                     Result { () throws(FileSystemError) in try Self.fileSystem.write(lock, bytes, at: 0) }
                 }.get()
-                // On the disk before anything else is in the folder, so that the folder is known as ours.
+                // Durable before anything else is in the folder, so that the folder can be recognized.
                 try Self.fileSystem.synchronize(lock)
                 try Self.synchronize(folder)
             }
@@ -81,7 +81,7 @@ struct StagedStore {
         }
     }
 
-    /// Makes the folder, or takes it over from a process that is dead.
+    /// Creates the folder, or takes it over from a process that has ended.
     private static func take(_ folder: String) throws(Failure) -> OpenFile {
         while true {
             do throws(FileSystemError) {
@@ -98,7 +98,7 @@ struct StagedStore {
                         fileSystem.close(lock)
                         throw FileSystemError(call: "flock", path: path, code: EWOULDBLOCK)
                     }
-                    // Whoever had it may have removed it meanwhile.
+                    // The former holder may have removed the file meanwhile.
                     if try fileSystem.identity(of: lock) == fileSystem.identity(at: path) { return lock }
                     fileSystem.close(lock)
                 } catch {
@@ -108,14 +108,14 @@ struct StagedStore {
             } catch {
                 if error.code == ENOENT { continue }
                 guard error.code != EWOULDBLOCK else {
-                    throw Failure(.tryAgain, "\(folder): another syncd is making this store: wait for it")
+                    throw Failure(.tryAgain, "\(folder): another syncd is creating this store: wait for it")
                 }
                 throw Failure(folder, error)
             }
         }
     }
 
-    /// Throws unless the folder is what a process of this kind left, or empty.
+    /// Throws unless the folder is empty or was left by a process of syncd.
     private static func checkOurs(_ folder: String) throws(Failure) {
         let isOurs: Bool
         do throws(FileSystemError) {
@@ -131,11 +131,11 @@ struct StagedStore {
             throw Failure(folder, error)
         }
         guard isOurs else {
-            throw Failure(.refused, "\(folder): this was not made by syncd: move it away, or choose another name")
+            throw Failure(.refused, "\(folder): not created by syncd: move it away, or choose another name")
         }
     }
 
-    /// Whether the lock's note is there; one that is alone may lack it still.
+    /// Returns `true` if the lock file has the note of syncd. A lock file that is alone may still be empty.
     private static func isNoted(_ folder: String, alone: Bool) throws(FileSystemError) -> Bool {
         let lock = try fileSystem.open(folder + "/lock", .read)
         defer { fileSystem.close(lock) }
@@ -146,7 +146,7 @@ struct StagedStore {
         return bytes[..<count].elementsEqual(note) || (alone && count == 0)
     }
 
-    /// Throws when something has the name already; an empty folder does not matter.
+    /// Throws if the name is taken by anything but an empty folder.
     private func checkName() throws(Failure) {
         var status = stat()
         guard lstat(path, &status) == 0 else { return }
@@ -157,18 +157,18 @@ struct StagedStore {
         guard names.isEmpty else { throw taken }
     }
 
-    private var taken: Failure { Failure(.refused, "\(url.text) has something in it already: name a new store") }
+    private var taken: Failure { Failure(.refused, "\(url.text) already exists: choose a new name") }
 
     /// Gives the store its name.
     private func finish() async throws {
         if let database = store as? SQLiteBackend {
-            // All on the disk, without a log beside it, and never in the place of another file. Through the same
-            // object: a second one would meet the first while that is closing.
+            // Durable, without a log beside it, and never in the place of another file. A second database object would
+            // conflict with the first while that is closing.
             return try await database.backup(to: path, draftingIn: folder)
         }
         var status = stat()
         if lstat(path, &status) == 0 { chmod(stagedPath, status.st_mode & 0o7777) }
-        // Takes the place of an empty folder and of nothing else.
+        // Replaces only an empty folder.
         guard rename(stagedPath, path) == 0 else {
             let code = errno
             guard ![ENOTEMPTY, EEXIST, ENOTDIR].contains(code) else { throw taken }
@@ -185,7 +185,7 @@ struct StagedStore {
             do {
                 try FileManager.default.removeItem(atPath: "\(folder)/\(name)")
             } catch {
-                throw Failure(.failed, "\(folder): what an interrupted copy left there cannot be removed: remove it")
+                throw Failure(.failed, "\(folder): the remains of an interrupted copy cannot be removed: remove them")
             }
         }
     }
@@ -194,7 +194,7 @@ struct StagedStore {
         defer { Self.fileSystem.close(lock) }
         try removeContent()
         try Self.calling(folder) { () throws(FileSystemError) in try Self.fileSystem.removeFile(folder + "/lock") }
-        // Not empty: the next process makes one for the same name already.
+        // Not empty if the next process for the same name has already created its own.
         guard rmdir(folder) == 0 || [ENOENT, ENOTEMPTY, EEXIST].contains(errno) else {
             throw Failure(folder, FileSystemError(call: "rmdir", path: folder, code: errno))
         }
@@ -204,7 +204,7 @@ struct StagedStore {
         do {
             try remove()
         } catch {
-            // The error that brought us here is the one to report; the next one for this name removes the rest.
+            // The original error is reported. The next process for this name removes the rest.
         }
     }
 
@@ -229,6 +229,6 @@ struct StagedStore {
 extension Failure {
     fileprivate init(_ path: String, _ error: FileSystemError) {
         let isRefused = [EACCES, EPERM, EROFS, ENOTDIR, ELOOP].contains(error.code)
-        self.init(isRefused ? .refused : .failed, "\(path): the new store cannot be made there (\(error))")
+        self.init(isRefused ? .refused : .failed, "\(path): the new store cannot be created there (\(error))")
     }
 }

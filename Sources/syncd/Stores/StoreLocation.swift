@@ -1,10 +1,10 @@
 import Foundation
 
-/// Where a store is on this machine, by whatever path, link or mount it is named.
+/// The location of a store on this machine, independent of the path, link or mount that names it.
 struct StoreLocation {
-    /// The names on the way from the root, without `.`, `..` and symbolic links; the last ones may not exist.
+    /// The path components from the root, without `.`, `..` and symbolic links; the last ones may not exist.
     private let names: [String]
-    /// The file or folder that each path on the way leads to, outermost first, as far as they exist.
+    /// The identity of each existing file or folder on the path, outermost first.
     private let identities: [Identity]
     private let isDatabase: Bool
 
@@ -15,7 +15,7 @@ struct StoreLocation {
 
     /// The location of the store at `path`.
     ///
-    /// - Parameter isDatabase: whether it is a file that has others beside it, see ``sidecars``.
+    /// - Parameter isDatabase: `true` for a file with ``sidecars`` beside it.
     init(path: String, isDatabase: Bool) {
         names = Self.names(of: path)
         self.isDatabase = isDatabase
@@ -29,13 +29,13 @@ struct StoreLocation {
     /// The absolute path, without symbolic links.
     var path: String { "/" + names.joined(separator: "/") }
 
-    /// Whether both are the same file or folder.
+    /// Returns `true` if both are the same file or folder.
     func isSame(as other: StoreLocation) -> Bool {
         if names == other.names { return true }
         return isThere && other.isThere && identities.last == other.identities.last
     }
 
-    /// Whether the other store is in this folder, or is one of the files of this database.
+    /// Returns `true` if the other store is in this folder, or is one of the files of this database.
     func contains(_ other: StoreLocation) -> Bool {
         if isDatabase {
             return Self.sidecars.contains { other.path == path + $0 }
@@ -45,7 +45,7 @@ struct StoreLocation {
         return other.identities.contains(identity)
     }
 
-    /// What SQLite keeps beside a database.
+    /// The suffixes of the files that SQLite keeps beside a database.
     private static let sidecars = ["-wal", "-shm", "-journal"]
 
     private static func identity(at path: String) -> Identity? {
@@ -55,12 +55,12 @@ struct StoreLocation {
             device: UInt64(truncatingIfNeeded: status.st_dev), number: UInt64(truncatingIfNeeded: status.st_ino))
     }
 
-    /// Follows the path name by name, because its end may not be there yet, nor what a link points to.
+    /// Resolves the path component by component, because its end and the targets of links may not exist.
     private static func names(of path: String) -> [String] {
         let start = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
         var pending = Array(start.split(separator: "/").map(String.init).reversed())
         var names: [String] = []
-        // As many as systems follow; a circle ends here, and is refused by whoever opens it.
+        // The usual limit of operating systems. A cycle ends here and fails when it is opened.
         var links = 0
         while let name = pending.popLast() {
             if name == "." { continue }
@@ -77,7 +77,7 @@ struct StoreLocation {
         return names
     }
 
-    /// What the symbolic link at `path` says, `nil` where there is none.
+    /// The target of the symbolic link at `path`; `nil` if there is none.
     private static func link(at path: String) -> String? {
         let bytes = [UInt8](unsafeUninitializedCapacity: 4_096) { buffer, count in
             let pointer = UnsafeMutableRawBufferPointer(buffer).bindMemory(to: CChar.self)
@@ -88,23 +88,23 @@ struct StoreLocation {
 }
 
 extension StoreURL {
-    /// Where it is; `nil` for memory.
+    /// The store's location; `nil` for memory and servers.
     var location: StoreLocation? {
         let isDatabase = if case .sqlite = place { true } else { false }
         return path.map { StoreLocation(path: $0, isDatabase: isDatabase) }
     }
 
-    /// Throws where the two are one store, or one is inside the other: copying would change what is copied.
+    /// Throws if both are one store or one contains the other: copying would change the source.
     func refuseOverlap(with target: StoreURL) throws(Failure) {
         guard let location, let other = target.location else { return }
         guard !location.isSame(as: other) else {
-            throw Failure(.usage, "\(text) and \(target.text) are one store: name another to copy to")
+            throw Failure(.usage, "\(text) and \(target.text) are the same store: choose another target")
         }
         guard !location.contains(other) else {
-            throw Failure(.usage, "\(target.text) is inside \(text): name a place outside of it")
+            throw Failure(.usage, "\(target.text) is inside \(text): choose a target outside of it")
         }
         guard !other.contains(location) else {
-            throw Failure(.usage, "\(text) is inside \(target.text): name a place that does not hold it")
+            throw Failure(.usage, "\(text) is inside \(target.text): choose a target that does not contain it")
         }
     }
 }

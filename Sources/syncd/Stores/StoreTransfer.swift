@@ -3,13 +3,13 @@ import ArgumentParser
 import Foundation
 import SyncCore
 
-/// Copies all entries of a store into another, and says what became of them.
+/// Copies all entries of a store to another and reports the result.
 struct StoreTransfer {
     let from: StoreURL
     let to: StoreURL
-    /// The store that `from` names, in the form in which it is read.
+    /// The backend that reads the store `from`.
     let source: any KeyValueBackend
-    /// Whether entries that cannot be read are left out and named.
+    /// `true` if unreadable entries are listed and skipped.
     let skipsDamage: Bool
 
     init(from: StoreURL, to: StoreURL, source: (any KeyValueBackend)? = nil, skippingDamage: Bool) throws(Failure) {
@@ -19,14 +19,14 @@ struct StoreTransfer {
         skipsDamage = skippingDamage
     }
 
-    /// Throws where there is no source: then no target is made. What is damaged in it is told when it is reached.
+    /// Throws if there is no source, so that no target is created. Damaged entries are reported when they are reached.
     func requireSource() async throws {
         _ = try await finding(from) { () async throws(BackendError) in
             try await source.read(try probe()).outcome
         }
     }
 
-    /// Copies into `target`, which is the store `to` or will be.
+    /// Copies into `target`, which is the store `to` or will be renamed to it.
     func run(into target: any KeyValueBackend) async throws -> StoreCopy.Report {
         let progress = CopyProgress()
         defer { progress.clear() }
@@ -37,9 +37,9 @@ struct StoreTransfer {
         }
     }
 
-    /// Copies into a new store, which is there wholly or not at all.
+    /// Copies into a new store, which appears only when it is complete.
     ///
-    /// - Returns: what was copied, and whether the new store was made: not where nothing of the old one is whole.
+    /// - Returns: the report, and `false` for `isMade` if no entry is intact, so that no store was created.
     func runIntoNew() async throws -> (report: StoreCopy.Report, isMade: Bool) {
         try await requireSource()
         var report = StoreCopy.Report()
@@ -47,9 +47,9 @@ struct StoreTransfer {
         try await StagedStore.make(to) { staged in
             report = try await run(into: staged.store)
             isMade = report.copiedCount > 0 || report.damage.isEmpty
-            // Any folder may be one that a tool shares; only an entry tells.
+            // Any folder may be shared by a file-sync tool. Only an entry identifies it as a store.
             if skipsDamage, report.copiedCount == 0, isMade, case .folder = from.place {
-                throw Failure(.refused, "\(from.text): no entry was found in it; choose another folder")
+                throw Failure(.refused, "\(from.text): the folder has no entries; choose another folder")
             }
             if report.copiedCount == 0, isMade { try await makeEmpty(staged.store) }
             return isMade
@@ -57,7 +57,7 @@ struct StoreTransfer {
         return (report, isMade)
     }
 
-    /// Stores are made by their first write.
+    /// Creates an empty store, with a write and a deletion.
     private func makeEmpty(_ store: any KeyValueBackend) async throws {
         _ = try await store.write([], to: try probe(), if: .any)
         _ = try await store.delete(try probe(), if: .any)
@@ -65,11 +65,11 @@ struct StoreTransfer {
 
     /// Prints the report.
     ///
-    /// - Throws: the exit code 1 where something was lost, else 5 where the other store has something else.
+    /// - Throws: exit code 1 if entries were lost, otherwise 5 if the target has other values for some keys.
     func show(_ report: StoreCopy.Report, isMade: Bool = true, _ output: OutputOptions) throws {
         var lines = ["\(to.text): \(plural(report.copiedCount, "entry", "entries")) copied"]
-        if report.presentCount > 0 { lines[0] += ", \(report.presentCount) were there" }
-        if !isMade { lines = ["\(to.text) is not made: no entry is whole"] }
+        if report.presentCount > 0 { lines[0] += ", \(report.presentCount) already present" }
+        if !isMade { lines = ["\(to.text) is not created: no entry is intact"] }
         lines += report.damage.map { "lost: \(DamagedEntry($0).line)" }
         lines += report.differingKeys.map { "different: \($0.text.onOneLine)" }
         try output.show(
@@ -85,11 +85,19 @@ struct StoreTransfer {
 }
 
 extension StoreURL {
-    /// The store, which nobody makes where it is missing.
+    /// The store, which is not created if it is missing.
     func existing() -> any KeyValueBackend { open(host: .system).requiringExisting }
+
+    /// Returns `false` if there is no store; `true` also for one that cannot be read.
+    func exists() async throws -> Bool {
+        do throws(BackendError) { _ = try await existing().read(try probe()) } catch {
+            return error.kind != .missing
+        }
+        return true
+    }
 }
 
-/// Performs `body`; a store that is missing is not one that comes back later.
+/// Performs `body`, and reports a missing store as not found.
 func finding<Result: Sendable>(
     _ url: StoreURL, _ body: () async throws(BackendError) -> Result
 ) async throws -> Result {
@@ -101,12 +109,12 @@ func finding<Result: Sendable>(
     }
 }
 
-/// A key that nobody has, for looking whether a store is there.
+/// An unused key, for finding out if a store exists.
 private func probe() throws(BackendError) -> EntryKey {
     do { return try EntryKey("store-check") } catch { throw BackendError(.invalidKey, message: "\(error)") }
 }
 
-/// An entry that cannot be read, for showing.
+/// An unreadable entry, for output.
 struct DamagedEntry {
     var key: String?
     var kind = BackendError.Kind.damaged
@@ -116,7 +124,7 @@ struct DamagedEntry {
 
     init(_ error: BackendError) { (key, kind, reason) = (error.key?.text, error.kind, error.message) }
 
-    /// The key, the kind where it is no plain damage, and the reason.
+    /// The key, the kind of the error unless it is damage, and the reason.
     var line: String {
         let name = key?.onOneLine ?? "?"
         let start = kind == .damaged ? name : "\(name) (\(kind))"
@@ -129,11 +137,11 @@ struct DamagedEntry {
 }
 
 extension String {
-    /// All of it, on one line.
+    /// The text with its line breaks replaced by spaces.
     var onOneLine: String { split(whereSeparator: \.isNewline).joined(separator: " ") }
 }
 
-/// How far a copy is, on a terminal and nowhere else.
+/// The progress of a copy, shown only on a terminal.
 final class CopyProgress {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private var shown = 0

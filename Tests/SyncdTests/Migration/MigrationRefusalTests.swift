@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@Suite("What cannot be migrated is refused in one line, and nothing is half imported")
+@Suite("An import that fails reports one line and imports nothing")
 struct MigrationRefusalTests {
     private static let good = """
         <plist><dict><key>ExpirationDate</key><date>2026-03-10T18:30:00Z</date><key>\(Owls.night)</key><true/>
@@ -34,23 +34,23 @@ struct MigrationRefusalTests {
             3, "import good.plist --format userdefaults --group nothing", #"the catalogue has no group "nothing""#),
         Refusal(
             2, "import good.plist --format userdefaults --catalog two.json",
-            #"the group of the expiry must be given: choose one of "a", "b" (with --group)"#),
+            #"the group of the expiry must be given: choose one of "a", "b" (pass --group)"#),
         Refusal(
             2, "import good.plist --format userdefaults --asserted-at soon",
             #"--asserted-at: "soon" is not a date: the year needs 4 digits (write 2026-01-31T12:00:00Z or "#
                 + "2026-01-31)"),
         Refusal(
             2, "import good.plist --format userdefaults --user bob",
-            "--user says nothing about the format userdefaults (see syncd --help)"),
+            "--user does not apply to the format userdefaults. See 'syncd help import'."),
         Refusal(
             2, "import h.json --format history --group random",
-            "--group says nothing about the format history (see syncd --help)"),
+            "--group does not apply to the format history. See 'syncd help import'."),
         Refusal(
             2, "import l --format facts --asserted-at 2026-01-01",
-            "--asserted-at says nothing about the format facts (see syncd --help)"),
+            "--asserted-at does not apply to the format facts. See 'syncd help import'."),
     ]
 
-    @Test("Import", arguments: refusals)
+    @Test("A wrong import is rejected", arguments: refusals)
     func refused(refusal: Refusal) throws {
         let sandbox = try Sandbox()
         try sandbox.write(Self.good + "</dict></plist>", to: "good.plist")

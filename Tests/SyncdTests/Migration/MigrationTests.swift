@@ -2,7 +2,7 @@ import Entitlements
 import Foundation
 import Testing
 
-@Suite("Data of the tutorials' apps migrates, reaches a second device, and can be bought on top of")
+@Suite("Data of the tutorials' apps migrates, syncs, and is extended by purchases")
 struct MigrationTests {
     private let sandbox: Sandbox
 
@@ -20,7 +20,7 @@ struct MigrationTests {
         #expect(try sandbox.run(command) == .done(text), sourceLocation: sourceLocation)
     }
 
-    /// The facts of alice's, by kind, as the command lists them.
+    /// The number of facts of alice's ledger by kind.
     private func kinds(_ device: String) throws -> [String] {
         try sandbox.run("facts \(device)").output.split(separator: "\n")
             .compactMap { $0.split(separator: " ").first.map(String.init) }
@@ -30,7 +30,7 @@ struct MigrationTests {
         String(try sandbox.run("check \(entitlement) \(device)").output.prefix { $0 != "\n" })
     }
 
-    @Test("InsomniOwl: user defaults with an expiry and two unlocked owls")
+    @Test("User defaults of InsomniOwl with an expiry date and two unlocked owls migrate")
     func insomniOwl() throws {
         let phone = "--local file:phone --remote file:remote --account alice"
         let tablet = "--local file:tablet --remote file:remote --account alice"
@@ -39,7 +39,7 @@ struct MigrationTests {
               random ends at 2026-03-10T18:30:00.000Z
               left out: com.back40.InsomniOwl.GrumpyOwl: the catalogue has no such product
               left out: com.back40.InsomniOwl.RandomOwls: units without a transaction are not migrated
-              left out: 2 keys that tell of no purchase
+              left out: 2 keys without purchases
             """
         try expect(
             "import \(file) --format userdefaults \(phone) --at 2026-01-10",
@@ -74,7 +74,7 @@ struct MigrationTests {
         }
     }
 
-    @Test("Rage: a Parse export of three users with an array of dates, and a bonus day on top")
+    @Test("A Parse export of Rage with an array of dates migrates with the bonus day")
     func rage() throws {
         let catalog = " --catalog \(Self.example("rage.json")) --account ragefan --remote file:remote"
         let (phone, tablet) = ("--local file:phone" + catalog, "--local file:tablet" + catalog)
@@ -93,7 +93,7 @@ struct MigrationTests {
         try sandbox.run("restore \(tablet) --at 2026-01-11")
         try sandbox.run(
             "record purchase com.razeware.inapprage.3monthsrage --transaction t1 \(tablet) --at 2026-01-12")
-        // Three months and the bonus day after 15 May 08:00.
+        // Three months and the bonus day after 15 May, 08:00.
         let appended = "granted until 2026-08-16T08:00:00.000Z by group:comics"
         for _ in 0..<2 {
             for device in [tablet, phone] {
@@ -119,11 +119,12 @@ struct MigrationTests {
                 == "denied: restore needed")
     }
 
-    @Test("A server that keeps one expiry in the tutorials' way and echoes it 50 times, with purchases in between")
+    @Test("A server's expiry date that is echoed 50 times, with purchases in between, adds no time")
     func echo() throws {
         let device = "--local file:phone --account alice"
         try sandbox.run(
-            "import \(Self.example("insomniowl-userdefaults.plist")) --format userdefaults \(device) --at 2026-01-10")
+            "import \(Self.example("insomniowl-userdefaults.plist")) --format userdefaults \(device) --create "
+                + "--at 2026-01-10")
         var end = "2026-03-10T18:30:00"
         let ends = ["2026-06-10T18:30:00", "2026-09-10T18:30:00", "2026-12-10T18:30:00", "2027-03-10T18:30:00"]
         for round in 0..<50 {
@@ -152,7 +153,7 @@ struct MigrationTests {
                 + ["assertion", "flag", "flag"])
     }
 
-    @Test("The facts of another ledger come over once, and a damaged or newer file changes nothing")
+    @Test("The facts of another ledger are imported once, and a damaged or newer file changes nothing")
     func facts() throws {
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01 --local file:old")
         try sandbox.run("export --format ledger --output old.ledger --local file:old")

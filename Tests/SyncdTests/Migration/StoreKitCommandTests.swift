@@ -24,7 +24,9 @@ struct StoreKitCommandTests {
         for name in ["app.storekit", "app.json"] { try sandbox.write(Self.file, to: name) }
     }
 
-    @Test("catalog check shows what was read, told by the file's content too", arguments: ["app.storekit", "app.json"])
+    @Test(
+        "catalog check recognizes a .storekit file by its name and by its content",
+        arguments: ["app.storekit", "app.json"])
     func check(name: String) throws {
         #expect(
             try sandbox.run("catalog check \(name) \(Self.supplement)")
@@ -44,7 +46,7 @@ struct StoreKitCommandTests {
                     """))
     }
 
-    @Test("catalog convert writes JSON that reads back as the same catalogue")
+    @Test("catalog convert writes JSON that reads as the same catalogue")
     func convert() throws {
         #expect(
             try sandbox.run("catalog convert app.storekit \(Self.supplement) --output own.json")
@@ -72,7 +74,7 @@ struct StoreKitCommandTests {
         }
     }
 
-    @Test("A store uses it as any catalogue, and purchases keep the terms")
+    @Test("A store uses a .storekit file like any catalogue, and purchases keep the terms")
     func use() throws {
         let options = "--catalog app.storekit \(Self.supplement) --at 2026-01-01"
         for (product, id) in [("quarter", "t1"), ("half", "t2")] {
@@ -84,7 +86,7 @@ struct StoreKitCommandTests {
     }
 
     @Test(
-        "What is missing, misspelt or given in vain is told in one line",
+        "Missing, misspelled and unused options are refused with one line",
         arguments: [
             Refusal(
                 1, "catalog check app.storekit",
@@ -103,13 +105,13 @@ struct StoreKitCommandTests {
             Refusal(
                 2, "catalog check app.storekit --duration half=long",
                 #"--duration: "long" is not a duration: it must begin with P (write P3M, P1W or P1D)"#),
-            Refusal(2, "catalog check app.storekit --duration half", #"--duration: "half" is not ID=VALUE"#),
+            Refusal(2, "catalog check app.storekit --duration half", #"--duration must be ID=VALUE, not "half""#),
             Refusal(
                 2, "catalog check app.storekit --duration half=P1M --duration half=P2M",
-                #"--duration: "half" is given twice"#),
+                #"--duration: "half" is set twice"#),
             Refusal(
                 2, "catalog check app.storekit --units coins=0",
-                #"--units: units are a number from 1 to 1000000, not "0""#),
+                #"--units: units must be a number from 1 to 1,000,000, not "0""#),
             Refusal(2, "catalog check app.storekit --group-of half=", "--group-of: an id must not be empty"),
             Refusal(3, "catalog convert none.storekit", "none.storekit: no such file"),
             Refusal(1, "catalog check own.storekit", "own.storekit: version: this is missing"),

@@ -15,7 +15,7 @@ struct SecretFileTests {
         return path
     }
 
-    /// Ends with another complaint where the secret is accepted: the server has no such web page.
+    /// Runs a server that accepts the secret and then fails because the web folder is missing.
     private func serve(_ options: String, environment: [String: String] = [:]) throws -> Sandbox.Outcome {
         try sandbox.run(
             "serve --store memory: --listen 127.0.0.1:0 --web nothing " + options, environment: environment)
@@ -25,7 +25,7 @@ struct SecretFileTests {
         outcome.exitCode == 2 && outcome.error.hasPrefix("syncd: --web: ")
     }
 
-    @Test("are refused with path, mode and what to do, and those of the group are not")
+    @Test("A token file that others can read is rejected, and one that the group can read is accepted")
     func operatorToken() throws {
         let open = try secret("open", mode: 0o644)
         #expect(
@@ -42,7 +42,7 @@ struct SecretFileTests {
         }
     }
 
-    @Test("are refused as private keys and as tokens of clients, too")
+    @Test("Private keys and client tokens that others can read are rejected")
     func otherSecrets() throws {
         let open = try secret("open", mode: 0o644)
         let key = try serve("--tls-certificate chain.pem --tls-key \(open)")
@@ -51,7 +51,7 @@ struct SecretFileTests {
         #expect(client.exitCode == 2 && client.error.hasPrefix("syncd: --token-file: \(open) has"), "\(client)")
     }
 
-    @Test("are accepted by a flag, and where systemd or a container runtime provides them")
+    @Test("A flag accepts open secrets, as do the folders of systemd and container runtimes")
     func provided() throws {
         let open = try secret("open", mode: 0o644)
         let options = "--operator-token-file \(open)"

@@ -13,7 +13,7 @@ struct ServerDeviceTests {
         server = try ServerProcess(sandbox)
     }
 
-    /// A device has a store and a log-in of its own.
+    /// Runs a command on a device, which has its own store and session.
     private func run(
         _ command: String, on device: String = "phone", password: String? = nil, to url: String? = nil,
         _ environment: [String: String] = [:]
@@ -42,7 +42,7 @@ struct ServerDeviceTests {
 
     private let logInFirst = "log in first: syncd account login alice"
 
-    @Test("A walk: sign up, adopt, sync, a second device restores, both log out, and log in again")
+    @Test("Sign up, adopt, sync, restore on a second device, log out, and log in again")
     func walk() throws {
         _ = try run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01")
         let made = try run("account create alice", password: "correct horse")
@@ -61,17 +61,17 @@ struct ServerDeviceTests {
         #expect(try run("account logout", on: "tablet") == .done("logged out: alice"))
         #expect(try run("sync").output.hasPrefix("synced alice: received 2 facts, sent nothing\n"))
         #expect(try run("account logout") == .done("logged out: alice"))
-        #expect(try run("account logout") == .refused(4, "nobody is logged in"))
+        #expect(try run("account logout") == .refused(4, "no account is logged in"))
         #expect(try run("account login alice") == needed("Password of alice", "SYNCD_PASSWORD"))
         #expect(try run("account login alice", password: "correct horse") == .done("logged in: alice"))
         #expect(try run("check shy-owl").exitCode == 0)
     }
 
     private func needed(_ what: String, _ variable: String) -> Sandbox.Outcome {
-        .refused(2, "\(what) is needed: --password-stdin, or \(variable) in the environment")
+        .refused(2, "\(what) is required: pass --password-stdin or set \(variable)")
     }
 
-    @Test("What is wrong ends with its own code and one line, and nobody is logged in by it")
+    @Test("A failed command ends with its exit code and one line, and logs no account in")
     func refusals() throws {
         _ = try run("account create alice", password: "correct horse")
         #expect(
@@ -87,10 +87,10 @@ struct ServerDeviceTests {
         #expect(try run("sync", on: "other").exitCode == 4)
         #expect(try run("sync --account alice", on: "other") == .refused(4, logInFirst))
         #expect(try run("account password", on: "other") == .refused(4, "log in first: syncd account login NAME"))
-        #expect(try run("account show", on: "other") == .done("nobody is logged in"))
+        #expect(try run("account show", on: "other") == .done("no account is logged in"))
         #expect(
             try run("sync", to: "http://sync.example.com").error.contains(
-                "would send passwords and purchases so that others can read them"))
+                "would send passwords and purchases unencrypted"))
         #expect(try run("sync", to: "http://alice:secret@localhost").exitCode == 2)
         #expect(try sandbox.run("sync --local \(server.url) --remote file:x").exitCode == 2)
         #expect(try sandbox.run("store check \(server.url)").exitCode == 4)
@@ -98,7 +98,7 @@ struct ServerDeviceTests {
     }
 
     @Test(
-        "A log-in that was ended elsewhere, one that others can read, and one of another store: exit 4, and what to do")
+        "Ended, readable and foreign sessions end with exit code 4 and a remedy")
     func lostLogIns() throws {
         _ = try run("account create alice", password: "correct horse")
         _ = try run("account login alice")
@@ -112,10 +112,10 @@ struct ServerDeviceTests {
         #expect(before.contains("refresh_token") && !before.contains("correct horse"))
         try FileManager.default.setAttributes([.posixPermissions: 0o640], ofItemAtPath: path)
         let open = try run("sync")
-        #expect(open.exitCode == 4 && open.error.contains("others can read this log-in: chmod 600 it"), "\(open)")
+        #expect(open.exitCode == 4 && open.error.contains("other users can read this session: chmod 600 it"), "\(open)")
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
         let other = try run("sync", on: "tablet", ["SYNCD_CREDENTIALS": path])
-        #expect(other.exitCode == 4 && other.error.contains("name another --credentials"), "\(other)")
+        #expect(other.exitCode == 4 && other.error.contains("pass another --credentials"), "\(other)")
         #expect(try run("account logout --everywhere", on: "tablet") == .done("logged out: alice"))
         #expect(try run("sync") == .refused(4, logInFirst))
         #expect(try run("sync") == .refused(4, logInFirst), "also when the file is gone")
@@ -123,14 +123,14 @@ struct ServerDeviceTests {
         #expect(try run("sync").exitCode == 0)
     }
 
-    @Test("Password, recovery codes and recovery")
+    @Test("A password change, new recovery codes and a recovery end older credentials")
     func passwords() throws {
         let made = try run("account create alice", password: "correct horse")
         #expect(
             try run("account password", password: "correct horse", ["SYNCD_NEW_PASSWORD": "second horse"])
                 == .done(
-                    "changed: the password of alice; other devices log in again, and its recovery codes count nothing "
-                        + "any more (syncd account recovery-codes)"))
+                    "changed: the password of alice; other devices must log in again, and its recovery codes are "
+                        + "invalid (syncd account recovery-codes creates new ones)"))
         let new = try run("account recovery-codes", password: "second horse")
         #expect(new.exitCode == 0 && codes(new).count == 8 && Set(codes(new)).isDisjoint(with: codes(made)))
         func recover(_ code: String) throws -> Sandbox.Outcome {
@@ -148,7 +148,7 @@ struct ServerDeviceTests {
         #expect(shell == .done("logged in: alice"))
     }
 
-    @Test("Erasing asks for the password; the other device learns of it, and the name is free again")
+    @Test("Erasing requires the password, reaches the other device, and frees the name")
     func erasing() throws {
         _ = try run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01")
         _ = try run("account create alice", password: "correct horse")
@@ -161,7 +161,7 @@ struct ServerDeviceTests {
         #expect(try run("check night-owl").exitCode == 0)
         #expect(try run("account erase alice --yes", password: "correct horse") == .done("erased: alice"))
         #expect(try run("check night-owl").exitCode == 10)
-        #expect(try run("account show") == .done("nobody is logged in"))
+        #expect(try run("account show") == .done("no account is logged in"))
         #expect(try run("sync", on: "tablet") == .refused(4, "the account \"alice\" was erased"))
         #expect(try run("check night-owl", on: "tablet").exitCode == 10)
         #expect(try run("account create alice", on: "tablet", password: "fourth horse").exitCode == 0)
@@ -169,7 +169,7 @@ struct ServerDeviceTests {
         #expect(try run("restore", on: "tablet") == .done("nothing new for alice"))
     }
 
-    @Test("A device without a keyboard shows a code, and is logged in when somebody approves it")
+    @Test("A device without a keyboard shows a code and is logged in after its approval")
     func kiosk() throws {
         _ = try run("account create alice", password: "correct horse")
         let kiosk = try sandbox.start(
@@ -189,7 +189,7 @@ struct ServerDeviceTests {
         #expect(try run("sync", on: "kiosk").exitCode == 0)
     }
 
-    @Test("A server that is away is tried again later, with code 75, and nothing is lost by that")
+    @Test("An unreachable server ends with exit code 75, and nothing is lost")
     func away() throws {
         _ = try run("account create alice", password: "correct horse")
         _ = try run("account login alice")

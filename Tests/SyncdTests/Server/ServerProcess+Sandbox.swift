@@ -1,9 +1,9 @@
 import TestSupport
 
 extension ServerProcess {
-    /// A server over a database in the folder of `sandbox`.
+    /// Starts a server with a database in the folder of `sandbox`.
     ///
-    /// - Parameter port: 0 for a free one.
+    /// - Parameter port: the port; 0 for a free one.
     convenience init(_ sandbox: Sandbox, port: Int = 0) throws {
         try self.init(
             store: "sqlite:\(sandbox.path("server.sqlite"))", options: ["--listen", "127.0.0.1:\(port)"],

@@ -3,7 +3,7 @@ import SyncCoreTesting
 import TestSupport
 import Testing
 
-@Suite("Log-ins at a real server, and its operator")
+@Suite("Sessions on a real server, and its operator")
 struct ServerRefreshTests {
     private let sandbox: Sandbox
 
@@ -21,14 +21,14 @@ struct ServerRefreshTests {
         return members.compactMapValues { $0 as? String }
     }
 
-    @Test("Twelve processes that find the access token refused at once get one new one")
+    @Test("Twelve processes with an expired access token share one refresh")
     func together() throws {
         let server = try ServerProcess(sandbox)
         for command in ["account create alice", "account login alice", "sync"] {
             #expect(try start(command, server).outcome().exitCode == 0, "\(command)")
         }
         for round in 0..<3 {
-            // As after ten minutes: the token counts nothing any more.
+            // The state after ten minutes: the token has expired.
             let before = try kept()
             var text = try String(contentsOf: URL(filePath: sandbox.path("log-in.json")), encoding: .utf8)
             let token = try #require(before["access_token"])
@@ -41,7 +41,7 @@ struct ServerRefreshTests {
             }
             let after = try kept()
             #expect(after["refresh_token"] != before["refresh_token"], "round \(round)")
-            // A second rotation would have ended in another session's token or in none.
+            // A second rotation would have left another token, or none.
             #expect(try start("sync", server).outcome().exitCode == 0)
             #expect(try kept() == after, "round \(round)")
         }
@@ -49,10 +49,10 @@ struct ServerRefreshTests {
         #expect(names.filter { $0.hasPrefix("log-in.json") }.sorted() == ["log-in.json", "log-in.json.lock"])
     }
 
-    @Test("kill -9 of syncs that refresh, in 20 rounds: the log-in goes on")
+    @Test("The session survives kill -9 of refreshing syncs, in 20 rounds")
     func killed() throws {
         let seed = printedSeed("kill -9 of sync while it refreshes")
-        var aim = Aim(generator: SeededGenerator(seed: seed), step: 1.15)
+        var timer = KillTimer(generator: SeededGenerator(seed: seed), step: 1.15)
         let server = try ServerProcess(sandbox)
         for command in ["account create alice", "account login alice", "sync"] {
             #expect(try start(command, server).outcome().exitCode == 0, "\(command)")
@@ -61,14 +61,14 @@ struct ServerRefreshTests {
             let text = try String(contentsOf: URL(filePath: sandbox.path("log-in.json")), encoding: .utf8)
             let token = try #require(try kept()["access_token"])
             try sandbox.write(text.replacing(token, with: "expired.expired.expired"), to: "log-in.json")
-            _ = aim.shoot(at: try start("sync", server))
+            _ = timer.runOrKill(try start("sync", server))
             let outcome = try start("sync", server).outcome()
             #expect(outcome.exitCode == 0, "round \(round), seed \(seed): \(outcome)")
         }
-        print("kill -9 of sync while it refreshes: \(aim.killed) killed")
+        print("kill -9 of sync while it refreshes: \(timer.killed) killed")
     }
 
-    @Test("The operator lists, shows, helps and erases accounts, and copies the store")
+    @Test("The operator lists, shows, recovers and erases accounts, and copies the store")
     func operating() throws {
         let token = ServerProcess.operatorToken
         try sandbox.write(token + "\n", to: "token")
@@ -88,7 +88,7 @@ struct ServerRefreshTests {
         #expect(code.exitCode == 0 && code.output.count == 20)
         let copy = try sandbox.run("store copy \(server.url) file:copy --token-file token")
         #expect(copy.exitCode == 0 && copy.output.contains("copied"), "\(copy)")
-        #expect(try sandbox.run("store check \(server.url) --token-file token").output.contains("whole"))
+        #expect(try sandbox.run("store check \(server.url) --token-file token").output.contains("intact"))
         #expect(try operate("erase alice --yes --token-file token") == .done("erased: alice"))
         #expect(try operate("list --token-file token").output == "\n")
         #expect(try start("sync", server).outcome() == .refused(4, "the account \"alice\" was erased"))

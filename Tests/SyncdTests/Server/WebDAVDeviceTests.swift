@@ -32,7 +32,7 @@ struct WebDAVDeviceTests {
         return outcome
     }
 
-    /// Writes a file with credentials that only its owner reads, unless others shall.
+    /// Writes a file with credentials, by default readable only by its owner.
     private func credentials(_ text: String, rights: Int = 0o600) throws -> String {
         try sandbox.write(text, to: "credentials.json")
         let path = sandbox.path("credentials.json")
@@ -66,27 +66,28 @@ struct WebDAVDeviceTests {
         #expect(try names.map { try Data(contentsOf: URL(filePath: folder.path + "/" + $0)) } == before)
     }
 
-    @Test("A folder that is missing is told of, and made only with --create-remote")
+    @Test("A missing folder is reported, and created only with --create-remote")
     func missing() throws {
         let new = url(in: "new/er")
         _ = try run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01")
         for command in ["sync", "restore"] {
             let outcome = try run(command, at: new)
-            #expect(outcome.exitCode == 75 && outcome.error.contains("there is no such folder"), "\(outcome)")
+            #expect(outcome.exitCode == 3 && outcome.error.contains("there is no such folder"), "\(outcome)")
         }
         #expect(!FileManager.default.fileExists(atPath: folder.path + "/new"))
         #expect(try run("sync --create-remote", at: new).exitCode == 0)
         #expect(try run("restore", on: "tablet", at: new).output.hasPrefix("restored for alice: 1 purchase\n"))
     }
 
-    @Test("The password comes from the environment or a file, for that server alone, and never from the address")
+    @Test("The password comes from the environment or a file for that server, never from the URL")
     func passwords() throws {
         _ = try run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01")
         let origin = "webdav://\(apache.authority)"
         #expect(
             try run("sync", [:])
                 == .refused(
-                    4, "the password of alice at \(origin) is needed: SYNCD_WEBDAV_PASSWORD, or --credentials FILE"))
+                    4,
+                    "the password of alice at \(origin) is required: set SYNCD_WEBDAV_PASSWORD or pass --credentials"))
         let wrong = try run("sync", ["SYNCD_WEBDAV_PASSWORD": "wrong"])
         #expect(wrong.exitCode == 4 && wrong.error.contains("(401)"), "\(wrong)")
         #expect(try run("sync", at: url(user: nil), [:]).exitCode == 4)
@@ -94,7 +95,7 @@ struct WebDAVDeviceTests {
         #expect(inAddress.exitCode == 2 && !inAddress.error.contains("hidden"), "\(inAddress)")
         let insecure = try run("sync", at: "webdav://alice@nas.example/owls")
         #expect(insecure.exitCode == 2 && insecure.error.contains("--insecure-http"), "\(insecure)")
-        // What is kept for another server is not sent to this one.
+        // Credentials of another server are not sent to this one.
         let other = try credentials(login(at: "webdavs://nas.example"))
         #expect(try run("sync --credentials \(other)", [:]).exitCode == 4)
         let file = try credentials(login())
@@ -102,12 +103,12 @@ struct WebDAVDeviceTests {
         #expect(try run("sync", ["SYNCD_CREDENTIALS": file]).exitCode == 0)
         #expect(try run("sync --credentials \(file)", at: url(user: "bob"), [:]).exitCode == 4)
         let open = try credentials(login(), rights: 0o644)
-        #expect(try run("sync --credentials \(open)", [:]).error.contains("others can read this"))
+        #expect(try run("sync --credentials \(open)", [:]).error.contains("other users can read this"))
         #expect(try run("sync --credentials \(try credentials("{}[]"))", [:]).exitCode == 4)
         #expect(try run("sync --credentials \(sandbox.path("none"))", [:]).exitCode == 3)
     }
 
-    @Test("store check, copy and backup take such a folder, in both directions where they may")
+    @Test("store check, copy and backup accept a WebDAV folder")
     func stores() throws {
         _ = try run("record purchase \(Owls.night) --transaction t1 --date 2026-01-01")
         #expect(try run("sync").exitCode == 0)
@@ -115,10 +116,10 @@ struct WebDAVDeviceTests {
         func store(_ command: String) throws -> Sandbox.Outcome {
             try sandbox.run("store \(command)", environment: password)
         }
-        #expect(try store("check \(url())") == .done("\(url()): 1 entry whole"))
+        #expect(try store("check \(url())") == .done("\(url()): 1 entry intact"))
         #expect(try store("copy \(url()) sqlite:copy.sqlite").output.contains("1 entry copied"))
         #expect(try store("copy sqlite:copy.sqlite \(url(in: "copy"))").output.contains("1 entry copied"))
-        #expect(try store("copy sqlite:copy.sqlite \(url(in: "copy"))").output.contains("1 were there"))
+        #expect(try store("copy sqlite:copy.sqlite \(url(in: "copy"))").output.contains("1 already present"))
         #expect(try run("restore", on: "tablet", at: url(in: "copy/")).output.hasPrefix("restored for alice: 1 "))
         #expect(try store("backup \(url()) file:backup").exitCode == 0)
         #expect(try store("backup file:backup \(url(in: "backup"))").exitCode == 2)

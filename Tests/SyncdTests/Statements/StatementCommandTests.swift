@@ -38,8 +38,11 @@ struct StatementCommandTests {
         #expect(try sandbox.run("check night-owl --at 2026-02-03").exitCode == 10)
     }
 
-    @Test("A grant adds what its date is later, once, and an unknown group is named")
+    @Test("A grant adds the time to its later date once, and an unknown group is reported")
     func grant() throws {
+        try sandbox.write(
+            #"{"products": [{"id": "a", "type": "nonRenewing", "group": "rage", "duration": "P1M"}]}"#,
+            to: "groups.json")
         let command = "record grant random --until 2026-02-10 --source parse --at 2026-01-01"
         try expect(
             command,
@@ -47,8 +50,16 @@ struct StatementCommandTests {
                 + "2026-02-10T00:00:00.000Z")
         try expect(
             command,
-            prints: "nothing new: random paid until 2026-02-10T00:00:00.000Z for anonymous, its end is "
+            prints: "no time added: random until 2026-02-10T00:00:00.000Z for anonymous, its end is "
                 + "2026-02-10T00:00:00.000Z")
+        try expect(
+            "record grant random --for P1M --date 2026-01-05 --at 2026-01-06",
+            prints: "no time added: random until 2026-02-05T00:00:00.000Z for anonymous, its end is "
+                + "2026-02-10T00:00:00.000Z")
+        try expect(
+            "record grant rage --for P1M --at 2026-01-15 --local file:other --catalog groups.json",
+            prints: "recorded: rage paid until 2026-02-15T00:00:00.000Z for anonymous, its end is "
+                + "2026-02-15T00:00:00.000Z")
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-02")
         try expect(
             "check random-owls --at 2026-01-02", prints: "granted until 2026-05-10T00:00:00.000Z by group:random")
@@ -58,7 +69,7 @@ struct StatementCommandTests {
         #expect(try sandbox.run("record grant random --until soon").exitCode == 2)
     }
 
-    @Test("A store's word on renewal is shown with the level, and grace prolongs what was paid")
+    @Test("A renewal state is shown with the level, and a grace period extends access")
     func renewal() throws {
         try sandbox.write(
             """
@@ -70,10 +81,10 @@ struct StatementCommandTests {
         try sandbox.run("record purchase some --transaction 1 --at 2026-01-01 \(options)")
         try expect(
             "record renewal 1 --grace 2026-01-20 --billing-retry --pending all --at 2026-01-08 \(options)",
-            prints: "recorded: how 1 goes on, for anonymous")
+            prints: "recorded: renewal state of 1 for anonymous")
         try expect(
             "record renewal 1 --grace 2026-01-20 --billing-retry --pending all --at 2026-01-08 \(options)",
-            prints: "unchanged: how 1 goes on, for anonymous")
+            prints: "unchanged: renewal state of 1 for anonymous")
         try expect(
             "check content --catalog renewals.json --at 2026-01-10",
             prints: "granted until 2026-01-20T00:00:00.000Z by group:g")
@@ -81,13 +92,27 @@ struct StatementCommandTests {
         #expect(status.contains("g  active until 2026-01-20T00:00:00.000Z, 10 days left, level 2, payment failed"))
     }
 
-    @Test("Conflicts are listed where they were noticed, and a rule can be tried for flags")
+    @Test("A purchase that does not renew has no renewal state")
+    func renewalOfNonRenewing() throws {
+        try sandbox.run("record purchase \(Owls.threeMonths) --transaction t1 --at 2026-01-01")
+        #expect(
+            try sandbox.run("record renewal t1 --cancelled")
+                == .refused(
+                    2,
+                    #"transaction "t1" has no renewal state: "\#(Owls.threeMonths)" is nonRenewing, "#
+                        + "not autoRenewable"))
+        try expect("record renewal t2 --cancelled", prints: "recorded: renewal state of t2 for anonymous")
+    }
+
+    @Test("Conflicts are listed on the device that noticed them, and --flags applies another rule")
     func conflicts() throws {
         try expect("conflicts", prints: "no conflicts")
         let remote = "--remote file:remote --account alice"
         try sandbox.run("record purchase \(Owls.threeMonths) --transaction A --date 2026-01-01 --account alice")
         try sandbox.run(
-            "record purchase \(Owls.night) --transaction A --date 2026-01-01 --account alice --local file:tablet")
+            "record purchase \(Owls.night) --transaction A --date 2026-01-01 --account alice "
+                + "--local file:tablet --create"
+        )
         try sandbox.run("sync --create-remote \(remote)")
         let dry = try sandbox.run("sync --dry-run \(remote) --local file:tablet").output
         #expect(dry.contains("conflict: A  kept "))
@@ -100,6 +125,6 @@ struct StatementCommandTests {
         #expect(try sandbox.run("check shy-owl --flags lastWriterWins").exitCode == 10)
         #expect(
             try sandbox.run("check shy-owl --flags best")
-                == .refused(2, #"--flags: "best" is none of purchasedWins, lastWriterWins, remoteWins"#))
+                == .refused(2, #"--flags must be one of purchasedWins, lastWriterWins, remoteWins, not "best""#))
     }
 }

@@ -11,7 +11,7 @@ struct StoreCopyCommandTests {
 
     init() throws { sandbox = try Sandbox() }
 
-    /// Keys of all lengths, and values of none to some bytes.
+    /// Keys of all lengths with short values, some of them empty.
     private func fill(_ store: FileBackend, _ count: Int, seed: UInt64) async throws {
         var generator = SeededGenerator(seed: seed)
         for start in stride(from: 0, to: count, by: 500) {
@@ -23,15 +23,15 @@ struct StoreCopyCommandTests {
         }
     }
 
-    /// What an attempt to copy everything came to.
+    /// The result of copying everything.
     private struct Copy {
-        /// How often it was killed before.
+        /// The number of kills before.
         var kills: Int
         var copied: Int
         var present: Int
     }
 
-    /// Copies, killed ever later, until it is done before that.
+    /// Repeats a copy, killed later each time, until it finishes.
     private func copy(_ from: String, _ to: String) throws -> Copy {
         let command = ["store", "copy", from, to, "--json"]
         var delay = Duration.milliseconds(50)
@@ -51,7 +51,7 @@ struct StoreCopyCommandTests {
         throw BackendError(.other, message: "\(command) does not end")
     }
 
-    /// The entry files below `folder`, each without its version and the checksums, which are a store's own.
+    /// The entry files below `folder`, without the version and the checksums, which differ between stores.
     private func entries(in folder: String) throws -> [String: [UInt8]] {
         var entries: [String: [UInt8]] = [:]
         for name in try FileManager.default.subpathsOfDirectory(atPath: sandbox.path(folder))
@@ -68,7 +68,7 @@ struct StoreCopyCommandTests {
         return entries
     }
 
-    @Test("brings every byte from files to SQLite and back, killed in the middle and called again")
+    @Test("A copy from files to SQLite and back, interrupted by kills, transfers every byte")
     func roundTrip() async throws {
         let count = Soak.copiedKeyCount
         let clock = ContinuousClock()
@@ -83,18 +83,18 @@ struct StoreCopyCommandTests {
         let end = clock.now
         for copy in [there, back] {
             #expect(copy.copied + copy.present == count)
-            // Fewer are copied within the time that the first kill takes.
+            // Fewer entries would be copied before the first kill.
             if count >= 10_000 { #expect(copy.kills > 0 && copy.present > 0) }
         }
         print(
             "copied \(count) keys: made in \(filling), to SQLite in \(middle - begin) (killed \(there.kills) times, "
-                + "\(there.present) were there), back in \(end - middle) (killed \(back.kills) times, "
-                + "\(back.present) were there)")
+                + "\(there.present) already present), back in \(end - middle) (killed \(back.kills) times, "
+                + "\(back.present) already present)")
         let (first, last) = (try entries(in: "a"), try entries(in: "c"))
         #expect(first.count == count)
         #expect(first == last, "an entry file differs")
         for store in ["file:a", "sqlite:b.db", "file:c"] {
-            #expect(try sandbox.run("store check \(store)") == .done("\(store): \(count) entries whole"))
+            #expect(try sandbox.run("store check \(store)") == .done("\(store): \(count) entries intact"))
         }
     }
 }

@@ -5,35 +5,30 @@ import SyncCore
 
 struct AccountCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "account", abstract: "Make accounts, log in and out, and erase.",
+        commandName: "account", abstract: "Create accounts, log in and out, and erase.",
         discussion: """
-            Where the remote is a server (https://HOST), it keeps the accounts, and asks for a password: at the \
-            terminal, with --password-stdin from standard input, or in SYNCD_PASSWORD.
+            A remote that is a server (https://HOST) keeps the accounts and requires passwords, which are read from \
+            the terminal, from standard input with --password-stdin, or from SYNCD_PASSWORD.
             """,
         subcommands: [
             AccountCreate.self, AccountLogIn.self, AccountLogOut.self, AccountList.self, AccountShow.self,
             AccountPassword.self, AccountRecoveryCodes.self, AccountRecover.self, AccountDevice.self,
             AccountReset.self, AccountErase.self,
         ])
-
-    func run() async throws {
-        throw ValidationError(
-            "what about the account? create, login, logout, list, show, password, recovery-codes, recover, device, "
-                + "reset or erase")
-    }
 }
 
 struct AccountReset: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "reset",
-        abstract: "Put a test environment back: what it holds up to now counts nothing any more.")
+        abstract: "Reset a test environment: its purchases up to now no longer count.")
 
     @OptionGroup var options: StoreOptions
 
     func run() async throws {
         let environment = options.catalog.environmentID
         guard environment != .production else {
-            throw Failure(.refused, "production is never put back; name a test environment, --environment sandbox")
+            throw Failure(
+                .refused, "production cannot be reset; pass a test environment, such as --environment sandbox")
         }
         let store = try await options.openStore()
         try await store.reset(environment)
@@ -41,6 +36,6 @@ struct AccountReset: AsyncParsableCommand {
             .object([
                 ("account", .string("\(store.account)")), ("environment", .string(environment.rawValue)),
             ]),
-            or: "put back: \(environment) of \(store.account)")
+            or: "reset: \(environment) of \(store.account)")
     }
 }

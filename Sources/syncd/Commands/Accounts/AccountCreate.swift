@@ -6,16 +6,16 @@ import SyncCore
 
 struct AccountCreate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "create", abstract: "Make an account, unless it is there already.",
+        commandName: "create", abstract: "Create an account, unless it exists.",
         discussion: """
-            On a server this signs up, and prints recovery codes: each of them gives the account another password, \
-            once. Whoever signs up again with the right password has one account.
+            On a server this signs up and prints recovery codes. Any one of them sets another password, and ends the \
+            others. Signing up again with the same password changes nothing.
             """)
 
     @Argument(help: "The account's name.")
     var name: String
 
-    @Flag(help: "Make the remote's folder if it is missing.")
+    @Flag(help: "Create the remote's folder if it is missing.")
     var createRemote = false
 
     @OptionGroup var passwords: PasswordOptions
@@ -33,13 +33,13 @@ struct AccountCreate: AsyncParsableCommand {
         if let kept = try await server.session(), kept.account != name {
             throw Failure(
                 .refused,
-                "\"\(kept.account.singleLine)\" is logged in here at \(server.origin): syncd account logout first")
+                "\"\(kept.account.singleLine)\" is logged in at \(server.origin): run syncd account logout first")
         }
         let local = try options.openLocal()
         let made = try await server.client.signUp(
             name, password: passwords.read(.newPassword(of: name, variable: "SYNCD_PASSWORD"))[0])
         let account = try made.session.life()
-        // The codes are told once: whatever fails from here on, they are printed before.
+        // The server shows the codes only once, so they are printed before anything else can fail.
         try show(account, recoveryCodes: made.recoveryCodes)
         try await server.begin(made.session)
         try await AccountDirectory(backend: local).adopt(account)

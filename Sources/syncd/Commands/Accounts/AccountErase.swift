@@ -7,16 +7,16 @@ import SyncCore
 struct AccountErase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "erase",
-        abstract: "Erase an account, here, on the remote, and on every device that syncs with it. For good.",
+        abstract: "Erase an account for good: here, on the remote, and on every device that syncs.",
         discussion: """
-            A server asks for the account's password. With its operator's token (--token-file) no password is needed, \
-            and this device learns of it with its next sync, as every other does.
+            A server requires the account's password, or the operator's token (--token-file). After an erasure by the \
+            operator, devices erase their copies with the next sync.
             """)
 
     @Argument(help: "The account's name.")
     var name: String
 
-    @Flag(help: "Yes, erase it: what it bought is lost unless a store can prove it.")
+    @Flag(help: "Confirm the erasure. Purchases that no store can prove are lost.")
     var yes = false
 
     @OptionGroup var passwords: PasswordOptions
@@ -24,7 +24,7 @@ struct AccountErase: AsyncParsableCommand {
 
     func run() async throws {
         guard yes else {
-            throw Failure(.usage, "this cannot be undone: say --yes to erase \"\(name)\" and all that it bought")
+            throw Failure(.usage, "this cannot be undone: pass --yes to erase \"\(name.singleLine)\" and its purchases")
         }
         try options.refuseAccount()
         if try options.server.operatorToken() != nil, options.remoteText.map(StoreURL.isServer) == true {
@@ -41,7 +41,7 @@ struct AccountErase: AsyncParsableCommand {
     }
 
     private func erase(at kept: RemoteServer) async throws {
-        // What is wrong here is told before anything is erased.
+        // Local errors are reported before anything is erased.
         _ = try options.catalog.load()
         let local = try options.openLocal()
         let password = try passwords.read(.password(of: name))[0]
@@ -55,17 +55,17 @@ struct AccountErase: AsyncParsableCommand {
         do throws(AccountError) {
             try await server.client.erase(password: password, token: server.token)
         } catch {
-            // Interrupted before this device had heard of it: the marker is there already.
+            // An earlier attempt has erased the account, but was interrupted before this device was updated.
             guard error.kind == .notAllowed else { throw error }
         }
-        if let session { try await bury(try session.life(), in: local, at: server) }
-        // Its session only read the marker from now on.
+        if let session { try await eraseLocally(try session.life(), in: local, at: server) }
+        // From now on its session could only read the marker of the erasure.
         try? await server.client.logOut(token: server.token)
         if try await kept.session() != nil { try await kept.tokens.forget() }
     }
 
-    /// The next sync finds the marker; this device makes it now, if it knows the account.
-    private func bury(_ account: Account, in local: any KeyValueBackend, at server: RemoteServer) async throws {
+    /// Erases this device's copy now instead of with the next sync, if it knows the account.
+    private func eraseLocally(_ account: Account, in local: any KeyValueBackend, at server: RemoteServer) async throws {
         let isKnown = try await AccountDirectory(backend: local).isKnown(account)
         guard isKnown else { return }
         let store = try await options.open(local, account: account, at: server)

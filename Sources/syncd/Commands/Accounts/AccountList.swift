@@ -5,11 +5,13 @@ import HTTPStorage
 import SyncCore
 
 extension StoreOptions {
-    /// The server that the remote must be, and its operator's token.
+    /// The remote server and its operator's token; throws if either is missing.
     func operatedServer() throws -> (server: RemoteServer, token: String) {
         guard let remoteText, StoreURL.isServer(remoteText), let token = try server.operatorToken() else {
             throw Failure(
-                .usage, "this is for the operator of a server: --remote https://HOST, and --token-file or SYNCD_TOKEN")
+                .usage,
+                "this command is for a server's operator: pass --remote https://HOST and --token-file (or SYNCD_TOKEN)"
+            )
         }
         let origin = try server.origin(remoteText, option: "--remote")
         return (
@@ -18,7 +20,7 @@ extension StoreOptions {
         )
     }
 
-    /// All accounts of the server, told one page at a time.
+    /// Calls `body` for each account of the server, page by page, until it returns `false`.
     fileprivate func serverAccounts(_ body: (ServerAccount) throws -> Bool) async throws {
         let (server, token) = try operatedServer()
         var after: String?
@@ -35,7 +37,7 @@ extension StoreOptions {
 struct AccountList: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List the accounts that have a ledger on this device.",
-        discussion: "With a server's operator token (--token-file, SYNCD_TOKEN): the accounts of that server.")
+        discussion: "With the operator's token (--token-file or SYNCD_TOKEN): list the accounts of the server.")
 
     @OptionGroup var options: StoreOptions
 
@@ -63,7 +65,7 @@ struct AccountList: AsyncParsableCommand {
                 rows.map { row in
                     [
                         "\(row.account)",
-                        row.isLoggedIn ? (row.account.isAnonymous ? "nobody is logged in" : "logged in") : "",
+                        row.isLoggedIn ? (row.account.isAnonymous ? "no account is logged in" : "logged in") : "",
                         row.hasUnsent ? "has facts that the remote lacks" : "",
                     ]
                 }
@@ -84,10 +86,10 @@ struct AccountList: AsyncParsableCommand {
 
 struct AccountShow: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "show", abstract: "Say who is logged in on this device.",
-        discussion: "With a NAME and a server's operator token (--token-file, SYNCD_TOKEN): an account of that server.")
+        commandName: "show", abstract: "Show the account that is logged in on this device.",
+        discussion: "With a name and the operator's token (--token-file, SYNCD_TOKEN): show an account of the server.")
 
-    @Argument(help: "The account's name; only with the operator's token.")
+    @Argument(help: "The account's name; requires the operator's token.")
     var name: String?
 
     @OptionGroup var options: StoreOptions
@@ -101,7 +103,7 @@ struct AccountShow: AsyncParsableCommand {
                 ("account", .string("\(account)")), ("loggedIn", .bool(!account.isAnonymous)),
                 ("incarnation", .string(account.incarnation)),
             ]),
-            or: account.isAnonymous ? "nobody is logged in" : "\(account)")
+            or: account.isAnonymous ? "no account is logged in" : "\(account)")
     }
 
     private func showServer(_ name: String) async throws {

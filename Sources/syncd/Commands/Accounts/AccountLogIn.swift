@@ -7,19 +7,19 @@ import SyncCore
 
 struct AccountLogIn: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "login", abstract: "Log an account in on this device.",
+        commandName: "login", abstract: "Log in to an account on this device.",
         discussion: """
-            With --device, for a device without a keyboard, it prints a code and waits until whoever owns the account \
-            approves it elsewhere, with syncd account device approve CODE or on the server's page.
+            With --device, for a device without a keyboard, the command prints a code and waits until it is approved \
+            on another device with syncd account device approve CODE, or on the server's web page.
             """)
 
     @Argument(help: "The account's name; not with --device.")
     var name: String?
 
-    @Flag(help: "Take over, for good, what nobody bought on this device.")
+    @Flag(help: "Move purchases made without an account on this device into the account, for good.")
     var adopt = false
 
-    @Flag(help: "Let somebody approve this device elsewhere, instead of a password here.")
+    @Flag(help: "Log in by approval on another device instead of a password.")
     var device = false
 
     @OptionGroup var passwords: PasswordOptions
@@ -28,14 +28,14 @@ struct AccountLogIn: AsyncParsableCommand {
     func run() async throws {
         try options.refuseAccount()
         guard let server = try options.remoteServer(of: device ? nil : name) else {
-            guard !device else { throw Failure(.usage, "--device is for a server: --remote https://HOST") }
-            // Whoever was logged in before, or cannot be read, does not matter.
+            guard !device else { throw Failure(.usage, "--device requires a server: pass --remote https://HOST") }
+            // The former session, which may be unreadable, does not matter.
             return try await logIn(try required(), to: try await options.openDeviceStore(as: .anonymous))
         }
-        // What is wrong here is told before the server is asked for anything.
+        // Local errors are reported before any request.
         _ = try options.catalog.load()
         if device {
-            guard name == nil else { throw Failure(.usage, "with --device the account is that of whoever approves it") }
+            guard name == nil else { throw Failure(.usage, "--device takes no name: the approving account is used") }
             let session = try await approvedSession(at: server)
             try await server.begin(session)
             return try await logIn(session.account, at: server)
@@ -50,11 +50,11 @@ struct AccountLogIn: AsyncParsableCommand {
     }
 
     private func required() throws(Failure) -> String {
-        guard let name else { throw Failure(.usage, "whose? syncd account login NAME") }
+        guard let name else { throw Failure(.usage, "the account's name is missing: syncd account login NAME") }
         return name
     }
 
-    /// Whether the session that is kept still counts, so that no password is needed. Who gives one means it.
+    /// Returns `true` if the stored session is still valid and no password was passed.
     private func hasSession(at server: RemoteServer) async throws -> Bool {
         guard !passwords.isGiven, try await server.session() != nil else { return false }
         do throws(AccountError) {
@@ -101,9 +101,9 @@ extension StoreOptions {
 
 struct AccountLogOut: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "logout", abstract: "Log out. What cannot be sent stays here for the account's next log-in.")
+        commandName: "logout", abstract: "Log out. Facts that cannot be sent stay here for the account's next log-in.")
 
-    @Flag(help: "End all log-ins of the account at the server, of other devices too.")
+    @Flag(help: "End all sessions of the account on the server, on other devices as well.")
     var everywhere = false
 
     @OptionGroup var options: StoreOptions
@@ -111,26 +111,30 @@ struct AccountLogOut: AsyncParsableCommand {
     func run() async throws {
         try options.refuseAccount()
         guard let server = try options.remoteServer(of: nil) else {
-            guard !everywhere else { throw Failure(.usage, "--everywhere is for a server: --remote https://HOST") }
+            guard !everywhere else {
+                throw Failure(.usage, "--everywhere requires a server: pass --remote https://HOST")
+            }
             let store = try await options.openDeviceStore()
-            guard !store.account.isAnonymous else { throw Failure(.refused, "nobody is logged in") }
+            guard !store.account.isAnonymous else { throw Failure(.refused, "no account is logged in") }
             return try show(try await store.logOut(), note: nil)
         }
         let store = try await options.openDeviceStore()
         let hasSession = try await server.session() != nil
-        guard !store.account.isAnonymous || hasSession else { throw Failure(.refused, "nobody is logged in") }
+        guard !store.account.isAnonymous || hasSession else { throw Failure(.refused, "no account is logged in") }
         let report = store.account.isAnonymous ? nil : try await store.logOut()
         var note: String?
         do throws(AccountError) {
             try await server.client.logOut(everywhere: everywhere, token: server.token)
         } catch {
-            // Nobody is logged in there any more, and that is what was asked for.
+            // The session has already ended on the server.
             if error.kind != .sessionOver {
                 guard !everywhere else {
                     throw Failure(
-                        .tryAgain, "logged out here; \(server.origin) could not end the others, so try again: \(error)")
+                        .tryAgain,
+                        "logged out here; the other sessions at \(server.origin) could not end: try again (\(error))"
+                    )
                 }
-                note = "its log-in at \(server.origin) ends by itself: \(error)"
+                note = "its session at \(server.origin) will expire: \(error)"
             }
         }
         try await server.tokens.forget()
@@ -139,7 +143,7 @@ struct AccountLogOut: AsyncParsableCommand {
 
     private func show(_ report: LogOutReport?, note: String?) throws {
         guard let report else { return try output(nil, "logged out at the server", unsent: false, failure: nil) }
-        let rest = report.hasUnsentFacts ? "; what the remote lacks stays here until its next log-in" : ""
+        let rest = report.hasUnsentFacts ? "; facts that the remote lacks stay here until the next log-in" : ""
         let failure = (report.failure?.message ?? note).map { " (\($0))" } ?? ""
         try output(
             "\(report.account)", "logged out: \(report.account)\(rest)\(failure)", unsent: report.hasUnsentFacts,

@@ -5,11 +5,11 @@ import HTTPStorage
 import SyncCore
 
 extension StoreOptions {
-    /// The server that the remote must be, and who is logged in there.
+    /// The remote server and the session there; throws if either is missing.
     func requiredServer() async throws -> (server: RemoteServer, session: ServerSession) {
         try refuseAccount()
         guard let server = try remoteServer(of: nil) else {
-            throw Failure(.usage, "this is for accounts of a server: --remote https://HOST")
+            throw Failure(.usage, "this command is for accounts on a server: pass --remote https://HOST")
         }
         guard let session = try await server.session() else {
             throw Failure(.refused, "log in first: syncd account login NAME")
@@ -24,10 +24,10 @@ extension StoreOptions {
 
 struct AccountPassword: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "password", abstract: "Give the account that is logged in at a server another password.",
+        commandName: "password", abstract: "Change the password of the account that is logged in on a server.",
         discussion: """
-            All other devices have to log in again, and the recovery codes count nothing any more; recovery-codes \
-            gives new ones. In scripts: SYNCD_PASSWORD and SYNCD_NEW_PASSWORD.
+            All other devices must log in again, and the recovery codes become invalid; recovery-codes creates new \
+            ones. Scripts can set SYNCD_PASSWORD and SYNCD_NEW_PASSWORD.
             """)
 
     @OptionGroup var passwords: PasswordOptions
@@ -39,20 +39,20 @@ struct AccountPassword: AsyncParsableCommand {
         try await server.client.changePassword(from: secrets[0], to: secrets[1], token: server.token)
         try options.output.show(
             .object([("account", .string(session.account)), ("changed", .bool(true))]),
-            or: "changed: the password of \(session.account); other devices log in again, and its recovery codes count "
-                + "nothing any more (syncd account recovery-codes)")
+            or: "changed: the password of \(session.account); other devices must log in again, and its recovery codes "
+                + "are invalid (syncd account recovery-codes creates new ones)")
     }
 }
 
 struct AccountRecoveryCodes: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "recovery-codes", abstract: "Get new recovery codes; the old ones count nothing any more.",
+        commandName: "recovery-codes", abstract: "Create new recovery codes, which replace the old ones.",
         discussion: """
-            With a NAME and the server's operator token (--token-file) it is one more code for an account whose owner \
-            has lost everything; the others still count.
+            With a name and the operator's token (--token-file): create one additional code for an account whose owner \
+            has lost password and codes. Its other codes stay valid.
             """)
 
-    @Argument(help: "The account's name; only with the operator's token.")
+    @Argument(help: "The account's name; requires the operator's token.")
     var name: String?
 
     @OptionGroup var passwords: PasswordOptions
@@ -79,10 +79,10 @@ struct AccountRecoveryCodes: AsyncParsableCommand {
 
 struct AccountRecover: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "recover", abstract: "Log in with a recovery code and give the account another password.",
+        commandName: "recover", abstract: "Log in with a recovery code and set a new password.",
         discussion: """
-            All recovery codes are used up by that (recovery-codes gives new ones), and all other devices have to log \
-            in again. In scripts: SYNCD_RECOVERY_CODE and SYNCD_NEW_PASSWORD.
+            All recovery codes become invalid (recovery-codes creates new ones), and all other devices must log in \
+            again. Scripts can set SYNCD_RECOVERY_CODE and SYNCD_NEW_PASSWORD.
             """)
 
     @Argument(help: "The account's name.")
@@ -94,9 +94,9 @@ struct AccountRecover: AsyncParsableCommand {
     func run() async throws {
         try options.refuseAccount()
         guard let server = try options.remoteServer(of: name) else {
-            throw Failure(.usage, "this is for accounts of a server: --remote https://HOST")
+            throw Failure(.usage, "this command is for accounts on a server: pass --remote https://HOST")
         }
-        // What is wrong here is told before a code is used up.
+        // Local errors are reported before the code is spent.
         _ = try options.catalog.load()
         let local = try options.openLocal()
         let secrets = try passwords.read(.recoveryCode(of: name), .newPassword(of: name))
@@ -109,23 +109,19 @@ struct AccountRecover: AsyncParsableCommand {
 
 struct AccountDevice: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "device", abstract: "Let a device without a keyboard log in, or refuse it.",
+        commandName: "device", abstract: "Approve or deny the log-in of a device without a keyboard.",
         subcommands: [AccountDeviceApprove.self])
-
-    func run() async throws {
-        throw ValidationError("what about the device? approve CODE")
-    }
 }
 
 struct AccountDeviceApprove: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "approve", abstract: "Log a device in, that shows this code, as the account of this one.",
-        discussion: "It takes the account's password; to refuse a device (--deny) takes none.")
+        commandName: "approve", abstract: "Log in the device that shows this code to the account of this device.",
+        discussion: "Approving requires the account's password; denying does not.")
 
-    @Argument(help: "The code that the device shows.")
+    @Argument(help: "The code on the other device.")
     var code: String
 
-    @Flag(help: "Refuse it.")
+    @Flag(help: "Deny the log-in.")
     var deny = false
 
     @OptionGroup var passwords: PasswordOptions
@@ -137,6 +133,6 @@ struct AccountDeviceApprove: AsyncParsableCommand {
         try await server.client.decide(device: code, isApproved: !deny, password: password, token: server.token)
         try options.output.show(
             .object([("account", .string(session.account)), ("approved", .bool(!deny))]),
-            or: deny ? "refused" : "approved: the device is logged in as \(session.account)")
+            or: deny ? "denied" : "approved: the device is logged in as \(session.account)")
     }
 }

@@ -1,28 +1,28 @@
 import Foundation
 import SyncCoreTesting
 
-/// Kills processes at random moments, most of them about when the earlier ones finished: there the writing is.
+/// Kills processes at random moments, most of them shortly before their usual end, when they write.
 ///
-/// How long a command takes here and now is measured by the first, which is left alone, and followed from then on. So
-/// about half of the others are killed on a fast machine and on a busy one.
-struct Aim {
+/// The first command runs to its end to measure the usual time, which is adjusted after every further one. So
+/// about half of the commands are killed, on a fast machine and on a busy one.
+struct KillTimer {
     private var generator: SeededGenerator
     private let step: Double
     private var usual: Duration?
     private(set) var killed = 0
     private(set) var finished = 0
 
-    /// - Parameter step: by which factor the usual time grows after a kill, and shrinks after a command that finished.
+    /// - Parameter step: the factor by which the usual time grows after a kill and shrinks after a finished command.
     init(generator: SeededGenerator, step: Double) {
         self.generator = generator
         self.step = step
     }
 
-    /// Whether this many were killed, and as many finished.
-    func hasHit(_ count: Int) -> Bool { killed >= count && finished >= count }
+    /// Returns `true` if at least `count` commands were killed and as many finished.
+    func hasSeen(_ count: Int) -> Bool { killed >= count && finished >= count }
 
-    /// The exit code of `process`, `nil` when it was killed before its end.
-    mutating func shoot(at process: RunningCommand) -> Int32? {
+    /// Kills `process` at a random moment. Returns the exit code, or `nil` if it was killed before its end.
+    mutating func runOrKill(_ process: RunningCommand) -> Int32? {
         guard let usual else {
             let start = ContinuousClock.now
             let outcome = process.outcome()

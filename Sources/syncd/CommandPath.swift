@@ -1,0 +1,89 @@
+import ArgumentParser
+import Entitlements
+
+/// The command that a command line names, and the first word that names none.
+///
+/// ArgumentParser reports an unknown subcommand as an unexpected argument, and `help` ignores it.
+struct CommandPath {
+    /// The names of the command, starting with `syncd`.
+    private(set) var names = ["syncd"]
+    /// The word in the place of a subcommand that is not one.
+    private(set) var stray: String?
+    /// `true` if the command only groups others and none of them is named.
+    private(set) var isIncomplete = false
+    private var command: any ParsableCommand.Type = SyncD.self
+    private let isHelp: Bool
+
+    /// Follows the subcommand names in `arguments`, whose first element is the program.
+    init(_ arguments: [String]) {
+        var words = arguments.dropFirst()
+        isHelp = words.first == "help"
+        if isHelp { words.removeFirst() }
+        while let word = words.first, !word.hasPrefix("-") {
+            let subcommands = command.configuration.subcommands
+            // The arguments of a command begin here.
+            if subcommands.isEmpty && !isHelp { return }
+            guard let next = subcommands.first(where: { $0.name == word }) else {
+                stray = word
+                return
+            }
+            (command, names) = (next, names + [word])
+            words.removeFirst()
+        }
+        isIncomplete = words.isEmpty && !isHelp && names.count > 1 && !command.configuration.subcommands.isEmpty
+    }
+
+    /// The sentence that points to the help of the command.
+    var pointer: String { "See '\((["syncd", "help"] + names.dropFirst()).joined(separator: " "))'." }
+
+    /// Throws for an unknown subcommand and for a missing one.
+    func check() throws(Failure) {
+        let name = names.joined(separator: " ")
+        let subcommands = command.configuration.subcommands.map { $0.name }
+        if let stray {
+            let meant = suggestion(for: stray).map { " Did you mean '\($0)'?" } ?? ""
+            throw Failure(.usage, "'\(stray.singleLine)' is not a subcommand of '\(name)'.\(meant) \(pointer)")
+        }
+        if isIncomplete {
+            throw Failure(.usage, "'\(name)' needs a subcommand: \(subcommands.joined(separator: ", ")). \(pointer)")
+        }
+    }
+
+    /// The subcommand here with the most similar name, or one of the same name elsewhere; `nil` if there is none.
+    private func suggestion(for word: String) -> String? {
+        let near = command.configuration.subcommands.map { $0.name }
+            .map { (name: $0, distance: Self.distance($0, word)) }
+            .filter { $0.distance <= max(1, $0.name.count / 3) }
+            .min { $0.distance < $1.distance }
+        return near?.name ?? Self.path(to: word, in: SyncD.self)
+    }
+
+    /// The names from the root to the first command that is called `word`.
+    private static func path(to word: String, in command: any ParsableCommand.Type) -> String? {
+        for subcommand in command.configuration.subcommands {
+            let name = subcommand.name
+            if name == word { return name }
+            if let rest = path(to: word, in: subcommand) { return "\(name) \(rest)" }
+        }
+        return nil
+    }
+
+    /// The number of characters to insert, delete or replace to turn one word into the other (Levenshtein distance).
+    private static func distance(_ first: String, _ second: String) -> Int {
+        var row = Array(0...second.count)
+        for (index, character) in first.enumerated() {
+            var diagonal = row[0]
+            row[0] = index + 1
+            for (column, other) in second.enumerated() {
+                let replaced = diagonal + (character == other ? 0 : 1)
+                diagonal = row[column + 1]
+                row[column + 1] = min(replaced, row[column] + 1, diagonal + 1)
+            }
+        }
+        return row[second.count]
+    }
+}
+
+extension ParsableCommand {
+    fileprivate static var name: String { configuration.commandName ?? String(describing: self).lowercased() }
+}

@@ -1,0 +1,61 @@
+import EntitlementSync
+import Foundation
+import TestSupport
+import Testing
+
+@Suite("Support commands on a server's store")
+struct SupportCommandTests {
+    private let sandbox: Sandbox
+
+    init() throws {
+        sandbox = try Sandbox()
+        let server = try ServerProcess(sandbox)
+        let made = try sandbox.run(
+            "account create alice --local file:phone --remote \(server.url)",
+            environment: ["SYNCD_PASSWORD": "correct horse", "XDG_STATE_HOME": sandbox.path("state")])
+        #expect(made.exitCode == 0, "\(made)")
+        server.stop()
+    }
+
+    private func grant(_ rest: String) throws -> Sandbox.Outcome {
+        try sandbox.run("record grant random --until 2027-01-01 --at 2026-12-01 \(rest)")
+    }
+
+    @Test("A grant for an account is recorded, and one for an unknown account only with --create")
+    func account() throws {
+        let store = "--local sqlite:server.sqlite"
+        #expect(try grant("\(store) --account alice").exitCode == 0)
+        let unknown = #"--account: this server's store has no account "alcie""#
+        #expect(
+            try grant("\(store) --account alcie")
+                == .refused(3, "\(unknown); pass --create to record for it all the same"))
+        #expect(try sandbox.run("status \(store) --account alcie") == .refused(3, unknown))
+        #expect(
+            try grant(store) == .refused(2, "--account is required: this store holds the accounts of a server"))
+        #expect(try grant("\(store) --account alcie --create").exitCode == 0)
+        #expect(try grant("\(store) --account alcie").exitCode == 0)
+    }
+
+    @Test("A store that does not exist is created for a named account only with --create")
+    func store() throws {
+        let names = ["--local sqlite:sever.sqlite --account alice", "--local file:sever --account alice"]
+        for name in names {
+            let store = name.split(separator: " ")[1]
+            #expect(
+                try grant(name) == .refused(3, "--local: there is no store at \(store); pass --create to create it"))
+            #expect(!FileManager.default.fileExists(atPath: sandbox.path(String(store.split(separator: ":")[1]))))
+            #expect(try grant(name + " --create").exitCode == 0)
+        }
+    }
+
+    @Test("A device's first purchase creates its store without --create")
+    func device() throws {
+        let purchase = "record purchase \(Owls.night)"
+        #expect(try sandbox.run("\(purchase) --local file:a").exitCode == 0)
+        #expect(try sandbox.run("\(purchase) --local file:b --account alice --remote file:shared").exitCode == 0)
+        #expect(
+            try sandbox.run("\(purchase) --account alice", environment: ["SYNCD_LOCAL": "file:c"]).exitCode == 0)
+        #expect(
+            try sandbox.run("\(purchase) --local file:d", environment: ["SYNCD_ACCOUNT": "alice"]).exitCode == 0)
+    }
+}
