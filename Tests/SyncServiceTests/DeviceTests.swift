@@ -57,7 +57,7 @@ struct DeviceTests {
         #expect(phone.transport.take().allSatisfy { $0.hasPrefix("GET ") })
     }
 
-    @Test("Each sync sends the expected requests, and a new device fetches ten years of purchases in three")
+    @Test("Each sync sends the expected requests, and a new device needs three for ten years of purchases")
     func requests() async throws {
         let (phone, tablet) = (try await device(), try await device())
         for month in 0..<120 {

@@ -5,10 +5,10 @@ public struct EndlessClock: Clock {
 
     /// A stream that yields once when the first sleep starts, and then finishes.
     public let pauses: AsyncStream<Void>
-    private let continuation: AsyncStream<Void>.Continuation
+    private let startSignal: AsyncStream<Void>.Continuation
 
     /// Creates a clock.
-    public init() { (pauses, continuation) = AsyncStream.makeStream() }
+    public init() { (pauses, startSignal) = AsyncStream.makeStream() }
 
     /// The current time of ``ContinuousClock``.
     public var now: Instant { ContinuousClock.now }
@@ -17,8 +17,8 @@ public struct EndlessClock: Clock {
 
     /// Waits until the task is cancelled.
     public func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-        self.continuation.yield()
-        self.continuation.finish()
+        startSignal.yield()
+        startSignal.finish()
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self)
         for await _ in stream {}
         withExtendedLifetime(continuation) {}
